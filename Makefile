@@ -1,0 +1,26 @@
+# Each target does all its own set-up, in a virtual environment of this folder.
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+
+.PHONY: compare test lint clean
+
+compare: $(INSTALLED)
+	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
+
+test: $(INSTALLED)
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV)

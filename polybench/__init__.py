@@ -1,0 +1,21 @@
+"""polybench trains the identical network in several frameworks and compares what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polybench.api import StudyResult as StudyResult
+    from polybench.api import compare as compare
+
+__version__ = "0.1.0"
+__all__ = ["StudyResult", "__version__", "compare"]
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that the command line starts without NumPy.
+    if name in ("StudyResult", "compare"):
+        from polybench import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'polybench' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Pure records and arithmetic: no framework, no input or output."""

@@ -1,0 +1,327 @@
+"""What was measured: the records of a saved study, and JSON both ways.
+
+Schema history:
+    polybench.study/1  first version
+
+Seconds, bytes and counts everywhere; null is "not measured" or "no source", never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from polybench.core.spec import Optimizer, Workload
+
+SCHEMA = "polybench.study/1"
+
+Status = Literal["ok", "unavailable", "failed", "interrupted"]
+
+
+class StepSeconds(msgspec.Struct, frozen=True):
+    """Seconds of a training step over all samples; p05, p95 and std are null for samples of blocks."""
+
+    median: float
+    mean: float
+    min: float
+    p05: float | None
+    p95: float | None
+    std: float | None
+    n: int
+    interval95: tuple[float, float] | None
+
+
+class Startup(msgspec.Struct, frozen=True):
+    """Cold start of a worker, each part on its own; the median over processes."""
+
+    process_seconds: float
+    import_seconds: float
+    build_seconds: float
+    data_seconds: float
+    first_step_seconds: float
+    second_step_seconds: float
+    detail: dict[str, float] = {}
+
+    @property
+    def total_seconds(self) -> float:
+        return (
+            self.process_seconds
+            + self.import_seconds
+            + self.build_seconds
+            + self.data_seconds
+            + self.first_step_seconds
+        )
+
+
+class BreakEven(msgspec.Struct, frozen=True):
+    """After how many steps the cold start is repaid against another cell; null is "never"."""
+
+    against: str
+    steps: int | None
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """Allocations of one training step, as far as `source` can see them."""
+
+    count_per_step: float | None
+    bytes_per_step: float | None
+    source: str
+    covers: str
+
+
+class Allocations(msgspec.Struct, frozen=True):
+    host: Allocation | None = None
+    device: Allocation | None = None
+
+
+class GarbageCollection(msgspec.Struct, frozen=True):
+    seconds_per_step: float | None = None
+    full_sweeps: float | None = None
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Bytes of a worker; the largest over processes."""
+
+    peak_rss_bytes: int | None = None
+    baseline_rss_bytes: int | None = None
+    rss_anon_bytes: int | None = None
+    rss_file_bytes: int | None = None
+    step_peak_increase_bytes: int | None = None
+    device_peak_bytes: int | None = None
+    device_nvml_bytes: int | None = None
+
+
+class Utilization(msgspec.Struct, frozen=True):
+    cpu_percent: float | None = None
+    cores_used: float | None = None
+    gpu_percent: float | None = None
+    power: float | None = None
+    clocks: dict[str, float] | None = None
+    temperature: float | None = None
+    throttle: list[str] | None = None
+
+
+class Energy(msgspec.Struct, frozen=True):
+    joules_per_epoch: float | None = None
+    source: str | None = None
+
+
+class Cost(msgspec.Struct, frozen=True):
+    dollars_per_epoch: float
+    relative: float | None
+
+
+class TensorError(msgspec.Struct, frozen=True):
+    """One comparison of the parity check; `relative_error` is null when it is not finite.
+
+    norm(a - b) / max(norm(b), 1e-6 norm(all gradients)); for tf32 and bf16 gradients 1 - cosine.
+    """
+
+    part: Literal["algorithm", "timed"]
+    name: str
+    step: int
+    kind: Literal["loss", "gradient", "weight"]
+    relative_error: float | None
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.relative_error is not None and self.relative_error <= self.tolerance
+
+
+class ParityPart(msgspec.Struct, frozen=True):
+    """The worst errors of one part of the check (null: not finite), and what they may be at most.
+
+    In the timed part, the weight error is that of the update from the engine's own gradient.
+    """
+
+    max_loss_error: float | None
+    max_gradient_error: float | None
+    max_weight_error: float | None
+    tolerance: dict[str, float]
+
+
+class Deviation(msgspec.Struct, frozen=True):
+    """A declared convention against the exact rule: how far one tensor's gradient is from exact."""
+
+    what: str
+    tensor: str
+    error: float
+    source: str
+
+
+class Parity(msgspec.Struct, frozen=True):
+    status: Literal["pass", "fail", "skipped"]
+    reason: str | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    algorithm: ParityPart | None = None
+    timed: ParityPart | None = None
+    deviations: list[Deviation] = []
+    tensors: list[TensorError] = []
+
+
+class Relative(msgspec.Struct, frozen=True):
+    """Speed in relation to the baseline cell; above 1 is faster. `interval95` at the 95 % level."""
+
+    baseline: str
+    speedup: float
+    interval95: tuple[float, float] | None
+    scope: Literal["processes", "within one run"]
+
+
+class DeviceSpeedup(msgspec.Struct, frozen=True):
+    cpu_cell: str
+    speedup: float
+    interval95: tuple[float, float] | None
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """Every sample: seconds of a step, as [process][round][sample]."""
+
+    kind: Literal["step", "block"]
+    steps_per_sample: int
+    step_seconds: list[list[list[float]]]
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What one cell gave. A cell that could not be measured has a status, a reason and mostly nulls."""
+
+    cell: str
+    engine: str
+    variant: str | None
+    device: str
+    workload: Workload
+    status: Status
+    reason: str | None = None
+    remedy: str | None = None
+    log: str | None = None
+    warnings: list[str] = []
+    versions: dict[str, Any] = {}
+    step_seconds: StepSeconds | None = None
+    samples_per_second: float | None = None
+    epoch_seconds: float | None = None
+    startup: Startup | None = None
+    break_even: list[BreakEven] = []
+    allocations: Allocations = Allocations()
+    gc: GarbageCollection = GarbageCollection()
+    memory: Memory = Memory()
+    utilization: Utilization = Utilization()
+    energy: Energy = Energy()
+    cost: Cost | None = None
+    parity: Parity = Parity("skipped", "not asked for")
+    losses: list[float] = []
+    accuracy: float | None = None
+    relative: Relative | None = None
+    device_speedup: DeviceSpeedup | None = None
+    samples: Samples | None = None
+
+    @property
+    def measured(self) -> bool:
+        return self.step_seconds is not None
+
+    @property
+    def ranked(self) -> bool:
+        """Measured, and not known to have computed something else."""
+        return self.measured and self.status != "failed" and self.parity.status != "fail"
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """What all cells of a study share."""
+
+    model: str
+    parameters: int
+    dataset: str
+    data_sha256: str
+    weights_sha256: str
+    batches_sha256: str
+    batch_size: int
+    optimizer: Optimizer
+    precision: str
+    threads: int
+    seed: int
+    processes: int
+    rounds: int | None
+    steps_per_round: int | None
+    input: str
+    epochs: int | None
+    baseline: str | None
+    prices: dict[str, float]
+
+
+class RoundNoise(msgspec.Struct, frozen=True):
+    """What else the machine did during one round; percentages are of one core."""
+
+    process: int
+    round: int
+    load: float
+    other_cpu_percent: float
+    steal_percent: float
+    swapped_bytes: int
+    affected: bool
+
+
+class Host(msgspec.Struct, kw_only=True):
+    hostname: str
+    os: str
+    cpu: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    gpus: list[str]
+    governor: str | None
+    load: float
+    python: str
+    noise: list[RoundNoise] = []
+
+
+class Tool(msgspec.Struct, frozen=True):
+    version: str
+    commit: str | None
+
+
+class StudyDocument(msgspec.Struct, kw_only=True):
+    """The saved document. `study` is the whole study as TOML: running it repeats the measurement."""
+
+    schema: str = SCHEMA
+    id: str
+    created: str
+    polybench: Tool
+    argv: list[str]
+    study: str
+    settings: Settings
+    host: Host
+    warnings: list[str] = []
+    results: list[Result] = []
+
+    def result(self, cell: str) -> Result:
+        return next(result for result in self.results if result.cell == cell)
+
+
+def to_json(study: StudyDocument) -> bytes:
+    """The document as indented JSON in UTF-8; raises ValueError on a number that JSON does not have."""
+    plain = msgspec.to_builtins(study)
+    _reject_non_finite(plain, "study")
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def from_json(text: bytes) -> StudyDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
+    study = msgspec.json.decode(text, type=StudyDocument)
+    if study.schema != SCHEMA:
+        raise msgspec.ValidationError(f"schema is {study.schema!r}, this version reads {SCHEMA!r}")
+    return study
+
+
+def _reject_non_finite(value: Any, place: str) -> None:
+    # msgspec writes nan and inf as null, which would read as "not measured".
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _reject_non_finite(part, f"{place}.{key}")
+    if isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            _reject_non_finite(part, f"{place}[{index}]")

@@ -1,0 +1,127 @@
+"""What to measure: Study, Workload, Cell. The only place that knows defaults.
+
+Everything here can be judged without the machine's engines and devices: a record that exists is valid,
+except for names (engines, models), which their own tables check.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from polybench.core.errors import BadInput
+
+Precision = Literal["fp32", "tf32", "bf16"]
+InputMode = Literal["preload"]
+
+PositiveInt = Annotated[int, Meta(ge=1)]
+NaturalInt = Annotated[int, Meta(ge=0)]
+PositiveFloat = Annotated[float, Meta(gt=0)]
+
+UNTIMED_STEPS = 2
+"""Steps of each block that are not timed: after a reset they allocate gradients and optimizer state anew."""
+
+QUICK_BUDGET = 10.0
+"""Seconds that `--quick` is timed for at most: enough for 5 rounds of a few engines."""
+
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+
+
+class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Momentum: v <- momentum v + g, w <- w - learning_rate v (v never contains the rate)."""
+
+    name: Literal["momentum"] = "momentum"
+    learning_rate: PositiveFloat = 0.01
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one training step is, the same for every engine."""
+
+    model: str
+    dataset: str
+    batch_size: PositiveInt
+    optimizer: Optimizer
+    precision: Precision
+    threads: PositiveInt
+    input: InputMode = "preload"
+
+
+class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of the table: engine x variant x device, numbered when the same one is asked for again.
+
+    `variants` is sorted; empty means the plain engine, the code path that its users take.
+    """
+
+    engine: str
+    variants: tuple[str, ...]
+    device: str
+    repeat: PositiveInt = 1
+
+    @property
+    def variant(self) -> str | None:
+        return "+".join(self.variants) or None
+
+    @property
+    def name(self) -> str:
+        """Unique in a study: `torch/cpu`, `torch+compile/cpu`, `torch/cpu#2`."""
+        number = f"#{self.repeat}" if self.repeat > 1 else ""
+        return f"{'+'.join((self.engine, *self.variants))}/{self.device}{number}"
+
+
+class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """A grid of cells and how to measure them. Durations are in seconds.
+
+    `None` means "derived": the model's own declaration, this machine's threads and devices, or what the
+    budget allows. `engines` are names with variants (`torch+compile`), repeats allowed.
+    """
+
+    engines: tuple[str, ...] = ("flux", "torch", "tf")
+    devices: tuple[str, ...] | None = None
+    model: str = "lenet"
+    data: str = "auto"
+    batch_size: PositiveInt | None = None
+    optimizer: str | None = None
+    learning_rate: PositiveFloat | None = None
+    momentum: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    precision: Precision = "fp32"
+    input: InputMode = "preload"
+    threads: PositiveInt | None = None
+    seed: NaturalInt = 0
+    processes: PositiveInt = 5
+    rounds: PositiveInt | None = None
+    steps: PositiveInt | None = None
+    target: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    budget: PositiveFloat = 60.0
+    timeout: PositiveFloat = 600.0
+    parity: bool = True
+    parity_steps: PositiveInt = 3
+    baseline: str | None = None
+    prices: dict[str, PositiveFloat] = {}
+    handicaps: dict[str, PositiveFloat] = {}
+    """Test only: cell -> busy wait added to each of its samples, as a fraction of its median step."""
+
+    def __post_init__(self) -> None:
+        if not self.engines:
+            raise BadInput("no engines given; try --engines torch,tf")
+        for device in self.devices or ():
+            if not _DEVICE.fullmatch(device):
+                raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
+        if self.precision == "tf32" and "cpu" in (self.devices or ()):
+            raise BadInput("precision tf32 exists on cuda only; use --precision fp32 for the cpu")
+
+
+def cells(engines: tuple[str, ...], devices: tuple[str, ...]) -> tuple[Cell, ...]:
+    """The grid, in the order in which it was asked for; a repeat of a cell gets a number."""
+    grid: list[Cell] = []
+    seen: dict[Cell, int] = {}
+    for device in devices:
+        for text in engines:
+            engine, *variants = text.split("+")
+            first = Cell(engine, tuple(sorted(variants)), device)
+            seen[first] = seen.get(first, 0) + 1
+            grid.append(msgspec.structs.replace(first, repeat=seen[first]))
+    return tuple(grid)

@@ -1,0 +1,67 @@
+"""Seconds, bytes, counts and ratios as text for people, with three significant digits."""
+
+from __future__ import annotations
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+
+
+def seconds(value: float) -> str:
+    """0.0124 -> "12.4 ms"."""
+    return _scaled(value, _SECONDS) if value else "0 s"
+
+
+def nbytes(value: float) -> str:
+    """54_840_000 -> "52.3 MiB"."""
+    return _scaled(value, _BYTES)
+
+
+def count(value: float) -> str:
+    """9870.2 -> "9,870"; whole numbers keep all their digits."""
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def ratio(value: float) -> str:
+    """1.931 -> "1.93x"."""
+    return f"{number(value)}x"
+
+
+def percent(fraction: float) -> str:
+    """0.0321 -> "3.2%"; two digits are enough for a precision or a share."""
+    return f"{number(fraction * 100, digits=2)}%"
+
+
+def scientific(value: float) -> str:
+    """0.0088 -> "8.8e-3"; for errors, which span many powers of ten."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}" if value else "0"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """At least `digits` significant digits, all digits before the point: 1.93, 16.5, 9,870."""
+    return f"{value:,.{_decimals(value, digits)}f}" if value else "0"
+
+
+def with_interval(value: float, interval: tuple[float, float] | None) -> str:
+    """1.93 and (1.9, 1.97) -> "1.93 (1.90 to 1.97)", all with the same decimals."""
+    if interval is None:
+        return number(value)
+    decimals = min(_decimals(value, digits=3), 2 if value >= 0.1 else 6)
+    # A bound that is not 1 must not read as 1: that is the verdict.
+    while decimals < 4 and any(bound != 1 and round(bound, decimals) == 1 for bound in interval):
+        decimals += 1
+    low, high = (f"{bound:,.{decimals}f}" for bound in interval)
+    return f"{value:,.{decimals}f} ({low} to {high})"
+
+
+def _decimals(value: float, digits: int) -> int:
+    # The exponent after rounding: 9.996 has three digits as 10.0, not as 10.00.
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])
+    return max(digits - 1 - exponent, 0)
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    # Rounded before it is compared, so that 999.9 us becomes 1.00 ms, not 1,000 us.
+    fitting = (unit for unit in units if float(f"{abs(value) / unit[0]:.2e}") >= 1)
+    scale, name = next(fitting, units[-1])
+    return f"{count(value) if scale == 1 else number(value / scale)} {name}"

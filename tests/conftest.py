@@ -1,0 +1,18 @@
+"""Fixtures for all tests: no test may see or change the user's own studies, data, caches or configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(home / name.lower()))
+    monkeypatch.setenv("POLYBENCH_RESULTS", str(home / "results"))
+    monkeypatch.setenv("POLYBENCH_DATA", str(home / "data"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return home

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polybench.core.statistics import (
+    Ratio,
+    differs,
+    half_width,
+    ratio,
+    rising_trend,
+    step_seconds,
+    steps_to_break_even,
+)
+
+Nested = list[list[list[float]]]
+
+seconds = st.floats(1e-5, 10)
+rounds = st.lists(st.lists(seconds, min_size=1, max_size=5), min_size=1, max_size=4)
+nested = st.lists(rounds, min_size=1, max_size=4)
+
+
+def scaled(samples: Nested, factor: float) -> Nested:
+    return [[[factor * second for second in one] for one in process] for process in samples]
+
+
+class TestStepSeconds:
+    def test_summarizes_all_samples(self) -> None:
+        summary = step_seconds([[[1.0, 2.0], [3.0]], [[4.0, 10.0]]], "step")
+        assert (summary.median, summary.mean, summary.min, summary.n) == (3.0, 4.0, 1.0, 5)
+        assert summary.std == pytest.approx(np.std([1, 2, 3, 4, 10], ddof=1))
+        assert summary.p05 == pytest.approx(1.2)
+        assert summary.p95 == pytest.approx(8.8)
+
+    def test_interval_is_over_processes(self) -> None:
+        summary = step_seconds([[[1.0] * 9, [1.0]], [[math.e] * 3], [[math.e**2]]], "step")
+        # Logs 0, 1, 2: mean 1, standard error 1/sqrt(3), t(2) = 4.3027.
+        half = 4.302653 / math.sqrt(3)
+        assert summary.interval95 == pytest.approx((math.exp(1 - half), math.exp(1 + half)))
+
+    def test_interval_of_one_process_is_over_rounds(self) -> None:
+        assert step_seconds([[[1.0], [1.1], [1.2]]], "step").interval95 is not None
+        assert step_seconds([[[1.0, 1.1]]], "step").interval95 is None
+
+    def test_block_means_have_no_quantiles(self) -> None:
+        summary = step_seconds([[[1.0, 2.0]]], "block")
+        assert summary.p05 is summary.p95 is summary.std is None
+        assert summary.median == 1.5
+
+    def test_one_sample(self) -> None:
+        summary = step_seconds([[[1.0]]], "step")
+        assert summary.std is None
+        assert summary.p05 == summary.p95 == 1.0
+
+    def test_empty_rounds_are_skipped(self) -> None:
+        assert step_seconds([[[], [1.0]], [], [[2.0]]], "step").n == 2
+
+    def test_no_sample_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="no samples"):
+            step_seconds([[[]]], "step")
+
+    @given(nested)
+    def test_order_of_statistics(self, samples: Nested) -> None:
+        summary = step_seconds(samples, "step")
+        assert summary.p05 is not None
+        assert summary.p95 is not None
+        assert summary.min <= summary.p05 <= summary.median <= summary.p95
+
+
+class TestRatio:
+    def test_above_one_is_faster(self) -> None:
+        assert ratio([[[2.0, 2.0, 9.0]]], [[[1.0]]]).value == pytest.approx(2)
+
+    def test_by_hand(self) -> None:
+        baseline = [[[2.0], [4.0]], [[1.0], [1.0]]]
+        other = [[[1.0], [1.0]], [[1.0], [1.0]]]
+        found = ratio(baseline, other)
+        # Process means of the logs: 1.5 log 2 and 0; t(1) = 12.7062.
+        centre = 0.75 * math.log(2)
+        half = 12.706205 * (1.5 * math.log(2) / math.sqrt(2)) / math.sqrt(2)
+        assert found.value == pytest.approx(math.exp(centre))
+        assert found.interval95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)))
+        assert found.scope == "processes"
+
+    def test_pairs_only_what_both_have(self) -> None:
+        baseline = [[[2.0], [2.0], [50.0]], [[2.0]], [[99.0]]]
+        other = [[[1.0], [1.0]], [[1.0], [7.0]]]
+        found = ratio(baseline, other)
+        assert found.value == pytest.approx(2)
+        assert found.interval95 == pytest.approx((2, 2))
+
+    def test_one_process_is_within_one_run(self) -> None:
+        found = ratio([[[2.0], [2.2]]], [[[1.0], [1.0]]])
+        assert found.scope == "within one run"
+        assert found.interval95 is not None
+
+    def test_one_round_has_no_interval(self) -> None:
+        assert ratio([[[2.0]]], [[[1.0]]]) == Ratio(2.0, None, "within one run")
+
+    @pytest.mark.parametrize(("one", "two"), [([], [[[1.0]]]), ([[[1.0]]], [[]]), ([[[], [1.0]]], [[[1.0]]])])
+    def test_nothing_in_common_is_an_error(self, one: Nested, two: Nested) -> None:
+        with pytest.raises(ValueError, match="no round"):
+            ratio(one, two)
+
+    @given(nested, nested)
+    def test_inverse(self, one: Nested, two: Nested) -> None:
+        forth, back = ratio(one, two), ratio(two, one)
+        assert forth.value * back.value == pytest.approx(1)
+        if forth.interval95 and back.interval95:
+            assert forth.interval95[0] * back.interval95[1] == pytest.approx(1)
+
+    @given(nested, nested, st.floats(0.01, 100))
+    def test_does_not_depend_on_the_unit(self, one: Nested, two: Nested, factor: float) -> None:
+        assert ratio(scaled(one, factor), scaled(two, factor)).value == pytest.approx(ratio(one, two).value)
+        assert ratio(one, scaled(two, factor)).value == pytest.approx(ratio(one, two).value / factor)
+
+    @given(nested, nested)
+    def test_interval_contains_value(self, one: Nested, two: Nested) -> None:
+        found = ratio(one, two)
+        if found.interval95:
+            low, high = found.interval95
+            assert low * (1 - 1e-12) <= found.value <= high * (1 + 1e-12)
+
+    @given(nested)
+    def test_a_cell_does_not_differ_from_itself(self, samples: Nested) -> None:
+        assert ratio(samples, samples).value == 1
+        assert not differs(ratio(samples, samples))
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("interval", "expected"),
+        [((1.01, 1.2), True), ((0.8, 0.99), True), ((0.9, 1.1), False), (None, None)],
+    )
+    def test_differs(self, interval: tuple[float, float] | None, expected: bool | None) -> None:
+        assert differs(Ratio(1.0, interval, "processes")) is expected
+
+    def test_no_verdict_within_one_run(self) -> None:
+        assert differs(Ratio(2.0, (1.9, 2.1), "within one run")) is None
+
+    def test_half_width(self) -> None:
+        assert half_width(Ratio(2.0, (1.9, 2.1), "processes")) == pytest.approx(0.05)
+        assert half_width(Ratio(2.0, None, "within one run")) == math.inf
+
+
+class TestRisingTrend:
+    def noisy(self, seed: int, rise: float, rounds: int = 8) -> Nested:
+        rng = np.random.default_rng(seed)
+        drift = np.log1p(rise) * np.arange(rounds) / (rounds - 1)
+        levels = rng.normal(0, 0.03, (5, 1)) + rng.normal(0, 0.01, (5, rounds)) + drift
+        samples: Nested = np.exp(levels)[:, :, None].tolist()
+        return samples
+
+    def test_finds_a_rise(self) -> None:
+        found = rising_trend(self.noisy(0, rise=0.06))
+        assert found == pytest.approx(0.06, abs=0.02)
+
+    def test_one_disturbed_round_is_no_trend(self) -> None:
+        samples = [[[1.0 + 0.001 * (-1) ** one_round] for one_round in range(8)] for _ in range(5)]
+        samples[4][7] = [3.0]
+        assert rising_trend(samples) is None
+
+    def test_a_fall_is_no_rise(self) -> None:
+        assert rising_trend(self.noisy(1, rise=-0.1)) is None
+
+    def test_rarely_found_in_noise(self) -> None:
+        assert sum(rising_trend(self.noisy(seed, rise=0)) is not None for seed in range(300)) <= 6
+
+    def test_constant_times(self) -> None:
+        assert rising_trend([[[1.0]] * 8] * 3) is None
+
+    def test_needs_five_rounds(self) -> None:
+        assert rising_trend([[[float(n)] for n in range(1, 5)]] * 5) is None
+        assert rising_trend([[[float(n)] for n in range(1, 6)]] * 5) is not None
+
+
+class TestBreakEven:
+    def test_by_hand(self) -> None:
+        assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 16
+        assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 17
+
+    def test_never_behind(self) -> None:
+        assert steps_to_break_even(1.0, 1.0, 1.0, 0.5) == 0
+
+    @pytest.mark.parametrize("step", [0.5, 0.6])
+    def test_never_repaid(self, step: float) -> None:
+        assert steps_to_break_even(5.0, step, 1.0, 0.5) is None
+
+    @given(st.floats(0, 100), seconds, st.floats(0, 100), seconds)
+    def test_is_the_first_step_at_which_a_is_level(
+        self, start_a: float, a: float, start_b: float, b: float
+    ) -> None:
+        steps = steps_to_break_even(start_a, a, start_b, b)
+        if steps:
+            tolerance = 1e-9 * (1 + start_a + start_b + steps * (a + b))
+            assert start_a + steps * a <= start_b + steps * b + tolerance
+            assert start_a + (steps - 1) * a >= start_b + (steps - 1) * b - tolerance

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polybench.core import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0124, "12.4 ms"),
+        (1.2149, "1.21 s"),
+        (0.000_999_9, "1.00 ms"),
+        (3.2e-6, "3.20 µs"),
+        (5e-10, "0.500 ns"),
+        (754.2, "754 s"),
+        (12345.6, "12,346 s"),
+        (0, "0 s"),
+        (0.0, "0 s"),
+        (2, "2 s"),
+        (-0.0124, "-12.4 ms"),
+    ],
+)
+def test_seconds(value: float, text: str) -> None:
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (54_840_000, "52.3 MiB"),
+        (512, "512 B"),
+        (7, "7 B"),
+        (0, "0 B"),
+        (1 << 30, "1.00 GiB"),
+        (1000 << 10, "1,000 KiB"),
+    ],
+)
+def test_nbytes(value: float, text: str) -> None:
+    assert units.nbytes(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9870.2, "9,870"), (62_006, "62,006"), (7, "7"), (7.0, "7.00"), (0, "0"), (9.996, "10.0")],
+)
+def test_count(value: float, text: str) -> None:
+    assert units.count(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.931, "1.93x"), (12.34, "12.3x"), (0.0123, "0.0123x")])
+def test_ratio(value: float, text: str) -> None:
+    assert units.ratio(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0321, "3.2%"), (0.12, "12%"), (0.004, "0.40%"), (0, "0%"), (1, "100%")]
+)
+def test_percent(value: float, text: str) -> None:
+    assert units.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(8.8e-3, "8.8e-3"), (2e-15, "2.0e-15"), (0.0, "0"), (31.0, "3.1e1")]
+)
+def test_scientific(value: float, text: str) -> None:
+    assert units.scientific(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "text"),
+    [
+        (1.931, (1.9, 1.97), "1.93 (1.90 to 1.97)"),
+        (0.985, (0.953, 1.02), "0.98 (0.95 to 1.02)"),
+        (12.34, (11.1, 13.5), "12.3 (11.1 to 13.5)"),
+        (0.0123, (0.011, 0.014), "0.0123 (0.0110 to 0.0140)"),
+        (1.006, (1.002, 1.011), "1.006 (1.002 to 1.011)"),
+        (2.0, None, "2.00"),
+    ],
+)
+def test_with_interval(value: float, interval: tuple[float, float] | None, text: str) -> None:
+    assert units.with_interval(value, interval) == text
+
+
+@given(st.floats(1e-9, 1e6))
+def test_reads_back_within_half_a_percent(value: float) -> None:
+    number, unit = units.seconds(value).split()
+    scale = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
+    assert float(number.replace(",", "")) * scale == pytest.approx(value, rel=0.005)

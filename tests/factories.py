@@ -1,0 +1,163 @@
+"""Made-up studies for tests: none of these numbers was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polybench.core.results import (
+    Deviation,
+    Host,
+    Memory,
+    Parity,
+    Relative,
+    Result,
+    RoundNoise,
+    Samples,
+    Settings,
+    Startup,
+    StudyDocument,
+    Tool,
+)
+from polybench.core.spec import Optimizer, Workload
+from polybench.core.statistics import ratio, step_seconds
+
+WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)
+
+FLUX_DEVIATIONS = [
+    Deviation(
+        "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
+        "conv1.weight",
+        8.8e-3,
+        "NNlib",
+    ),
+    Deviation(
+        "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
+        "conv2.weight",
+        3.6e-3,
+        "NNlib",
+    ),
+]
+
+
+def samples(median: float, processes: int = 3, rounds: int = 2) -> list[list[list[float]]]:
+    """Processes 1 % apart, steps 1 % around each; [process][round][sample] in seconds."""
+    return [
+        [
+            [median * (1 + 0.01 * (process - 1)) * (1 + 0.01 * step) for step in (-1, 0, 1)]
+            for _ in range(rounds)
+        ]
+        for process in range(processes)
+    ]
+
+
+def measured(
+    cell: str, median: float, baseline: str = "torch/cpu", processes: int = 3, **changes: Any
+) -> Result:
+    """A cell that ran; `relative` is to a baseline of 16.5 ms."""
+    name, device = cell.partition("#")[0].split("/")
+    engine, _, variant = name.partition("+")
+    seconds = samples(median, processes)
+    found = ratio(samples(0.0165, processes), seconds)
+    fields: dict[str, Any] = {
+        "cell": cell,
+        "engine": engine,
+        "variant": variant or None,
+        "device": device,
+        "workload": WORKLOAD,
+        "status": "ok",
+        "step_seconds": step_seconds(seconds, "step"),
+        "samples_per_second": 128 / median,
+        "epoch_seconds": 390 * median,
+        "startup": Startup(0.05, 1.5, 0.2, 0.1, 0.3, 0.02),
+        "memory": Memory(peak_rss_bytes=412 << 20),
+        "parity": Parity("pass", steps=3, batch_size=16),
+        "losses": [2.31, 2.3],
+        "relative": Relative(baseline, found.value, found.interval95, found.scope),
+        "samples": Samples("step", 1, seconds),
+    }
+    return Result(**(fields | changes))
+
+
+def absent(cell: str, status: str, reason: str | None, remedy: str | None = None, **changes: Any) -> Result:
+    """A cell that has no times."""
+    engine, device = cell.split("/")
+    return Result(
+        **{
+            "cell": cell,
+            "engine": engine,
+            "variant": None,
+            "device": device,
+            "workload": WORKLOAD,
+            "status": status,
+            "reason": reason,
+            "remedy": remedy,
+        }
+        | changes
+    )
+
+
+def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | None = None) -> StudyDocument:
+    return StudyDocument(
+        id="20250101-000000-abcd",
+        created="2025-01-01T00:00:00Z",
+        polybench=Tool("0.1.0", None),
+        argv=["polybench", "compare"],
+        study='engines = ["torch", "tf"]\n',
+        settings=Settings(
+            model="lenet",
+            parameters=62_006,
+            dataset=dataset,
+            data_sha256="0" * 64,
+            weights_sha256="1" * 64,
+            batches_sha256="2" * 64,
+            batch_size=128,
+            optimizer=Optimizer(),
+            precision="fp32",
+            threads=2,
+            seed=0,
+            processes=3,
+            rounds=None,
+            steps_per_round=None,
+            input="preload",
+            epochs=None,
+            baseline="torch/cpu",
+            prices={},
+        ),
+        host=Host(
+            hostname="host",
+            os="Linux",
+            cpu="Some CPU @ 2.00GHz",
+            cores=2,
+            threads=2,
+            memory_bytes=8 << 30,
+            gpus=[],
+            governor=None,
+            load=0.1,
+            python="3.11.7",
+            noise=[RoundNoise(0, 0, 0.1, 1.0, 0.0, 0, False)],
+        ),
+        warnings=warnings or [],
+        results=list(results),
+    )
+
+
+def typical_study() -> StudyDocument:
+    """Every kind of row: baseline, faster, failed parity, unavailable, failed."""
+    return study(
+        measured("torch/cpu", 0.0165),
+        measured(
+            "tf+keras_fit/cpu", 0.112, parity=Parity("fail", "loss 3.1e-2 from the reference"), relative=None
+        ),
+        measured("tf/cpu", 0.00855, warnings=["steps became 4.1% slower over the rounds"]),
+        measured("flux/cpu", 0.0201, parity=Parity("pass", deviations=FLUX_DEVIATIONS)),
+        absent(
+            "torch/cuda",
+            "unavailable",
+            "no CUDA device is visible to PyTorch",
+            "install an NVIDIA driver, then run polybench doctor",
+        ),
+        absent(
+            "tf/cuda", "failed", "killed by signal 9 (SIGKILL)\nout of memory?", log="/tmp/polybench/tf.log"
+        ),
+        warnings=["1 of 6 rounds was disturbed by other processes"],
+    )
