@@ -1,0 +1,98 @@
+"""Training images: found or made once, in one file that every process maps.
+
+ADD A DATA SET: a file whose generator gives `Chunk`s, and a line in `open_dataset`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import platformdirs
+
+from polybench.core.errors import BadInput
+from polybench.data import cifar10, synthetic
+from polybench.data.chunks import IMAGE_BYTES, Chunk, Pixels, Split, map_chunks, sha256, write_chunks
+from polybench.data.disk import room
+
+_LARGEST_BYTES = 50_000 * (IMAGE_BYTES + 1)
+
+
+class Dataset(NamedTuple):
+    """Labelled images, read-only, memory-mapped.
+
+    `images` is (N, 3, 32, 32) uint8, NCHW, red, green, blue; `labels` is (N,) uint8, 0 to 9.
+    `source` says where they came from; `sha256` is over the images' bytes, then the labels'.
+    """
+
+    name: Literal["cifar10", "synthetic"]
+    source: str
+    images: Pixels
+    labels: Pixels
+    sha256: str
+
+
+def data_folder() -> Path:
+    """Where downloaded data sets are kept; the environment variable POLYBENCH_DATA overrides it."""
+    override = os.environ.get("POLYBENCH_DATA")
+    return Path(override) if override else Path(platformdirs.user_data_dir("polybench")) / "data"
+
+
+def open_dataset(data: str, seed: int, scratch: Path, split: Split = "train") -> Dataset:
+    """Read or make a data set, without ever holding more than a few megabytes of it in this process.
+
+    Args:
+        data: `auto` (CIFAR-10 if it is in the data folder, else synthetic), `synthetic`, `cifar10`, or the
+            path of an official archive or of the folder it unpacks to.
+        seed: of the synthetic images.
+        scratch: folder for the mapped file, 154 MB for 50,000 images.
+        split: "train" or "test".
+
+    Raises:
+        BadInput: there is no such data, it is no CIFAR-10, or `scratch` has no room for it.
+    """
+    if data == "synthetic":
+        return _make_synthetic(seed, scratch, split)
+    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else Path(data).expanduser())
+    if source is None and data == "auto":
+        return _make_synthetic(seed, scratch, split)
+    if source is None:
+        raise BadInput(_not_found(data))
+    return _collect("cifar10", str(source), cifar10.read(source, split), scratch / f"cifar10-{split}.u8")
+
+
+def _make_synthetic(seed: int, scratch: Path, split: Split) -> Dataset:
+    images = synthetic.IMAGES[split]
+    source = f"{images:,} synthetic images, seed {seed}"
+    return _collect(
+        "synthetic", source, synthetic.chunks(images, seed, split), scratch / f"synthetic-{split}.u8"
+    )
+
+
+def _collect(
+    name: Literal["cifar10", "synthetic"], source: str, chunks: Iterator[Chunk], path: Path
+) -> Dataset:
+    with room(path.parent, _LARGEST_BYTES):
+        count = write_chunks(chunks, path)
+    images, labels = map_chunks(path, count)
+    return Dataset(name, source, images, labels, sha256(images, labels))
+
+
+def _not_found(data: str) -> str:
+    if data == "cifar10":
+        return (
+            f"there is no CIFAR-10 in {data_folder()}; `polybench data fetch` downloads it, "
+            "or give --data the path of an archive"
+        )
+    path = Path(data).expanduser()
+    if not path.exists():
+        return (
+            f"--data {data}: no such file or folder; give auto, synthetic, cifar10, or the path of "
+            f"{cifar10.ARCHIVES[0]} or {cifar10.FOLDERS[0]} ({cifar10.REMEDY})"
+        )
+    return (
+        f"--data {data}: no CIFAR-10 in this folder, expected {cifar10.FOLDERS[0]}/data_batch_1.bin "
+        f"or the like; {cifar10.REMEDY}"
+    )

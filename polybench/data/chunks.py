@@ -1,0 +1,72 @@
+"""Labelled images in chunks, and the file that holds all of them.
+
+A data set may be larger than what this process should keep in memory, so readers give chunks, chunks
+go to a file, and everybody maps that file: its pages belong to the page cache, shared by all processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+IMAGE_SHAPE = (3, 32, 32)
+IMAGE_BYTES = 3 * 32 * 32
+CLASSES = 10
+
+Split = Literal["train", "test"]
+Pixels = NDArray[np.uint8]
+
+_HASHED_AT_ONCE = 1 << 24
+
+
+class Chunk(NamedTuple):
+    """Images `first`, `first + 1`, ... of a data set.
+
+    `images` is (n, 3, 32, 32) uint8, red, green, blue; `labels` is (n,) uint8.
+    """
+
+    first: int
+    images: Pixels
+    labels: Pixels
+
+
+def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
+    """Write all images, NCHW, and then all labels, one byte each; chunks may come in any order.
+
+    Returns:
+        The number of images.
+    """
+    labels: dict[int, Pixels] = {}
+    # A data set that was opened before may still be mapped: it keeps its file, this is a new one.
+    path.unlink(missing_ok=True)
+    with path.open("xb") as file:
+        for chunk in chunks:
+            file.seek(chunk.first * IMAGE_BYTES)
+            file.write(np.ascontiguousarray(chunk.images).data)
+            labels[chunk.first] = chunk.labels.copy()
+        count = sum(len(part) for part in labels.values())
+        file.seek(count * IMAGE_BYTES)
+        for first in sorted(labels):
+            file.write(labels[first].tobytes())
+    return count
+
+
+def map_chunks(path: Path, count: int) -> tuple[Pixels, Pixels]:
+    """Images (count, 3, 32, 32) and labels (count,) of a file of `write_chunks`, read-only and mapped."""
+    content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+    return content[: count * IMAGE_BYTES].reshape(count, *IMAGE_SHAPE), content[count * IMAGE_BYTES :]
+
+
+def sha256(images: Pixels, labels: Pixels) -> str:
+    """SHA-256 of the uint8 NCHW images, then the labels."""
+    digest = hashlib.sha256()
+    for array in (images, labels):
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, _HASHED_AT_ONCE):
+            digest.update(flat[start : start + _HASHED_AT_ONCE].data)
+    return digest.hexdigest()

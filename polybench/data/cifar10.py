@@ -1,0 +1,189 @@
+"""CIFAR-10 as its authors publish it: two versions, each as an archive or as the folder it unpacks to.
+
+binary: `data_batch_1.bin` to `_5.bin`, `test_batch.bin`; a record is 1 byte label, then 3,072 bytes pixels.
+python: the same names without `.bin`; pickled dictionaries, `data` (n, 3072) uint8 and `labels`, a list.
+Pixels are red, green, blue planes in row order, which is NCHW. The official files have 10,000 images each;
+fewer are read too, if the training files agree. https://www.cs.toronto.edu/~kriz/cifar.html
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from polybench.core.errors import BadInput
+from polybench.data.chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
+from polybench.data.cifar10_pickle import read_pickle
+
+Pieces = Iterator[tuple[Pixels, Pixels]]
+
+FILES: dict[Split, tuple[str, ...]] = {
+    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+    "test": ("test_batch",),
+}
+FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py")
+ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
+REMEDY = "`polybench data fetch` downloads CIFAR-10"
+
+_RECORD = 1 + IMAGE_BYTES
+_OFFICIAL_BYTES = 10_000 * _RECORD
+_RECORDS_AT_ONCE = 1000
+_DRAINED_AT_ONCE = 1 << 20
+
+
+class _Member(NamedTuple):
+    """One file of the data set: `name` without `.bin`, `place` for messages, `size` in bytes."""
+
+    name: str
+    binary: bool
+    place: str
+    size: int
+    content: IO[bytes]
+
+
+def locate(path: Path) -> Path | None:
+    """The archive, or the folder with the files, that `path` is or contains; None if there is neither."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        return None
+    places = (path, *(path / name for name in FOLDERS))
+    folders = (place for place in places if next(place.glob("data_batch_*"), None))
+    archives = (path / name for name in ARCHIVES if (path / name).is_file())
+    return next(folders, None) or next(archives, None)
+
+
+def read(source: Path, split: Split) -> Iterator[Chunk]:
+    """The images of one split, in chunks, in the order in which the archive has its files.
+
+    Args:
+        source: what `locate` found.
+        split: "train" or "test".
+
+    Raises:
+        BadInput: a file is missing, truncated, damaged or not CIFAR-10; the message names it.
+    """
+    try:
+        members = _folder_members if source.is_dir() else _archive_members
+        yield from _chunks(members(source, FILES[split]), FILES[split], source)
+    except gzip.BadGzipFile as error:
+        raise BadInput(f"{source} is not a .tar.gz archive ({error}); {REMEDY}") from error
+    except (EOFError, zlib.error, tarfile.TarError) as error:
+        raise BadInput(
+            f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {REMEDY}"
+        ) from error
+    except OSError as error:
+        raise BadInput(f"cannot read {source}: {error.strerror or error}; {REMEDY}") from error
+
+
+def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) -> Iterator[Chunk]:
+    places: dict[str, tuple[str, int]] = {}
+    for member in members:
+        if member.name in places:
+            raise BadInput(f"{member.place} is there twice; {REMEDY}")
+        count, pieces = _read_binary(member) if member.binary else _read_python(member)
+        _check_count(member, count, places)
+        places[member.name] = (member.place, count)
+        read = 0
+        for images, labels in pieces:
+            _check_labels(labels, read, member.place)
+            yield Chunk(files.index(member.name) * count + read, images, labels)
+            read += len(images)
+    missing = [name for name in files if name not in places]
+    if missing:
+        names = ", ".join(missing)
+        raise BadInput(f"{source} is no CIFAR-10, or not all of it: {names} missing; {REMEDY}")
+
+
+def _check_count(member: _Member, count: int, places: dict[str, tuple[str, int]]) -> None:
+    """Files have equally many images: an image's place in the data set follows from its file's number."""
+    for place, expected in places.values():
+        if count != expected:
+            (fewer, short), (more, full) = sorted(
+                ((member.place, count), (place, expected)), key=itemgetter(1)
+            )
+            raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {REMEDY}")
+
+
+def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
+    binary = any(folder.glob("data_batch_*.bin"))
+    for name in files:
+        path = folder / (f"{name}.bin" if binary else name)
+        if path.is_file():
+            with path.open("rb") as content:
+                yield _Member(name, binary, str(path), path.stat().st_size, content)
+
+
+def _archive_members(archive: Path, files: tuple[str, ...]) -> Iterator[_Member]:
+    """Read from the front to the end, nothing is extracted: what members call themselves cannot do harm."""
+    with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
+        for info in tar:
+            path = PurePosixPath(info.name)
+            content = tar.extractfile(info) if info.isfile() else None
+            if content and path.suffix in ("", ".bin") and path.stem in files:
+                place = f"{archive}: {info.name}"
+                with content:
+                    yield _Member(path.stem, path.suffix == ".bin", place, info.size, content)
+        # The checksum stands at the very end.
+        while stream.read(_DRAINED_AT_ONCE):
+            pass
+
+
+def _read_binary(member: _Member) -> tuple[int, Pieces]:
+    count, rest = divmod(member.size, _RECORD)
+    if rest or not count:
+        raise BadInput(
+            f"{member.place} is truncated or not CIFAR-10: {member.size} bytes, expected {_OFFICIAL_BYTES} "
+            f"(records of {_RECORD}); {REMEDY}"
+        )
+    return count, _binary_pieces(member)
+
+
+def _binary_pieces(member: _Member) -> Pieces:
+    left = member.size
+    while left:
+        wanted = min(left, _RECORDS_AT_ONCE * _RECORD)
+        block = member.content.read(wanted)
+        if len(block) < wanted:
+            found = member.size - left + len(block)
+            raise BadInput(f"{member.place} is truncated: {found} bytes, expected {member.size}; {REMEDY}")
+        records = np.frombuffer(block, np.uint8).reshape(-1, _RECORD)
+        yield records[:, 1:].reshape(-1, *IMAGE_SHAPE), records[:, 0]
+        left -= wanted
+
+
+def _read_python(member: _Member) -> tuple[int, Pieces]:
+    try:
+        # By way of a file, from which 31 MB are read into one string; from an archive they would be three.
+        with tempfile.TemporaryFile() as file:
+            shutil.copyfileobj(member.content, file)
+            file.seek(0)
+            pixels, labels = read_pickle(file, member.size)
+    except ValueError as error:
+        raise BadInput(f"{member.place} is truncated or not CIFAR-10: {error}; {REMEDY}") from error
+    return len(labels), _python_pieces(pixels, labels)
+
+
+def _python_pieces(pixels: Pixels, labels: Pixels) -> Pieces:
+    for start in range(0, len(labels), _RECORDS_AT_ONCE):
+        piece = slice(start, start + _RECORDS_AT_ONCE)
+        # Copies: a view would keep all of this file in memory while the next one is read.
+        yield pixels[piece].reshape(-1, *IMAGE_SHAPE).copy(), labels[piece]
+
+
+def _check_labels(labels: Pixels, first: int, place: str) -> None:
+    wrong = np.flatnonzero(labels >= CLASSES)
+    if wrong.size:
+        raise BadInput(
+            f"{place} is damaged or not CIFAR-10: record {first + wrong[0]} has label {labels[wrong[0]]}, "
+            f"labels are 0 to {CLASSES - 1}; {REMEDY}"
+        )

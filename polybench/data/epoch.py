@@ -1,0 +1,93 @@
+"""One epoch of batches as the engines take them, in a file that every worker maps.
+
+Gathering, conversion and scaling happen here, once, so that none of it is inside a training step.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from polybench.data import Dataset
+from polybench.data.batches import Order
+from polybench.data.disk import room
+
+_LARGEST_BUFFER = 2 << 20
+"""Bytes converted at a time: they stay in the cache, and the parent stays small."""
+
+
+class EpochFile(msgspec.Struct, frozen=True):
+    """Float32 images (steps, batch, *image_shape) and int64 labels (steps, batch), each a file in C order."""
+
+    images_path: str
+    labels_path: str
+    steps: int
+    batch_size: int
+    image_shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of both files."""
+        return self.steps * self.batch_size * (4 * math.prod(self.image_shape) + 8)
+
+
+def write_epoch(dataset: Dataset, order: Order, folder: Path, limit: int | None = None) -> EpochFile:
+    """Write the batches of `order`, (steps, batch) indices, pixels as float32 in 0..1 (value / 255).
+
+    Args:
+        dataset: where the images are.
+        order: what `epoch_order` gives.
+        folder: gets `images.f32` and `labels.i64`; 614 MB for 50,000 images.
+        limit: write only the first `limit` steps.
+
+    Raises:
+        BadInput: the folder has no room for the files, or cannot be written.
+    """
+    order = order[:limit]
+    steps, batch_size = order.shape
+    images_path, labels_path = folder / "images.f32", folder / "labels.i64"
+    epoch = EpochFile(str(images_path), str(labels_path), steps, batch_size, dataset.images.shape[1:])
+    with room(folder, epoch.bytes):
+        for path in (images_path, labels_path):
+            path.unlink(missing_ok=True)  # a worker may still map an earlier one
+        with images_path.open("xb", buffering=0) as file:
+            _write_images(dataset, order.reshape(-1), file)
+        labels_path.write_bytes(dataset.labels[order].astype(np.int64).tobytes())
+    return epoch
+
+
+def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Images (steps, batch, channels, height, width) and labels (steps, batch), read-only, memory-mapped.
+
+    All pages are mapped on return, where the system can do that, so that a timed step has no page fault.
+    """
+    shape = (epoch.steps, epoch.batch_size)
+    images = np.frombuffer(_map(epoch.images_path), np.float32).reshape(*shape, *epoch.image_shape)
+    labels = np.frombuffer(_map(epoch.labels_path), np.int64).reshape(shape)
+    return images, labels
+
+
+def _write_images(dataset: Dataset, order: NDArray[np.int64], file: BinaryIO) -> None:
+    shape = dataset.images.shape[1:]
+    count = max(1, _LARGEST_BUFFER // (4 * math.prod(shape)))
+    buffer = np.empty((count, *shape), np.float32)
+    for start in range(0, len(order), count):
+        indices = order[start : start + count]
+        pixels = buffer[: len(indices)]
+        np.divide(dataset.images[indices], np.float32(255), out=pixels, dtype=np.float32)
+        left = pixels.reshape(-1).view(np.uint8).data
+        while left:
+            left = left[file.write(left) :]
+
+
+def _map(path: str) -> mmap.mmap:
+    with Path(path).open("rb") as file:
+        if hasattr(mmap, "MAP_POPULATE"):
+            return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,0 +1,85 @@
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import platformdirs
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.data import data_folder, open_dataset, synthetic
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "make_cifar10.py"
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 130)
+
+
+def test_data_folder(monkeypatch, no_data_folder):
+    assert data_folder() == no_data_folder
+    monkeypatch.delenv("POLYBENCH_DATA")
+    assert data_folder() == Path(platformdirs.user_data_dir("polybench")) / "data"
+
+
+def test_auto_takes_what_is_on_disk(small_cifar, scratch, monkeypatch, few_images):
+    assert open_dataset("auto", 0, scratch).name == "synthetic"
+    folder = small_cifar.binary_folder()
+    monkeypatch.setenv("POLYBENCH_DATA", str(folder.parent))
+    dataset = open_dataset("auto", 0, scratch)
+    assert (dataset.name, dataset.source) == ("cifar10", str(folder))
+
+
+def test_cifar10_must_be_there(scratch):
+    with pytest.raises(BadInput, match=r"there is no CIFAR-10 in .*data-folder; `polybench data fetch`"):
+        open_dataset("cifar10", 0, scratch)
+
+
+def test_path_that_does_not_exist(scratch):
+    with pytest.raises(BadInput, match="--data /nowhere/cifar: no such file or folder"):
+        open_dataset("/nowhere/cifar", 0, scratch)
+
+
+def test_folder_without_cifar10(tmp_path, scratch):
+    with pytest.raises(BadInput, match="no CIFAR-10 in this folder"):
+        open_dataset(str(tmp_path), 0, scratch)
+
+
+def test_arrays_are_mapped_read_only_and_hashed(scratch, few_images):
+    dataset = open_dataset("synthetic", 0, scratch)
+    assert dataset.source == "130 synthetic images, seed 0"
+    assert not dataset.images.flags.writeable
+    assert not dataset.labels.flags.writeable
+    # One file is the images and then the labels: `sha256sum` of it is the data set's SHA-256.
+    (file,) = scratch.iterdir()
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == dataset.sha256
+
+
+def test_opening_again_leaves_the_first_as_it_was(scratch, few_images):
+    first = open_dataset("synthetic", 0, scratch)
+    before = np.array(first.images)
+    second = open_dataset("synthetic", 1, scratch)
+    assert second.sha256 != first.sha256
+    np.testing.assert_array_equal(first.images, before)
+
+
+def test_no_room(scratch, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(BadInput, match=r"scratch has 0\.0 MB free, 153\.7 MB \(153650000 bytes\) are needed"):
+        open_dataset("synthetic", 0, scratch)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.exists(), reason="the maintainers' shared folder is not beside this checkout")
+def test_real_images(tmp_path, scratch):
+    pytest.importorskip("PIL", reason="make_cifar10.py needs pillow")
+    subprocess.run([sys.executable, SHARED, tmp_path], check=True, capture_output=True)
+    dataset = open_dataset(str(tmp_path), 0, scratch)
+    assert dataset.images.shape == (50_000, 3, 32, 32)
+    assert np.bincount(dataset.labels).tolist() == [5000] * 10
+    # CIFAR-10's published channel means; JPEG coding leaves them nearly as they were.
+    means = dataset.images[::10].mean(axis=(0, 2, 3)) / 255
+    np.testing.assert_allclose(means, [0.491, 0.482, 0.447], atol=0.005)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from polybench.data.chunks import sha256
+from polybench.data.synthetic import chunks
+
+
+def make(images, seed, split="train"):
+    parts = list(chunks(images, seed, split))
+    return np.concatenate([part.images for part in parts]), np.concatenate([part.labels for part in parts])
+
+
+@pytest.fixture(scope="module")
+def images_and_labels():
+    return make(4000, 0)
+
+
+def test_golden():
+    # Changes only with the definition: then say so in the CHANGELOG, no saved study compares with new ones.
+    assert sha256(*make(250, 0)) == "5f4aa6f757a6482bc5e345f1622110fe6e22a80a9e544766935ec2a1015900e0"
+    assert sha256(*make(250, 1, "test")) == "845c11bc6f0d792562dc03caef7e66075d6837120d35ede6cf56bd077e4d117e"
+
+
+def test_first_images_do_not_depend_on_their_number(images_and_labels):
+    images, _ = make(150, 0)
+    np.testing.assert_array_equal(images, images_and_labels[0][:150])
+
+
+def test_cifar10_shape_and_statistics(images_and_labels):
+    images, labels = images_and_labels
+    assert images.shape == (4000, 3, 32, 32)
+    assert images.dtype == labels.dtype == np.uint8
+    assert np.bincount(labels).tolist() == [400] * 10
+    np.testing.assert_allclose(images.mean(axis=(0, 2, 3)) / 255, [0.491, 0.482, 0.447], atol=0.006)
+    np.testing.assert_allclose(images.std(axis=(0, 2, 3)) / 255, [0.247, 0.243, 0.262], atol=0.006)
+
+
+def test_smooth_as_photographs_are(images_and_labels):
+    images = images_and_labels[0][:400].astype(float)
+    neighbours = np.corrcoef(images[..., 1:].ravel(), images[..., :-1].ravel())[0, 1]
+    assert 0.9 < neighbours < 0.999
+
+
+def test_no_image_twice_also_not_across_splits(images_and_labels):
+    train = {image.tobytes() for image in images_and_labels[0]}
+    test = {image.tobytes() for image in make(500, 0, "test")[0]}
+    assert len(train) == 4000
+    assert len(test) == 500
+    assert not train & test
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_classes_can_be_learned_but_not_at_once(seed):
+    images, labels = make(3000, seed)
+    unseen, truth = make(1000, seed, "test")
+
+    # Least squares on 4 x 4 averages: the plainest learner there is.
+    def features(x):
+        means = x.reshape(len(x), 3, 4, 8, 4, 8).mean(axis=(3, 5)).reshape(len(x), -1) / 255
+        return np.hstack([means, np.ones((len(x), 1))])
+
+    weights = np.linalg.lstsq(features(images), np.eye(10)[labels], rcond=None)[0]
+    accuracy = (np.argmax(features(unseen) @ weights, axis=1) == truth).mean()
+    assert 0.5 < accuracy < 0.99
