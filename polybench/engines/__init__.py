@@ -1,0 +1,78 @@
+"""The engines. ADD AN ENGINE: one file that follows `engines.base.Engine`, and its row here.
+
+A row is data: nothing of a framework is imported before a worker loads `module`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class EngineRow(msgspec.Struct, frozen=True):
+    """How to find an engine and what may be asked of it.
+
+    `factory` is `module:class`. `extra` is the extra of the polybench package that installs the
+    framework. `variants` maps each variant to a description. `memory_bytes` is the anonymous
+    memory of a worker of the hungriest variant that has trained `lenet`, less the data.
+    `copies_data` says that `load` makes a private copy of the batches.
+    `does_arithmetic` is False for an engine that only plays a script: there is nothing to check for parity.
+    """
+
+    factory: str
+    summary: str
+    extra: str | None = None
+    variants: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    memory_bytes: int = 64 << 20
+    copies_data: bool = False
+    does_arithmetic: bool = True
+
+
+ENGINES: dict[str, EngineRow] = {
+    "flux": EngineRow(
+        "polybench.engines.flux:FluxEngine",
+        "Flux.jl on Julia, through juliacall",
+        extra="flux",
+        memory_bytes=1200 << 20,
+    ),
+    "torch": EngineRow(
+        "polybench.engines.pytorch:TorchEngine",
+        "PyTorch, eager, NCHW",
+        extra="torch",
+        variants={
+            "channels_last": "weights and activations in NHWC memory order",
+            "compile": "the training step's forward and loss through torch.compile",
+        },
+        memory_bytes=350 << 20,
+    ),
+    "tf": EngineRow(
+        "polybench.engines.tensorflow:TensorFlowEngine",
+        "TensorFlow, a Keras model in a tf.function step",
+        extra="tf",
+        variants={
+            "keras_fit": "Keras's own model.fit instead of a tf.function step",
+            "xla": "the step compiled with XLA (jit_compile=True)",
+        },
+        environment={"TF_CPP_MIN_LOG_LEVEL": "2"},
+        memory_bytes=480 << 20,
+        copies_data=True,
+    ),
+    "reference": EngineRow(
+        "polybench.engines.reference:ReferenceEngine",
+        "NumPy in float64, the oracle of the parity check",
+        memory_bytes=300 << 20,
+    ),
+    "fake": EngineRow(
+        "polybench.engines.fake:FakeEngine",
+        "a scripted engine with a scripted clock, for tests and demonstrations",
+        variants={
+            "crash": "the process dies while it is measured",
+            "garbage": "answers something that is no message",
+            "hang": "never answers when it is measured",
+            "nan": "the loss stops being finite",
+            "slow": "steps take twice as long",
+            "unavailable": "says that its framework is missing",
+        },
+        does_arithmetic=False,
+    ),
+}

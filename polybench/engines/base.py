@@ -1,0 +1,190 @@
+"""The Engine protocol: the few things that a framework must be able to do to be measured."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from polybench.core.errors import Unavailable
+from polybench.core.layers import Model
+from polybench.core.spec import Workload
+
+Array = NDArray[Any]
+Weights = Mapping[str, Array]
+"""`layer_name.weight` / `layer_name.bias` -> array in the canonical layout."""
+
+
+class Conventions(msgspec.Struct, frozen=True):
+    """Where an engine, by design, computes something else than the exact rule.
+
+    `max_pool_within`: the gradient of a max-pool goes to the first value of the window (width
+    fastest) that is within this relative distance of the maximum; 0 is the exact rule, the first maximum.
+    `source` says where that can be read in the engine's own code.
+    """
+
+    max_pool_within: float = 0.0
+    source: str = ""
+
+
+EXACT = Conventions()
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """What a process learns about an engine without training: versions, build, devices (`cpu`, `cuda:0`)."""
+
+    versions: dict[str, str]
+    build: dict[str, str]
+    devices: tuple[str, ...]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """All that an engine needs to know to build its training step.
+
+    `dtype` is that of weights, activations and arithmetic. `variants` are the engine's own, sorted.
+    `conventions` is followed by the `reference` engine only; the others have their own.
+    """
+
+    model: Model
+    workload: Workload
+    device: str
+    dtype: Literal["float32", "float64"]
+    variants: tuple[str, ...] = ()
+    conventions: Conventions = EXACT
+
+
+class Snapshot(NamedTuple):
+    """Loss of one batch at the current weights, its gradients, and those weights; canonical, as computed."""
+
+    loss: float
+    gradients: Weights
+    weights: Weights
+
+
+class Engine(Protocol):
+    """One framework in one process. Methods are called in the order in which they are written here.
+
+    Constructing an engine must not import its framework: `load_framework` does, and is timed.
+    """
+
+    sample_kind: Literal["step", "block"]
+    """"block" when steps can only be timed together: a sample is then the mean of a block."""
+
+    def load_framework(self) -> None:
+        """Import the framework and set its thread pools.
+
+        Raises:
+            Unavailable: with the reason and the remedy.
+        """
+        ...
+
+    def probe(self) -> Probe: ...
+
+    def build(self, job: Job, weights: Weights) -> None:
+        """Make model, optimizer and training step, with these initial weights.
+
+        Raises:
+            Unavailable: the device is not there.
+        """
+        ...
+
+    def conventions(self) -> Conventions:
+        """The declared deviations of what `build` made."""
+        ...
+
+    def load(self, images: Array, labels: Array) -> None:
+        """Put batches on the device in the engine's own layout.
+
+        Args:
+            images: (steps, batch, channels, height, width), float32 in 0..1, C order, read-only.
+            labels: (steps, batch), int64.
+        """
+        ...
+
+    def reset(self) -> None:
+        """Initial weights and zero optimizer state; nothing of this is timed."""
+        ...
+
+    def run_steps(self, first: int, n: int) -> float:
+        """Train on batches first, first + 1, ... (modulo the loaded steps): the hot loop.
+
+        Returns:
+            Wall seconds of the n steps, the device synchronized before the clock stops.
+        """
+        ...
+
+    def loss(self) -> float:
+        """The loss that the last step of `run_steps` computed (before its update)."""
+        ...
+
+    def snapshot(self, step: int) -> Snapshot:
+        """Loss and gradients of batch `step` at the current weights, without changing them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:
+    """Contiguous copies of canonical weights in `dtype`."""
+    return {name: np.array(value, dtype=dtype, order="C") for name, value in weights.items()}
+
+
+def import_framework(module: str, product: str, extra: str) -> ModuleType:
+    """Import `module` of the framework `product`, which the extra `extra` of polybench installs.
+
+    Raises:
+        Unavailable: it is not installed, or it is and breaks while it is imported.
+    """
+    remedy = f"pip install 'polybench[{extra}]'"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            raise Unavailable(f"{product} is not installed", remedy) from None
+        raise Unavailable(f"{product} is installed, but lacks a module: {error}", remedy) from error
+    except (ImportError, OSError) as error:
+        raise Unavailable(
+            f"{product} is installed, but does not import: {error}", f"pip install --force-reinstall {module}"
+        ) from error
+
+
+def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> int:
+    """The number of a CUDA device: 0 for `cuda`, 1 for `cuda:1`.
+
+    Args:
+        device: as in a Job.
+        visible: how many CUDA devices the framework sees.
+        cuda_build: whether this build of the framework has CUDA at all.
+        install: the command that installs one which has.
+
+    Raises:
+        Unavailable: the device is not there. The reason is the first thing to mend: driver, build, device.
+    """
+    # The driver's control device; /dev/dxg is its counterpart in the Windows Subsystem for Linux.
+    if not any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/dxg")):
+        raise Unavailable("no NVIDIA driver", "use --devices cpu, or install the NVIDIA driver")
+    if not cuda_build:
+        raise Unavailable("the installed build has no CUDA", install)
+    index = int(device.partition(":")[2] or 0)
+    if index >= visible:
+        raise Unavailable(
+            f"no device {device}: {visible} CUDA devices visible",
+            "look at nvidia-smi and CUDA_VISIBLE_DEVICES",
+        )
+    return index
+
+
+def touch(batches: Array) -> None:
+    """Read one value of every page of a mapped file, so that no page fault is left for the timed steps.
+
+    Args:
+        batches: C order.
+    """
+    page_bytes = 4096
+    batches.reshape(-1)[:: max(1, page_bytes // batches.itemsize)].sum()

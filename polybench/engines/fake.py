@@ -1,0 +1,84 @@
+"""A scripted engine: its clock never looks at the time, its losses are a formula, its accidents are ordered.
+
+For tests of everything around an engine, and to try polybench without a framework.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import threading
+
+from polybench.core.errors import Unavailable
+from polybench.engines.base import EXACT, Array, Conventions, Engine, Job, Probe, Snapshot, Weights
+
+STEP_SECONDS = 0.010
+# Real processes of one program differ from each other more than the steps of one process do.
+PROCESS_NOISE = 0.02
+STEP_NOISE = 0.005
+# A worker's first steps and its warm-up are called first; what comes after them is measured.
+CALLS_BEFORE_ACCIDENT = 4
+STEPS_BEFORE_NAN = 4
+
+
+class FakeEngine(Engine):
+    """Plays a script; `slow` doubles its step, the other variants are accidents."""
+
+    sample_kind = "step"
+
+    def __init__(self) -> None:
+        self._random = random.Random(os.getpid())
+        self._process_factor = 1 + PROCESS_NOISE * self._random.gauss(0, 1)
+        self._variants: tuple[str, ...] = ()
+        self._calls = 0
+        self._steps = 0
+
+    def load_framework(self) -> None:
+        pass
+
+    def probe(self) -> Probe:
+        return Probe({"fake": "1"}, {}, ("cpu",))
+
+    def build(self, job: Job, weights: Weights) -> None:  # noqa: ARG002
+        if "unavailable" in job.variants:
+            raise Unavailable("the fake framework is not installed", "ask for plain fake")
+        self._variants = job.variants
+
+    def conventions(self) -> Conventions:
+        return EXACT
+
+    def load(self, images: Array, labels: Array) -> None:
+        pass
+
+    def reset(self) -> None:
+        self._steps = 0
+
+    def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
+        self._calls += 1
+        if self._calls > CALLS_BEFORE_ACCIDENT:
+            self._accident()
+        self._steps += n
+        step_seconds = STEP_SECONDS * self._process_factor * (2 if "slow" in self._variants else 1)
+        return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
+
+    def loss(self) -> float:
+        """From log(10), a guess among ten classes, down to a half of it."""
+        if "nan" in self._variants and self._steps > STEPS_BEFORE_NAN:
+            return math.nan
+        return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
+
+    def snapshot(self, step: int) -> Snapshot:
+        raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")
+
+    def close(self) -> None:
+        pass
+
+    def _accident(self) -> None:
+        if "crash" in self._variants:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "hang" in self._variants:
+            threading.Event().wait()
+        if "garbage" in self._variants:
+            os.write(int(os.environ["POLYBENCH_ANSWERS_FD"]), b"this is no message\n")

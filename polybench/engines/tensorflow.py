@@ -1,0 +1,282 @@
+"""TensorFlow as its users write it: a Keras model, channels last, trained in a `tf.function` step."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, Literal, NamedTuple, assert_never
+
+import numpy as np
+
+from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU, Shape
+from polybench.engines.base import (
+    EXACT,
+    Array,
+    Conventions,
+    Engine,
+    Job,
+    Probe,
+    Snapshot,
+    Weights,
+    cuda_index,
+    import_framework,
+)
+
+CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
+POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
+
+
+class TensorFlowEngine(Engine):
+    """A `tf.function` step by default; `xla` compiles it, `keras_fit` is `model.fit` instead; they chain.
+
+    `model.fit` can only be timed as a whole, its own cost for each call included, as its users pay it.
+    The loss that it reports is the mean over the block; for a block of one step, that step's.
+    """
+
+    sample_kind: Literal["step", "block"] = "step"
+
+    def load_framework(self) -> None:
+        import_framework("tensorflow", "TensorFlow", "tf")
+        import_framework("keras", "Keras", "tf")
+
+    def probe(self) -> Probe:
+        import keras
+        import tensorflow as tf
+
+        info = tf.sysconfig.get_build_info()
+        build = {
+            key: str(info[key]) for key in ("cpu_compiler", "cuda_version", "cudnn_version") if key in info
+        }
+        gpus = tuple(f"cuda:{index}" for index in range(len(tf.config.list_physical_devices("GPU"))))
+        return Probe({"tensorflow": tf.__version__, "keras": keras.__version__}, build, ("cpu", *gpus))
+
+    def build(self, job: Job, weights: Weights) -> None:
+        import keras
+        import tensorflow as tf
+
+        self._fit = "keras_fit" in job.variants
+        on_cpu = job.device == "cpu"
+        # Neither a GPU's steps nor those of model.fit can be timed one by one.
+        self.sample_kind = "step" if on_cpu and not self._fit else "block"
+        self._device = "/CPU:0" if on_cpu else "/GPU:0"
+        _set_threads(job.workload.threads)
+        _show_only(job.device)
+        tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
+        self._dtype = job.dtype
+        keras.config.set_floatx(job.dtype)
+        keras.config.set_dtype_policy(
+            "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
+        )
+
+        xla = "xla" in job.variants
+        with tf.device(self._device):
+            self._model = sequential(job.model)
+            optimizer = job.workload.optimizer
+            # Keras takes a plain float through float32, even where the weights are float64.
+            momentum = np.float64(optimizer.momentum)
+            self._optimizer = keras.optimizers.SGD(optimizer.learning_rate, momentum=momentum)
+            self._optimizer.build(self._model.trainable_variables)
+        loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if self._fit:
+            # What Keras means by its default, "auto": XLA on a GPU, not on the CPU. But it would ask whether the
+            # machine has a GPU, not whether it is used.
+            xla = xla or not on_cpu
+            self._model.compile(self._optimizer, loss_function, jit_compile=xla)
+        self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
+
+        flattened = flattened_shapes(job.model)
+        self._variables = {
+            f"{layer.name}.{part}": Placed(variable, flattened.get(layer.name) if part == "weight" else None)
+            for layer in self._model.layers
+            if layer.weights
+            for part, variable in (("weight", layer.kernel), ("bias", layer.bias))
+        }
+        self._initial = {
+            name: to_keras(weights[name].astype(job.dtype), placed.flattened)
+            for name, placed in self._variables.items()
+        }
+        self.reset()
+
+    def conventions(self) -> Conventions:
+        return EXACT
+
+    def load(self, images: Array, labels: Array) -> None:
+        import tensorflow as tf
+
+        with tf.device(self._device):
+            self._batches = [
+                (tf.constant(x.transpose(0, 2, 3, 1), dtype=self._dtype), tf.constant(y))
+                for x, y in zip(images, labels, strict=True)
+            ]
+
+    def reset(self) -> None:
+        for name, placed in self._variables.items():
+            placed.variable.assign(self._initial[name])
+        # Not the learning rate, which is among the optimizer's variables as well.
+        for variable in (self._optimizer.iterations, *self._optimizer.momentums):
+            variable.assign(np.zeros(variable.shape))
+
+    def run_steps(self, first: int, n: int) -> float:
+        return self._run_fit(first, n) if self._fit else self._run_loop(first, n)
+
+    def _run_loop(self, first: int, n: int) -> float:
+        batches, train_step = self._batches, self._step
+        self._synchronize()
+        start = perf_counter()
+        for step in range(first, first + n):
+            images, labels = batches[step % len(batches)]
+            loss = train_step(images, labels)
+        self._synchronize()
+        seconds = perf_counter() - start
+        self._loss = loss
+        return seconds
+
+    def _run_fit(self, first: int, n: int) -> float:
+        import tensorflow as tf
+
+        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
+        images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
+        dataset = tf.data.Dataset.from_tensor_slices((images, labels))
+        self._synchronize()
+        start = perf_counter()
+        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
+        self._synchronize()
+        seconds = perf_counter() - start
+        self._loss = history.history["loss"][-1]
+        return seconds
+
+    def loss(self) -> float:
+        return float(self._loss)
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
+        return Snapshot(
+            float(loss),
+            {
+                name: from_keras(gradient.numpy(), placed.flattened)
+                for (name, placed), gradient in zip(self._variables.items(), gradients, strict=True)
+            },
+            {
+                name: from_keras(placed.variable.numpy(), placed.flattened)
+                for name, placed in self._variables.items()
+            },
+        )
+
+    def close(self) -> None:
+        pass
+
+    def _synchronize(self) -> None:
+        if self._device != "/CPU:0":  # on the CPU a step returns when it is done
+            import tensorflow as tf
+
+            tf.test.experimental.sync_devices()
+
+
+class Placed(NamedTuple):
+    """A Keras variable, and the canonical (channels, height, width) of what was flattened into its input."""
+
+    variable: Any
+    flattened: Shape | None
+
+
+def flattened_shapes(model: Model) -> dict[str, Shape]:
+    """For each first dense layer after a flatten: the (channels, height, width) which that flattened."""
+    shapes: dict[str, Shape] = {}
+    flattened, before = None, model.input_shape
+    for layer, shape in model.activations():
+        if isinstance(layer, Flatten):
+            flattened = before
+        if isinstance(layer, Dense) and flattened:
+            shapes[layer.name], flattened = flattened, None
+        before = shape
+    return shapes
+
+
+def to_keras(value: Array, flattened: Shape | None) -> Array:
+    """Canonical to Keras: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
+
+    With `flattened`, the input axis goes from channels first to channels last.
+    """
+    if flattened:
+        value = value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape)
+    return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
+
+
+def from_keras(value: Array, flattened: Shape | None) -> Array:
+    """The inverse of `to_keras`."""
+    value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
+    if flattened:
+        channels, height, width = flattened
+        value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
+    return np.ascontiguousarray(value)
+
+
+def sequential(model: Model) -> Any:
+    """`model` as a `keras.Sequential`, channels last; layers with weights keep their names."""
+    import keras
+
+    channels, height, width = model.input_shape
+    return keras.Sequential([keras.Input((height, width, channels)), *map(_layer, model.layers)])
+
+
+def _layer(layer: Layer) -> Any:
+    from keras import layers
+
+    match layer:
+        case Conv():
+            return layers.Conv2D(layer.outputs, layer.kernel, name=layer.name)
+        case Dense():
+            return layers.Dense(layer.outputs, name=layer.name)
+        case MaxPool():
+            return layers.MaxPooling2D(layer.size)
+        case ReLU():
+            return layers.ReLU()
+        case Flatten():
+            return layers.Flatten()
+        case _:
+            assert_never(layer)
+
+
+def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
+    """The training step, (images, labels) -> loss, and the same without its update, -> (loss, gradients)."""
+    import tensorflow as tf
+
+    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = loss_function(labels, model(images, training=True))
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def train_step(images: Any, labels: Any) -> Any:
+        loss, gradients = loss_and_gradients(images, labels)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    compiled = tf.function(jit_compile=xla or None)  # None leaves it to TensorFlow's own switches
+    return compiled(train_step), compiled(loss_and_gradients)
+
+
+def _set_threads(threads: int) -> None:
+    import tensorflow as tf
+
+    pools = tf.config.threading
+    # Not possible any more once the process has computed something; then they have this size already.
+    if pools.get_intra_op_parallelism_threads() != threads:
+        pools.set_intra_op_parallelism_threads(threads)
+    if pools.get_inter_op_parallelism_threads() != threads:
+        pools.set_inter_op_parallelism_threads(threads)
+
+
+def _show_only(device: str) -> None:
+    """Hide every GPU but the one asked for, so that TensorFlow cannot place anything anywhere else."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if device == "cpu":
+        wanted = []
+    else:
+        index = cuda_index(device, len(gpus), cuda_build=tf.test.is_built_with_cuda(), install=CUDA_INSTALL)
+        wanted = [gpus[index]]
+        if not tf.config.experimental.get_memory_growth(gpus[index]):
+            # By itself TensorFlow takes all of the GPU's memory, and says nothing about what it needs.
+            tf.config.experimental.set_memory_growth(gpus[index], True)
+    if tf.config.get_visible_devices("GPU") != wanted:
+        tf.config.set_visible_devices(wanted, "GPU")

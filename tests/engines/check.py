@@ -1,0 +1,46 @@
+"""Run checks on one engine in one process: `python -m tests.engines.check ENGINE FOLDER CHECKS`.
+
+CHECKS is a JSON object from a name to Python code, which finds `engine` with its framework loaded, `build`,
+and the `images` that `build` loads. The last line of the output is a JSON object: name to traceback, or "".
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from polybench.core.errors import Unavailable
+from polybench.core.spec import Optimizer, Workload
+from polybench.engines.base import Job
+from polybench.models.lenet import LENET
+from tests.engines.child import loaded_engine
+
+
+def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
+    engine = loaded_engine(engine_name)
+    images = np.load(folder / "images.npy", mmap_mode="r")
+    labels = np.load(folder / "labels.npy")
+    with np.load(folder / "weights.npz") as file:
+        weights = dict(file)
+
+    def build(device: str = "cpu", precision: str = "fp32", variants: tuple[str, ...] = ()) -> None:
+        workload = Workload("lenet", "noise", images.shape[1], Optimizer(), precision, 2)
+        engine.build(Job(LENET, workload, device, "float32", variants), weights)
+        engine.load(images, labels)
+
+    names = {"engine": engine, "images": images, "build": build, "Unavailable": Unavailable}
+    tracebacks = dict.fromkeys(checks, "")
+    for name, check in checks.items():
+        try:
+            exec(check, names.copy())
+        except Exception:
+            tracebacks[name] = traceback.format_exc()
+    print(json.dumps(tracebacks))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,0 +1,95 @@
+"""Drive one engine in a process: `python -m tests.engines.child ENGINE VARIANTS DTYPE PRECISION FOLDER`.
+
+VARIANTS is joined by "+", or "". FOLDER holds images.npy, labels.npy and weights.npz, and gets out.npz.
+An engine that is unavailable ends the process with status 3 and the reason on standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from polybench.core.errors import Unavailable
+from polybench.core.spec import Workload
+from polybench.engines import ENGINES
+from polybench.engines.base import Engine, Job
+from polybench.models import MODELS
+
+UNAVAILABLE = 3
+
+
+def main(engine_name: str, variants: str, dtype: str, precision: str, folder: Path) -> None:
+    images = np.load(folder / "images.npy", mmap_mode="r")
+    labels = np.load(folder / "labels.npy")
+    with np.load(folder / "weights.npz") as file:
+        weights = dict(file)
+    model = MODELS["lenet"]
+    workload = Workload(model.name, "noise", images.shape[1], model.optimizer, precision, 2)
+    job = Job(model, workload, "cpu", dtype, tuple(filter(None, variants.split("+"))))
+
+    engine = loaded_engine(engine_name)
+    engine.build(job, weights)
+    engine.load(images, labels)
+
+    out: dict[str, object] = {}
+    engine.reset()
+    take(engine, 0, "first", out)
+    take(engine, 0, "again", out)
+    out["losses"] = train(engine, 3, out)
+
+    engine.reset()
+    take(engine, 0, "reset", out)
+    out["losses_after_reset"] = train(engine, 3)
+
+    engine.reset()
+    engine.run_steps(0, 3)
+    out["loss_of_block"] = engine.loss()
+    take(engine, 0, "block", out)
+
+    engine.reset()
+    engine.run_steps(len(images), 1)  # one epoch later: the batches start again
+    out["loss_of_next_epoch"] = engine.loss()
+
+    engine.build(job, weights)  # a second time in the same process
+    engine.load(images, labels)
+    engine.reset()
+    out["losses_after_build"] = train(engine, 3)
+    engine.close()
+    np.savez(folder / "out.npz", **out)
+
+
+def loaded_engine(name: str) -> Engine:
+    """The engine with its framework, or the end of the process with status UNAVAILABLE and the reason."""
+    module, _, factory = ENGINES[name].factory.partition(":")
+    engine: Engine = getattr(importlib.import_module(module), factory)()
+    try:
+        engine.load_framework()
+    except Unavailable as lacking:
+        print(lacking.reason, file=sys.stderr)
+        sys.exit(UNAVAILABLE)
+    return engine
+
+
+def train(engine: Engine, steps: int, out: dict[str, object] | None = None) -> list[float]:
+    """One step at a time; with `out`, a snapshot before each next batch, and two in between."""
+    losses = []
+    for step in range(steps):
+        assert engine.run_steps(step, 1) > 0
+        losses.append(engine.loss())
+        if out is not None:
+            take(engine, step + 1, f"step{step + 1}", out)
+    return losses
+
+
+def take(engine: Engine, step: int, label: str, out: dict[str, object]) -> None:
+    loss, gradients, weights = engine.snapshot(step)
+    out[f"{label}/loss"] = loss
+    out |= {f"{label}/gradient/{name}": value for name, value in gradients.items()}
+    out |= {f"{label}/weight/{name}": value for name, value in weights.items()}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5], Path(sys.argv[5]))

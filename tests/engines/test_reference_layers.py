@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from polybench.engines import reference_layers as layers
+from polybench.engines.reference_layers import Array, Output
+
+
+def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) -> Array:
+    """Central differences of f with respect to every entry of x, which f reads."""
+    gradient = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        value = x[index]
+        x[index] = value + width
+        above = f()
+        x[index] = value - width
+        below = f()
+        x[index] = value
+        gradient[index] = (above - below) / (2 * width)
+    return gradient
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes"),
+    [
+        pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
+        pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
+        pytest.param(lambda x: layers.max_pool(x, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(layers.relu, [(2, 3, 4, 4)], id="relu"),
+        pytest.param(layers.flatten, [(2, 3, 4, 4)], id="flatten"),
+    ],
+)
+def test_backward_is_the_derivative_of_forward(
+    layer: Callable[..., Output], shapes: list[tuple[int, ...]]
+) -> None:
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape) for shape in shapes]
+    y, backward = layer(*arrays)
+    dy = random.standard_normal(y.shape)
+    dx, own = backward(dy)
+    for array, gradient in zip(arrays, [dx, *own.values()], strict=True):
+        expected = numerical_gradient(lambda: float((layer(*arrays)[0] * dy).sum()), array)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_convolution_does_not_flip_its_kernel() -> None:
+    x = np.zeros((1, 1, 3, 3))
+    x[0, 0, 0, 1] = 1
+    weight = np.arange(9.0).reshape(1, 1, 3, 3)
+    y, _ = layers.conv(x, weight, np.array([0.5]))
+    assert y.item() == 1.5
+
+
+def test_cross_entropy_and_its_gradient() -> None:
+    random = np.random.default_rng(0)
+    logits, labels = random.standard_normal((4, 10)), np.array([0, 3, 3, 9])
+    loss, gradient = layers.cross_entropy(logits, labels)
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert loss == pytest.approx(-np.log(softmax[np.arange(4), labels]).mean())
+    expected = numerical_gradient(lambda: layers.cross_entropy(logits, labels)[0], logits)
+    np.testing.assert_allclose(gradient, expected, atol=1e-9)
+
+
+def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
+    loss, gradient = layers.cross_entropy(np.array([[1e4, 0.0]]), np.array([1]))
+    assert loss == pytest.approx(1e4)
+    assert np.isfinite(gradient).all()
+
+
+def pooled_gradient(window: list[list[float]], within: float) -> list[list[float]]:
+    _, backward = layers.max_pool(np.array([[window]], dtype=float), 2, within)
+    dx, _ = backward(np.ones((1, 1, 1, 1)))
+    return dx[0, 0].tolist()
+
+
+def test_exact_pooling_gives_a_tie_to_the_first_width_fastest() -> None:
+    assert pooled_gradient([[1, 2], [2, 2]], 0) == [[0, 1], [0, 0]]
+    assert pooled_gradient([[1, 1], [2, 1]], 0) == [[0, 0], [1, 0]]
+    assert pooled_gradient([[0, 0], [0, 0]], 0) == [[1, 0], [0, 0]]
+
+
+def test_pooling_within_gives_it_to_the_first_that_is_close() -> None:
+    near = [[1.0, 1.99], [2.0, 1.98]]
+    assert pooled_gradient(near, 0) == [[0, 0], [1, 0]]
+    assert pooled_gradient(near, 0.004) == [[0, 0], [1, 0]]
+    assert pooled_gradient(near, 0.006) == [[0, 1], [0, 0]]
+
+
+def test_closeness_is_relative_to_the_larger_size_as_in_julia() -> None:
+    # isapprox(-2, -1, rtol=0.5): |-2 + 1| <= 0.5 max(2, 1)
+    assert pooled_gradient([[-2, -9], [-9, -1]], 0.5) == [[1, 0], [0, 0]]
+    assert pooled_gradient([[-2, -9], [-9, -1]], 0.49) == [[0, 0], [0, 1]]
+
+
+def test_a_rest_at_the_border_gets_no_gradient() -> None:
+    x = np.arange(25.0).reshape(1, 1, 5, 5)
+    y, backward = layers.max_pool(x, 2, 0.0)
+    assert y.tolist() == [[[[6, 8], [16, 18]]]]
+    dx, _ = backward(np.ones_like(y))
+    assert dx.sum() == 4
+    assert not dx[..., 4].any()
+    assert not dx[..., 4, :].any()
