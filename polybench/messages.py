@@ -1,0 +1,116 @@
+"""What parent and worker say to each other: one JSON object a line, over two pipes.
+
+Tensors never travel in a message; a message names the file that holds them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from polybench.core.results import Startup
+from polybench.data.epoch import EpochFile
+from polybench.engines.base import Conventions, Job, Probe
+
+
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """Import the engine's framework and say what it can do. Answer: Loaded."""
+
+    factory: str
+
+
+class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
+    """Build the job, load its batches, take `warm_up` untimed steps. Answer: Prepared."""
+
+    job: Job
+    weights: str
+    epoch: EpochFile
+    warm_up: int = 0
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
+    """Loss, gradients and weights at batch `step`. Answer: Snapped.
+
+    Tensors go to `gradients` and `weights`, both `.npz` in the canonical layout.
+    """
+
+    step: int
+    gradients: str
+    weights: str
+
+
+class Advance(msgspec.Struct, frozen=True, tag="advance"):
+    """Train `n` steps from `first`, untimed. Answer: Advanced."""
+
+    first: int
+    n: int
+
+
+class Measure(msgspec.Struct, frozen=True, tag="measure"):
+    """One block of one round: reset, two untimed steps, `steps` timed ones. Answer: Measured."""
+
+    steps: int
+    handicap: float = 0.0
+
+
+class Close(msgspec.Struct, frozen=True, tag="close"):
+    """End the process. Answer: Closed."""
+
+
+Request = Load | Prepare | TakeSnapshot | Advance | Measure | Close
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    probe: Probe
+
+
+class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
+    """`losses` are those of the warm-up steps."""
+
+    startup: Startup
+    sample_kind: Literal["step", "block"]
+    conventions: Conventions
+    losses: list[float]
+
+
+class Snapped(msgspec.Struct, frozen=True, tag="snapped"):
+    """`loss` is null when it is not finite: JSON has no number for that."""
+
+    loss: float | None
+
+
+class Advanced(msgspec.Struct, frozen=True, tag="advanced"):
+    """The steps are done."""
+
+
+class Measured(msgspec.Struct, frozen=True, tag="measured"):
+    """`step_seconds` has one entry a sample."""
+
+    step_seconds: list[float]
+    steps_per_sample: int
+    peak_rss_bytes: int
+
+
+class Closed(msgspec.Struct, frozen=True, tag="closed"):
+    pass
+
+
+class Lacking(msgspec.Struct, frozen=True, tag="lacking"):
+    """This machine cannot run the engine or the device; see core.errors.Unavailable."""
+
+    reason: str
+    remedy: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The request raised; the traceback is in the worker's log."""
+
+    reason: str
+
+
+Answer = Loaded | Prepared | Snapped | Advanced | Measured | Closed | Lacking | Failed
+
+encoder = msgspec.json.Encoder()
+request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+answer_decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

@@ -1,0 +1,183 @@
+"""The child's entry, `python -m polybench.worker`: loads ONE engine and obeys its parent's requests.
+
+Requests and answers have pipes of their own, so whatever a library prints cannot corrupt them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.results import Startup
+from polybench.data.epoch import open_epoch
+from polybench.engines.base import Engine, Weights
+from polybench.measure import finite_loss, measure_block
+from polybench.messages import (
+    Advance,
+    Advanced,
+    Answer,
+    Close,
+    Closed,
+    Failed,
+    Lacking,
+    Load,
+    Loaded,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Request,
+    Snapped,
+    TakeSnapshot,
+    encoder,
+    request_decoder,
+)
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class Worker:
+    """One engine and the requests that it understands."""
+
+    def __init__(self, process_seconds: float = 0.0) -> None:
+        self._process_seconds = process_seconds
+        self._import_seconds = 0.0
+        self._engine: Engine | None = None
+
+    def answer(self, request: Request) -> Answer:
+        """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
+        try:
+            return self._obey(request)
+        except Unavailable as lacking:
+            return Lacking(lacking.reason, lacking.remedy)
+        except CellFailed as failure:
+            return Failed(str(failure))
+        except MemoryError:
+            traceback.print_exc()
+            return Failed(f"out of memory in {_name(request)}")
+        except Exception as error:
+            traceback.print_exc()
+            text = str(error).strip().splitlines()
+            return Failed(f"{type(error).__name__} in {_name(request)}: {text[0] if text else 'no message'}")
+
+    def _obey(self, request: Request) -> Answer:
+        match request:
+            case Load():
+                return self._load(request)
+            case Prepare():
+                return self._prepare(request)
+            case TakeSnapshot():
+                return self._snapshot(request)
+            case Advance():
+                self.engine.run_steps(request.first, request.n)
+                return Advanced()
+            case Measure():
+                return self._measure(request)
+            case Close():
+                if self._engine is not None:
+                    self._engine.close()
+                return Closed()
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise CellFailed("no engine loaded")
+        return self._engine
+
+    def _load(self, request: Load) -> Loaded:
+        module, _, name = request.factory.partition(":")
+        start = time.perf_counter()
+        engine: Engine = getattr(importlib.import_module(module), name)()
+        engine.load_framework()
+        self._import_seconds = time.perf_counter() - start
+        self._engine = engine
+        return Loaded(engine.probe())
+
+    def _prepare(self, request: Prepare) -> Prepared:
+        engine = self.engine
+        with np.load(request.weights) as file:
+            weights = {name: file[name] for name in file.files}
+        build_seconds = _timed(lambda: engine.build(request.job, weights))
+        images, labels = open_epoch(request.epoch)
+        data_seconds = _timed(lambda: engine.load(images, labels))
+        engine.reset()
+        seconds, losses = [], []
+        for step in range(request.warm_up):
+            seconds.append(engine.run_steps(step, 1))
+            losses.append(finite_loss(engine, f"in step {step} of the warm-up"))
+        first, second, *_ = [*seconds, 0.0, 0.0]
+        startup = Startup(
+            process_seconds=self._process_seconds,
+            import_seconds=self._import_seconds,
+            build_seconds=build_seconds,
+            data_seconds=data_seconds,
+            first_step_seconds=first,
+            second_step_seconds=second,
+        )
+        return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
+
+    def _snapshot(self, request: TakeSnapshot) -> Snapped:
+        snapshot = self.engine.snapshot(request.step)
+        _save(request.gradients, snapshot.gradients)
+        _save(request.weights, snapshot.weights)
+        return Snapped(snapshot.loss if math.isfinite(snapshot.loss) else None)
+
+    def _measure(self, request: Measure) -> Measured:
+        seconds = measure_block(self.engine, request.steps, request.handicap)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return Measured(seconds, request.steps // len(seconds), peak)
+
+
+def _save(path: str, tensors: Weights) -> None:
+    arrays: dict[str, Any] = dict(tensors)
+    np.savez(path, **arrays)
+
+
+def _timed(action: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _name(request: Request) -> str:
+    return str(type(request).__struct_config__.tag)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(os.environ["POLYBENCH_PARENT"]):
+        sys.exit("the parent is gone")  # it died before the line above
+
+
+def main() -> None:
+    """Serve until Close or until the parent closes its end."""
+    process_seconds = time.monotonic() - float(os.environ["POLYBENCH_STARTED"])
+    _die_with_parent()
+    descriptors = [int(os.environ[name]) for name in ("POLYBENCH_REQUESTS_FD", "POLYBENCH_ANSWERS_FD")]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    requests, answers = (os.fdopen(fd, mode) for fd, mode in zip(descriptors, ("rb", "wb"), strict=True))
+    worker = Worker(process_seconds)
+    for line in requests:
+        request = request_decoder.decode(line)
+        answer = worker.answer(request)
+        answers.write(encoder.encode(answer) + b"\n")
+        answers.flush()
+        if isinstance(request, Close):
+            break
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""A small data set and small files, for tests that train for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.core.layers import Model
+from polybench.core.spec import Optimizer, Workload
+from polybench.data import Dataset
+from polybench.data.batches import epoch_order
+from polybench.data.epoch import EpochFile, write_epoch
+from polybench.engines.base import Job
+from polybench.models import MODELS
+from polybench.models.initial_weights import initial_weights
+
+
+class Files(NamedTuple):
+    weights: Path
+    epoch: EpochFile
+
+
+def dataset(images: int = 64, seed: int = 0) -> Dataset:
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 256, (images, 3, 32, 32), dtype=np.uint8)
+    labels = random.integers(0, 10, images, dtype=np.uint8)
+    return Dataset("synthetic", "noise", pixels, labels, "0" * 64)
+
+
+def files(folder: Path, data: Dataset | None = None, batch_size: int = 8) -> Files:
+    weights: dict[str, Any] = dict(initial_weights(MODELS["lenet"], 0))
+    np.savez(folder / "weights.npz", **weights)
+    data = data or dataset()
+    order = epoch_order(len(data.images), batch_size, seed=0, epoch=0)
+    return Files(folder / "weights.npz", write_epoch(data, order, folder))
+
+
+def workload(batch_size: int = 8, precision: Any = "fp32", **optimizer: float) -> Workload:
+    return Workload(
+        model="lenet",
+        dataset="synthetic",
+        batch_size=batch_size,
+        optimizer=Optimizer(**optimizer),  # type: ignore[arg-type]
+        precision=precision,
+        threads=1,
+    )
+
+
+def job(model: Model = MODELS["lenet"], **workload_fields: Any) -> Job:
+    return Job(model, workload(**workload_fields), "cpu", "float32")
