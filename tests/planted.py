@@ -1,0 +1,147 @@
+"""Engines with a planted bug each: the parity check must fail every one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polybench.engines import reference_layers
+from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
+from polybench.engines.reference import ReferenceEngine, loss_and_gradients
+
+
+class Correct(ReferenceEngine):
+    """No bug, for comparison."""
+
+
+class UnflippedKernel(ReferenceEngine):
+    """A framework that convolves, given weights for cross-correlation."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        flipped = {name: w[..., ::-1, ::-1] if w.ndim == 4 else w for name, w in weights.items()}
+        super().build(job, flipped)
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(
+            loss, gradients, {n: w[..., ::-1, ::-1] if w.ndim == 4 else w for n, w in weights.items()}
+        )
+
+
+class MissingPermutation(ReferenceEngine):
+    """Flattens height, width, channels, with dense weights for channels, height, width."""
+
+    def _order(self) -> Array:
+        return np.arange(200).reshape(8, 5, 5).transpose(1, 2, 0).ravel()
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, dict(weights) | {"dense1.weight": weights["dense1.weight"][:, self._order()]})
+
+
+class WrongMomentum(ReferenceEngine):
+    """v <- mu v + (1 - mu) g."""
+
+    def run_steps(self, first: int, n: int) -> float:
+        optimizer = self._job.workload.optimizer
+        for step in range(first, first + n):
+            self._loss, gradients = self._gradients(step)
+            for name, gradient in gradients.items():
+                self._velocity[name] *= optimizer.momentum
+                self._velocity[name] += (1 - optimizer.momentum) * gradient
+                self._weights[name] -= optimizer.learning_rate * self._velocity[name]
+        return 0.01
+
+
+class NesterovMomentum(ReferenceEngine):
+    """Looks ahead: right in its first gradient, wrong in every update."""
+
+    def run_steps(self, first: int, n: int) -> float:
+        optimizer = self._job.workload.optimizer
+        for step in range(first, first + n):
+            self._loss, gradients = self._gradients(step)
+            for name, g in gradients.items():
+                self._velocity[name] = optimizer.momentum * self._velocity[name] + g
+                ahead = g + optimizer.momentum * self._velocity[name]
+                self._weights[name] -= optimizer.learning_rate * ahead
+        return 0.01
+
+
+class DroppedBias(ReferenceEngine):
+    """The last layer's bias is never trained."""
+
+    def _gradients(self, step: int) -> tuple[float, dict[str, Array]]:
+        loss, gradients = super()._gradients(step)
+        return loss, dict(gradients) | {"dense3.bias": np.zeros(10)}
+
+
+class OffByOneBatch(ReferenceEngine):
+    """Trains on the batch after the right one."""
+
+    def _gradients(self, step: int) -> Any:
+        return super()._gradients(step + 1)
+
+
+class DoubleSoftmax(ReferenceEngine):
+    """Cross-entropy of probabilities that are taken for logits."""
+
+    def _gradients(self, step: int) -> Any:
+        batch = step % len(self._images)
+        return double_softmax(self._job, self._weights, self._images[batch], self._labels[batch])
+
+
+def double_softmax(
+    job: Job, weights: Weights, images: Array, labels: Array
+) -> tuple[float, dict[str, Array]]:
+    """Loss and gradients with a second softmax, by chaining the right gradient through it."""
+    import unittest.mock
+
+    right = reference_layers.cross_entropy
+
+    def wrong(logits: Array, labels: Array) -> tuple[float, Array]:
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p = shifted / shifted.sum(axis=1, keepdims=True)
+        loss, dp = right(p, labels)
+        return loss, p * (dp - (dp * p).sum(axis=1, keepdims=True))
+
+    with unittest.mock.patch.object(reference_layers, "cross_entropy", wrong):
+        return loss_and_gradients(job.model, weights, images, labels, job.conventions)
+
+
+class UndeclaredPooling(ReferenceEngine):
+    """Follows NNlib's max-pool rule without saying so."""
+
+    RULE = Conventions(max_pool_within=3.45e-4, source="a test")
+
+    def build(self, job: Job, weights: Weights) -> None:
+        import msgspec
+
+        super().build(msgspec.structs.replace(job, conventions=self.RULE), weights)
+
+    def conventions(self) -> Conventions:
+        return EXACT
+
+
+class DeclaredPooling(UndeclaredPooling):
+    """The same, declared."""
+
+    def conventions(self) -> Conventions:
+        return self.RULE
+
+
+class NotFinite(ReferenceEngine):
+    """Gives gradients that are no numbers."""
+
+    def _gradients(self, step: int) -> Any:
+        loss, gradients = super()._gradients(step)
+        return loss, dict(gradients) | {"conv1.bias": np.full(16, np.nan)}
+
+
+class WrongShape(ReferenceEngine):
+    """Gives a tensor in a layout of its own."""
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(
+            loss, {n: g.T if isinstance(g, np.ndarray) else g for n, g in gradients.items()}, weights
+        )

@@ -1,0 +1,33 @@
+"""A worker in the test's own process: the same requests and answers, without a process."""
+
+from __future__ import annotations
+
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.messages import (
+    Answer,
+    Failed,
+    Lacking,
+    Load,
+    Request,
+    answer_decoder,
+    encoder,
+    request_decoder,
+)
+from polybench.worker import Worker
+
+
+class InProcess:
+    """Sends every message through its JSON form, as the pipes do."""
+
+    def __init__(self, factory: str) -> None:
+        self._worker = Worker()
+        self.ask(Load(factory))
+
+    def ask(self, request: Request, timeout: float = 60.0) -> Answer:
+        answer = self._worker.answer(request_decoder.decode(encoder.encode(request)))
+        answer = answer_decoder.decode(encoder.encode(answer))
+        if isinstance(answer, Failed):
+            raise CellFailed(answer.reason)
+        if isinstance(answer, Lacking):
+            raise Unavailable(answer.reason, answer.remedy)
+        return answer

@@ -1,0 +1,155 @@
+"""The identity check: right engines pass, every planted bug fails, declared conventions are followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.errors import CellFailed
+from polybench.core.results import Parity
+from polybench.data import Dataset
+from polybench.parity import ALGORITHM, Checker, Task
+from tests import small
+from tests.sessions import InProcess
+
+STEPS = 3
+REFERENCE = "polybench.engines.reference:ReferenceEngine"
+
+
+def check(engine: str, folder: Path, data: Dataset | None = None, precision: str = "fp32") -> Parity:
+    files = small.files(folder, data)
+    task = Task(small.job(precision=precision), files.weights, files.epoch, STEPS, 60.0)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    checker = Checker(InProcess(REFERENCE), scratch, folder / "cache")
+    return checker.check(InProcess(f"tests.planted:{engine}"), task)
+
+
+def test_the_right_arithmetic_passes(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path)
+    assert parity.status == "pass"
+    assert parity.reason is None
+    assert parity.algorithm is not None
+    assert parity.algorithm.max_gradient_error == 0
+    assert parity.steps == STEPS
+    assert parity.batch_size == 8
+
+
+def test_every_tensor_is_compared_at_steps_0_1_and_last(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path)
+    algorithm = {(t.step, t.kind, t.name) for t in parity.tensors if t.part == "algorithm"}
+    assert {step for step, _, _ in algorithm} == {0, 1, STEPS}
+    assert len(algorithm) == 3 * (1 + 10 + 10)  # the loss, 10 gradients, 10 weights
+    timed = [t for t in parity.tensors if t.part == "timed"]
+    assert len([t for t in timed if t.kind == "gradient"]) == 10 * (STEPS + 1)
+    assert len([t for t in timed if t.kind == "weight"]) == 10 * STEPS
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "UnflippedKernel",
+        "MissingPermutation",
+        "WrongMomentum",
+        "NesterovMomentum",
+        "DoubleSoftmax",
+        "DroppedBias",
+        "OffByOneBatch",
+        "NotFinite",
+    ],
+)
+def test_planted_bugs_fail_the_algorithm(bug: str, tmp_path: Path) -> None:
+    parity = check(bug, tmp_path)
+    assert parity.status == "fail"
+    assert parity.reason is not None
+    assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")
+
+
+@pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])
+def test_a_wrong_update_fails_the_timed_part_too(bug: str, tmp_path: Path) -> None:
+    # Loss and gradient are right at every step there, since the reference takes the engine's weights.
+    failing = {t.kind for t in check(bug, tmp_path).tensors if t.part == "timed" and not t.passed}
+    assert failing == {"weight"}
+
+
+def test_what_is_not_finite_is_null_and_fails(tmp_path: Path) -> None:
+    parity = check("NotFinite", tmp_path)
+    errors = {t.relative_error for t in parity.tensors if t.name == "conv1.bias" and t.kind == "gradient"}
+    assert errors == {None}
+    assert parity.timed is not None
+    assert parity.timed.max_gradient_error is None
+    assert "not finite" in (parity.reason or "")
+
+
+def test_a_tensor_of_another_shape_is_no_snapshot(tmp_path: Path) -> None:
+    with pytest.raises(CellFailed, match=r"conv1.weight should have shape \(16, 3, 5, 5\)"):
+        check("WrongShape", tmp_path)
+
+
+def near_ties() -> Dataset:
+    """Smooth images, where neighbouring values differ by less than NNlib's tolerance."""
+    data = small.dataset()
+    ramp = np.linspace(100, 101.5, 32 * 32 * 3).reshape(3, 32, 32)
+    noise = (data.images > 250).astype(np.uint8)
+    return data._replace(images=ramp.astype(np.uint8) + noise)
+
+
+def test_an_undeclared_convention_fails(tmp_path: Path) -> None:
+    parity = check("UndeclaredPooling", tmp_path, near_ties())
+    assert parity.status == "fail"
+    assert parity.deviations == []
+
+
+def test_a_declared_convention_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
+    parity = check("DeclaredPooling", tmp_path, near_ties())
+    assert parity.status == "pass"
+    assert parity.algorithm is not None
+    assert (parity.algorithm.max_gradient_error or 0) <= ALGORITHM["gradient"]
+    by_tensor = {deviation.tensor: deviation for deviation in parity.deviations}
+    assert len(by_tensor) == 10
+    assert by_tensor["conv1.weight"].error > 1e-6
+    assert by_tensor["dense3.weight"].error == 0  # behind the pooling: not touched by its gradient
+    assert "0.00034" in by_tensor["conv1.weight"].what or "0.00035" in by_tensor["conv1.weight"].what
+    assert by_tensor["conv1.weight"].source == "a test"
+
+
+def test_reduced_precision_compares_the_whole_gradient_by_cosine(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, precision="bf16")
+    timed = [t for t in parity.tensors if t.part == "timed" and t.kind == "gradient"]
+    assert {t.name for t in timed} == {"whole gradient"}
+    assert parity.status == "pass"
+    assert check_bf16_fails(tmp_path / "again")
+
+
+def check_bf16_fails(folder: Path) -> bool:
+    folder.mkdir()
+    return check("DoubleSoftmax", folder, precision="bf16").status == "fail"
+
+
+class Counting(InProcess):
+    asked = 0
+
+    def ask(self, request: object, timeout: float = 60.0) -> object:  # type: ignore[override]
+        type(self).asked += 1
+        return super().ask(request, timeout)  # type: ignore[arg-type]
+
+
+def test_the_reference_trains_once_for_the_same_training(tmp_path: Path) -> None:
+    files = small.files(tmp_path)
+    task = Task(small.job(), files.weights, files.epoch, STEPS, 60.0)
+    (tmp_path / "scratch").mkdir()
+
+    def asked(task: Task) -> int:
+        Counting.asked = 0
+        checker = Checker(Counting(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+        assert checker.check(InProcess(REFERENCE), task).status == "pass"
+        return Counting.asked
+
+    first, second = asked(task), asked(task)
+    assert second < first
+    other_rate = msgspec.structs.replace(task.job, workload=small.workload(learning_rate=0.02))
+    assert asked(task._replace(job=other_rate)) == first
+    assert list((tmp_path / "scratch").iterdir()) == []
