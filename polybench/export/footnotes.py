@@ -1,0 +1,56 @@
+"""The lines below a table: what a reader must know before believing it."""
+
+from __future__ import annotations
+
+from polybench.core import units
+from polybench.core.results import Deviation, Result, StudyDocument
+from polybench.export.one_line import one_line
+
+
+def footnotes(study: StudyDocument) -> list[str]:
+    """How sure, failed checks, declared deviations, cells that were cut short, warnings; in this order."""
+    return [
+        *_intervals(study),
+        *(
+            f"{result.cell}: parity check failed: "
+            f"{one_line(result.parity.reason or result.reason or 'see polybench parity')}"
+            for result in study.results
+            if failed_parity(result)
+        ),
+        *_deviations(study),
+        *(
+            f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
+            for result in study.results
+            if result.ranked and result.status == "interrupted"
+        ),
+        *(one_line(warning) for warning in study.warnings),
+        *(f"{result.cell}: {one_line(warning)}" for result in study.results for warning in result.warnings),
+    ]
+
+
+def failed_parity(result: Result) -> bool:
+    """Measured, but not the same arithmetic: has a row of its own, outside the ranking."""
+    return result.measured and result.parity.status == "fail"
+
+
+def _intervals(study: StudyDocument) -> list[str]:
+    measured = [result.samples for result in study.results if result.samples]
+    if not measured:
+        return []
+    if max(len(samples.step_seconds) for samples in measured) > 1:
+        return ["intervals: 95%, over fresh processes"]
+    return ["intervals: 95%, within one run: another run may well lie outside, so no verdict"]
+
+
+def _deviations(study: StudyDocument) -> list[str]:
+    """One line for each declared convention of an engine, with its worst tensor."""
+    worst: dict[tuple[str, str, str], Deviation] = {}
+    for result in study.results:
+        for deviation in result.parity.deviations:
+            key = (result.engine, deviation.what, deviation.source)
+            if key not in worst or deviation.error > worst[key].error:
+                worst[key] = deviation
+    return [
+        f"{engine}: {what} ({source}); {deviation.tensor} {units.scientific(deviation.error)} from exact"
+        for (engine, what, source), deviation in worst.items()
+    ]

@@ -1,0 +1,54 @@
+"""The lines above a table: what all its cells share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polybench.core import units
+from polybench.core.results import Samples, StudyDocument
+
+
+def heading(study: StudyDocument) -> list[str]:
+    """The workload; how it was measured; on what."""
+    settings, host = study.settings, study.host
+    data = "synthetic data" if settings.dataset == "synthetic" else settings.dataset
+    how = _extent([result.samples for result in study.results if result.samples])
+    baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
+    return [
+        f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "
+        f"batch {settings.batch_size}, {settings.precision}, {_plural(settings.threads, 'thread')}, "
+        f"seed {settings.seed}",
+        f"{how or 'nothing measured'}{baseline}",
+        f"{host.cpu}, {_plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
+    ]
+
+
+def _extent(measured: list[Samples]) -> str:
+    """What was measured, not what was asked for: the budget or an interrupt may have ended it earlier."""
+    if not measured:
+        return ""
+    processes = [process for samples in measured for process in samples.step_seconds]
+    steps = (
+        len(one_round) * samples.steps_per_sample
+        for samples in measured
+        for process in samples.step_seconds
+        for one_round in process
+    )
+    return " x ".join(
+        (
+            _span((len(samples.step_seconds) for samples in measured), "process", "processes"),
+            _span((len(process) for process in processes), "round", "rounds"),
+            _span(steps, "step", "steps"),
+        )
+    )
+
+
+def _span(numbers: Iterable[int], singular: str, plural: str) -> str:
+    values = sorted(numbers)
+    low, high = values[0], values[-1]
+    word = singular if high == 1 else plural
+    return f"{high} {word}" if low == high else f"{low} to {high} {word}"
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

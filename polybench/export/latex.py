@@ -1,0 +1,43 @@
+"""A LaTeX table in the style of booktabs, which the document must load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tabulate import LATEX_ESCAPE_RULES, tabulate
+
+from polybench.core.results import StudyDocument
+from polybench.export.rows import NOT_RANKED, Column, Table, build
+
+
+def render(study: StudyDocument, columns: Sequence[Column]) -> str:
+    """A `table` environment, caption above, notes below, for a document in UTF-8."""
+    table = build(study, columns)
+    notes = [*(f"{cell}: {fate}" for cell, fate in table.absent), *table.footnotes, *table.sentences]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escaped('; '.join(table.heading))}}}",
+        *_rows(table, table.ranked),
+        *(
+            [rf"\par\medskip {NOT_RANKED}\par\smallskip", *_rows(table, table.unranked)]
+            * bool(table.unranked)
+        ),
+        r"\par\smallskip\footnotesize\raggedright",
+        *(rf"{_escaped(note)}\par" for note in notes),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(table: Table, rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    return tabulate(
+        rows, table.header, "latex_booktabs", colalign=table.alignment, disable_numparse=True
+    ).splitlines()
+
+
+def _escaped(text: str) -> str:
+    """By the rules that tabulate applies to cells."""
+    return "".join(LATEX_ESCAPE_RULES.get(character, character) for character in text)

@@ -1,0 +1,73 @@
+"""The identity check, tensor by tensor, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from polybench.core import units
+from polybench.core.results import Parity, Result, StudyDocument, TensorError
+from polybench.export.heading import heading
+from polybench.export.rows import Column, fate
+
+_PARTS = {
+    "algorithm": "the algorithm: float64, running freely, against the float64 reference",
+    "timed": "the timed configuration: at its precision, the reference at the engine's own weights",
+}
+_VERDICTS = {"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}
+
+
+def render(study: StudyDocument, _: Sequence[Column]) -> str:
+    """A table of errors for each cell, largest relative error of each tensor and step."""
+    blocks = ["\n".join(heading(study)[:1]), *map(_cell, study.results)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _cell(result: Result) -> str:
+    parity = result.parity
+    if result.status != "ok" and parity.status == "skipped":
+        return f"{result.cell}: {fate(result)}"
+    reason = f": {parity.reason}" if parity.reason else ""
+    lines = [f"{result.cell}: {_VERDICTS[parity.status]}{reason}"]
+    for part, title in _PARTS.items():
+        tensors = [tensor for tensor in parity.tensors if tensor.part == part]
+        if tensors:
+            lines += ["", f"  {title}", _table(tensors)]
+    lines += _deviations(parity)
+    return "\n".join(lines)
+
+
+def _table(tensors: list[TensorError]) -> str:
+    """One row a tensor and kind, one column a step; a failing error has a mark."""
+    steps = sorted({tensor.step for tensor in tensors})
+    rows: dict[tuple[str, str], dict[int, TensorError]] = {}
+    for tensor in tensors:
+        rows.setdefault((tensor.name, tensor.kind), {})[tensor.step] = tensor
+    table = [
+        [name, kind, *(_error(by_step.get(step)) for step in steps), f"{_tolerance(by_step):g}"]
+        for (name, kind), by_step in rows.items()
+    ]
+    header = ["tensor", "kind", *(f"step {step}" for step in steps), "allowed"]
+    align = ["left", "left", *["right"] * (len(steps) + 1)]
+    text = tabulate(table, headers=header, colalign=align, disable_numparse=True)
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _error(tensor: TensorError | None) -> str:
+    if tensor is None:
+        return ""
+    number = "not finite" if tensor.relative_error is None else units.scientific(tensor.relative_error)
+    return number if tensor.passed else f"{number} !"
+
+
+def _tolerance(by_step: dict[int, TensorError]) -> float:
+    return next(iter(by_step.values())).tolerance
+
+
+def _deviations(parity: Parity) -> list[str]:
+    if not parity.deviations:
+        return []
+    first = parity.deviations[0]
+    lines = ["", f"  declared: {first.what} ({first.source}); gradients from the exact rule:"]
+    return lines + [f"    {each.tensor}  {units.scientific(each.error)}" for each in parity.deviations]

@@ -1,0 +1,83 @@
+"""The table that all formats for people show: who is in it, in which block, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from polybench.core.results import Result, StudyDocument
+from polybench.export.footnotes import failed_parity, footnotes
+from polybench.export.heading import heading
+from polybench.export.one_line import one_line
+from polybench.export.sentence import sentences
+
+NOT_RANKED = "not ranked: did not do the same arithmetic"
+
+
+class Column(Protocol):
+    """What a column must have; a metric does.
+
+    `unit` is None for words, `text` is "" and `value` is None where there is no source.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def value(self) -> Callable[[Result], float | str | None]: ...
+    @property
+    def text(self) -> Callable[[Result], str]: ...
+    @property
+    def interval(self) -> Callable[[Result], tuple[float, float] | None]: ...
+
+
+class Table(msgspec.Struct, frozen=True):
+    """All text of a comparison; a format adds syntax only.
+
+    `header`, `alignment` ("left" or "right") and every row have the cell's name first. `ranked` did the same
+    arithmetic, `unranked` did not. `absent` are the cells without times, with what became of them.
+    """
+
+    heading: list[str]
+    header: list[str]
+    alignment: list[str]
+    ranked: list[list[str]]
+    unranked: list[list[str]]
+    absent: list[tuple[str, str]]
+    footnotes: list[str]
+    sentences: list[str]
+
+
+def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
+    """The table of a study, rows in the order of measurement."""
+
+    def row(result: Result) -> list[str]:
+        return [result.cell, *(column.text(result) for column in columns)]
+
+    return Table(
+        heading=heading(study),
+        header=["cell", *(column.title for column in columns)],
+        alignment=["left", *("left" if column.unit is None else "right" for column in columns)],
+        ranked=[row(result) for result in study.results if result.ranked],
+        unranked=[row(result) for result in study.results if failed_parity(result)],
+        absent=[
+            (result.cell, fate(result))
+            for result in study.results
+            if not result.ranked and not failed_parity(result)
+        ],
+        footnotes=footnotes(study),
+        sentences=sentences(study),
+    )
+
+
+def fate(result: Result) -> str:
+    """Why a cell has no times, and what to do."""
+    fate = f"{result.status}: {one_line(result.reason)}" if result.reason else result.status
+    remedy = f" (remedy: {one_line(result.remedy)})" if result.remedy else ""
+    log = f" (log: {result.log})" if result.log else ""
+    return f"{fate}{remedy}{log}"

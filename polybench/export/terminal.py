@@ -1,0 +1,70 @@
+"""Plain text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill, wrap
+
+from tabulate import tabulate
+
+from polybench.core.results import StudyDocument
+from polybench.export.rows import NOT_RANKED, Column, Table, build
+
+WIDTH = 100
+"""Columns. Default columns and cell names up to 23 characters fit; longer names make the table wider."""
+TITLE_WIDTH = 8
+"""Titles wrap to the width that most values have ("14,971", "2.15 s", "412 MiB")."""
+
+
+def render(study: StudyDocument, columns: Sequence[Column]) -> str:
+    """Heading, table, notes and closing sentences; no colour, no escape sequences."""
+    table = build(study, columns)
+    header, ranked, unranked = _aligned(table)
+    blocks = (
+        table.heading,
+        [*header, *ranked, *_absent(table)],
+        [NOT_RANKED, *unranked] if unranked else [],
+        [_wrapped(note, first="  ", rest="    ") for note in table.footnotes],
+        [_wrapped(sentence) for sentence in table.sentences],
+    )
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _aligned(table: Table) -> tuple[list[str], list[str], list[str]]:
+    """Lines of the header and of both blocks, laid out as one table so that their columns agree."""
+    rows = [*table.ranked, *table.unranked]
+    if not rows:
+        return [], [], []
+    columns = zip(*rows, strict=True)
+    aligned = zip(*(_numbers_aligned(column) for column in columns), strict=True)
+    header = ["\n".join(wrap(title, TITLE_WIDTH, break_long_words=False)) for title in table.header]
+    # Numbers stay as written: tabulate would parse and shorten them.
+    text = tabulate(list(aligned), header, "simple", colalign=table.alignment, disable_numparse=True)
+    lines = [line.rstrip() for line in text.splitlines()]
+    first = len(lines) - len(rows)
+    second = first + len(table.ranked)
+    return lines[:first], lines[first:second], lines[second:]
+
+
+def _numbers_aligned(column: Sequence[str]) -> list[str]:
+    """Padding between the number and what follows it, so that in a right-aligned column both line up."""
+    parts = [text.partition(" ") for text in column]
+    width = max(len(rest) for _, _, rest in parts)
+    return [f"{number}{space}{rest.rjust(width)}" if number else "" for number, space, rest in parts]
+
+
+def _absent(table: Table) -> list[str]:
+    width = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
+    return [_wrapped(fate, first=f"{cell:<{width}}  ", rest=" " * (width + 2)) for cell, fate in table.absent]
+
+
+def _wrapped(text: str, first: str = "", rest: str = "") -> str:
+    # Commands to copy and paths must stay in one piece.
+    return fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from polybench.core.results import Parity
+from polybench.export.footnotes import footnotes
+from tests.factories import FLUX_DEVIATIONS, absent, measured, study, typical_study
+
+
+def test_order_and_words() -> None:
+    assert footnotes(typical_study()) == [
+        "intervals: 95%, over fresh processes",
+        "tf+keras_fit/cpu: parity check failed: loss 3.1e-2 from the reference",
+        "flux: max-pool gradient goes to the first value within 3.5e-4 of the maximum (NNlib); "
+        "conv1.weight 8.8e-3 from exact",
+        "1 of 6 rounds was disturbed by other processes",
+        "tf/cpu: steps became 4.1% slower over the rounds",
+    ]
+
+
+def test_a_deviation_is_told_once_an_engine() -> None:
+    cells = [
+        measured(f"flux/{device}", 0.02, parity=Parity("pass", deviations=FLUX_DEVIATIONS)) for device in "ab"
+    ]
+    assert sum(note.startswith("flux:") for note in footnotes(study(*cells))) == 1
+
+
+def test_one_run_is_labelled() -> None:
+    (note,) = footnotes(study(measured("torch/cpu", 0.0165, processes=1)))
+    assert "within one run" in note
+    assert "no verdict" in note
+
+
+def test_a_cell_that_was_cut_short_is_told() -> None:
+    notes = footnotes(study(measured("torch/cpu", 0.0165, status="interrupted", reason="Ctrl-C")))
+    assert "torch/cpu: interrupted: Ctrl-C" in notes
+
+
+def test_nothing_measured_needs_no_intervals() -> None:
+    assert footnotes(study(absent("tf/cpu", "failed", "crashed"))) == []

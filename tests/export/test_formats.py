@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from polybench.core.results import from_json
+from polybench.export import FORMATS, render
+from polybench.metrics import METRICS
+from polybench.metrics.base import Metric
+from tests.factories import study, typical_study
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_ends_with_one_newline(name: str) -> None:
+    for one in (typical_study(), study()):
+        text = render(name, one, list(METRICS.values()))
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+
+
+def test_json_is_the_saved_document(columns: list[Metric]) -> None:
+    assert from_json(render("json", typical_study(), columns).encode()) == typical_study()
+
+
+def test_unknown_format(columns: list[Metric]) -> None:
+    with pytest.raises(KeyError):
+        render("xml", typical_study(), columns)

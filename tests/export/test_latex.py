@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from polybench.export import render
+from polybench.metrics.base import Metric
+from tests.factories import absent, study, typical_study
+
+
+def test_booktabs(columns: list[Metric]) -> None:
+    text = render("latex", typical_study(), columns)
+    assert text.count(r"\toprule") == text.count(r"\end{tabular}") == 2
+    assert text.startswith(r"\begin{table}")
+    assert text.endswith("\\end{table}\n")
+
+
+def test_special_characters_are_escaped(columns: list[Metric]) -> None:
+    text = render("latex", typical_study(), columns)
+    assert r"tf+keras\_fit/cpu & 112 ms ±2.5\%" in text
+    assert r"steps became 4.1\% slower" in text
+    hard = render("latex", study(absent("tf/cpu", "failed", r"50% of $x_1 & {y}# \z")), columns)
+    assert r"50\% of \$x\_1 \& \{y\}\# \textbackslash{}z" in hard
+
+
+def test_nothing_measured(columns: list[Metric]) -> None:
+    text = render("latex", study(absent("tf/cpu", "failed", "crashed")), columns)
+    assert "tabular" not in text
+    assert r"tf/cpu: failed: crashed\par" in text

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from polybench.core.results import Result
+from polybench.export import render
+from polybench.export.terminal import WIDTH
+from polybench.metrics.base import Metric
+from tests.factories import absent, measured, study, typical_study
+
+
+def lines(columns: list[Metric], *results: Result) -> list[str]:
+    return render("table", study(*results), columns).splitlines()
+
+
+def test_whole_table(columns: list[Metric]) -> None:
+    text = render("table", typical_study(), columns)
+    body = text.split("\n\n", 1)[1]
+    assert body.startswith(
+        """\
+cell                       step    images              speedup     cold      peak  parity
+                           time     per s                         start    memory
+----------------  -------------  --------  -------------------  -------  --------  ---------
+torch/cpu         16.5 ms ±2.5%     7,758     1     (baseline)   2.15 s   412 MiB  identical
+tf/cpu            8.55 ms ±2.5%    14,971  1.93 (1.93 to 1.93)   2.15 s   412 MiB  identical
+flux/cpu          20.1 ms ±2.5%     6,368  0.82 (0.82 to 0.82)   2.15 s   412 MiB  identical
+torch/cuda        unavailable: no CUDA device is visible to PyTorch (remedy: install an NVIDIA
+                  driver, then run polybench doctor)
+tf/cuda           failed: killed by signal 9 (SIGKILL) out of memory? (log: /tmp/polybench/tf.log)
+
+not ranked: did not do the same arithmetic
+tf+keras_fit/cpu   112 ms ±2.5%     1,143                        2.15 s   412 MiB  DIFFERS
+"""
+    )
+    assert text.endswith("torch is 1.22 (1.22 to 1.22) times as fast as flux on cpu.\n")
+
+
+def test_fits_with_the_longest_plain_variant(columns: list[Metric]) -> None:
+    found = lines(columns, measured("torch/cpu", 0.0165), measured("torch+channels_last/cuda", 0.012))
+    assert max(len(line) for line in found) <= WIDTH
+
+
+def test_a_path_is_never_broken(columns: list[Metric]) -> None:
+    path = "/" + "long-folder/" * 12 + "torch.log"
+    assert any(path in line for line in lines(columns, absent("torch/cpu", "failed", "crashed", log=path)))
+
+
+def test_only_absent_rows(columns: list[Metric]) -> None:
+    assert lines(columns, absent("tf/cpu", "failed", "crashed"))[-1] == "tf/cpu  failed: crashed"
+
+
+def test_no_ranked_rows(columns: list[Metric]) -> None:
+    failed = typical_study().result("tf+keras_fit/cpu")
+    found = lines(columns, failed)
+    assert found[found.index("not ranked: did not do the same arithmetic") + 1].startswith("tf+keras_fit/cpu")
+
+
+def test_no_results(columns: list[Metric]) -> None:
+    assert "nothing measured" in render("table", study(), columns)
