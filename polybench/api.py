@@ -1,0 +1,125 @@
+"""polybench from Python: the same options and meanings as on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.core.results import StudyDocument, to_json
+from polybench.core.spec import QUICK_BUDGET, Study
+from polybench.export import FORMATS, render
+from polybench.metrics import DEFAULT_COLUMNS, METRICS
+from polybench.progress import Silent
+from polybench.runner import run_study
+from polybench.store import Store, results_folder
+
+
+class Options(TypedDict, total=False):
+    """The fields of core.spec.Study, which has their meanings and defaults."""
+
+    engines: Sequence[str]
+    devices: Sequence[str] | None
+    model: str
+    data: str
+    batch_size: int | None
+    optimizer: str | None
+    learning_rate: float | None
+    momentum: float | None
+    precision: str
+    input: str
+    threads: int | None
+    seed: int
+    processes: int
+    rounds: int | None
+    steps: int | None
+    target: float
+    budget: float
+    timeout: float
+    parity: bool
+    parity_steps: int
+    baseline: str | None
+    prices: dict[str, float]
+    handicaps: dict[str, float]
+
+
+class StudyResult:
+    """A finished study. `document` is the whole record, as it is saved."""
+
+    def __init__(self, document: StudyDocument) -> None:
+        self.document = document
+
+    def rows(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> list[dict[str, float | str | None]]:
+        """One dictionary a cell: its name, its status and the columns' values in SI units."""
+        metrics = {name: pick(name, METRICS, "column") for name in columns}
+        return [
+            {
+                "cell": result.cell,
+                "status": result.status,
+                **{name: metric.value(result) for name, metric in metrics.items()},
+            }
+            for result in self.document.results
+        ]
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return to_json(self.document).decode()
+
+    def to_markdown(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> str:
+        return self._render("markdown", columns)
+
+    def to_pandas(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> Any:
+        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
+        try:
+            frame = import_module("pandas").DataFrame
+        except ImportError as error:
+            raise BadInput("pandas is not installed; pip install pandas, or use rows()") from error
+        return frame(self.rows(columns)).set_index("cell")
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder; it is then found by `polybench list` and `show`."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
+
+    def __str__(self) -> str:
+        return self._render("table", DEFAULT_COLUMNS)
+
+    def __repr__(self) -> str:
+        return f"<StudyResult {self.document.id}: {', '.join(r.cell for r in self.document.results)}>"
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return self.to_markdown()
+
+    def _render(self, name: str, columns: Sequence[str]) -> str:
+        return render(FORMATS[name], self.document, [pick(column, METRICS, "column") for column in columns])
+
+
+def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Options]) -> StudyResult:
+    """Train the identical network in several engines and compare what it costs.
+
+    Nothing is printed, and nothing is saved before `save()`.
+
+    Args:
+        strict: raise when an engine or device is unavailable.
+        quick: one process, a timed part of at most 10 s, no verdict.
+        options: the fields of `Study`.
+
+    Raises:
+        BadInput: an option that no machine could run.
+        StrictlyUnavailable: with `strict`.
+    """
+    fields: dict[str, Any] = dict(options)
+    try:
+        study = msgspec.convert(fields, Study)
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error)) from error
+    if quick:
+        study = msgspec.structs.replace(study, processes=1, budget=min(study.budget, QUICK_BUDGET))
+    return StudyResult(run_study(study, Silent(), store=None, argv=sys.argv, strict=strict))

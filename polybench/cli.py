@@ -1,0 +1,68 @@
+"""The typer app: wiring only."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import polybench
+from polybench.commands.compare import compare
+from polybench.commands.data import app as data
+from polybench.commands.doctor import doctor
+from polybench.commands.list import list_studies
+from polybench.commands.parity import parity
+from polybench.commands.show import show
+from polybench.commands.weights import weights
+from polybench.core.errors import BadInput, StrictlyUnavailable
+
+app = typer.Typer(
+    help="Train the identical network in Flux.jl, PyTorch and TensorFlow, and compare what it costs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(compare)
+app.command()(parity)
+app.command()(weights)
+app.command("list")(list_studies)
+app.command()(show)
+app.command()(doctor)
+app.add_typer(data, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"polybench {polybench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the program; expected errors become one line on standard error and an exit code."""
+    try:
+        app()
+    except BadInput as error:
+        sys.exit(_say(f"error: {error}", 2))
+    except StrictlyUnavailable as error:
+        sys.exit(_say(f"error: {error}", 3))
+    except KeyboardInterrupt:
+        sys.exit(_say("interrupted; nothing was measured yet", 130))
+    except BrokenPipeError:
+        sys.exit(_say("", 1))  # whoever read our output went away
+
+
+def _say(text: str, code: int) -> int:
+    if text:
+        print(text, file=sys.stderr)
+    return code

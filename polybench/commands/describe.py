@@ -1,0 +1,39 @@
+"""`--describe`: the plain script of each cell, so that readers see what is timed."""
+
+from __future__ import annotations
+
+import shlex
+
+import typer
+
+from polybench.core.spec import UNTIMED_STEPS, Study
+
+STEPS = 58
+"""Timed steps of a script if the study leaves them to the measured speed."""
+
+
+def print_scripts(study: Study) -> None:
+    """For each cell a script that trains the same by hand, or a line that says that there is none.
+
+    Everything else is a comment: the output for a single cell runs as it is.
+    """
+    from polybench.plain import plain_script
+    from polybench.plan import resolve
+
+    plan = resolve(study)
+    steps = study.steps or STEPS
+    if study.data == "synthetic":
+        typer.echo("# Synthetic images are in no file: give the scripts the real ones.\n")
+    inputs = [
+        "polybench", "weights", "--model", plan.model.name, "--seed", str(study.seed),
+        "--batch-size", str(plan.workload.batch_size), "--steps", str(UNTIMED_STEPS + steps),
+        "--data", study.data, "--output", "START.npz",
+    ]  # fmt: skip
+    for cell in plan.cells:
+        if cell.repeat > 1:
+            continue
+        script = plain_script(cell, plan.workload, steps)
+        if script is None:
+            typer.echo(f"# {cell.name}: no plain script for this engine, variant, model or precision\n")
+        else:
+            typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}\n{script}")

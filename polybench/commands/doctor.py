@@ -1,0 +1,142 @@
+"""`polybench doctor`: what runs here, what is missing, and the one command that mends it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.names import pick
+
+_PROBE_TIMEOUT = 120.0
+_NOT_PROBED = ("fake",)
+
+
+def doctor(
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> None:
+    """Show engines, devices, noise and data; ends with 0 if at least one engine runs, else 4."""
+    import msgspec
+
+    pick(format, {"table": None, "json": None}, "format")
+    from polybench.engines import ENGINES
+
+    names = [name for name in ENGINES if name not in _NOT_PROBED]
+    report = {"machine": _machine(), "data": _data(), "engines": _engines(names)}
+    typer.echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
+    frameworks = [entry for name, entry in report["engines"].items() if name != "reference"]
+    raise typer.Exit(0 if any(entry["runs"] for entry in frameworks) else 4)
+
+
+def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Probe every engine in a worker of its own, side by side."""
+    from polybench import provenance
+    from polybench.engines import ENGINES
+    from polybench.launcher import WorkerProcess, worker_environment
+    from polybench.messages import Load, Loaded
+
+    found: dict[str, dict[str, Any]] = {}
+    with contextlib.ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polybench-doctor-")))
+        device = "cuda" if provenance.gpus() else "cpu"
+        workers = {}
+        for name in names:
+            environment = worker_environment(ENGINES[name], device, provenance.usable_threads())
+            workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
+            workers[name].send(Load(ENGINES[name].factory))
+        for name, worker in workers.items():
+            variants = sorted(ENGINES[name].variants)
+            try:
+                answer = worker.receive(Load(ENGINES[name].factory), _PROBE_TIMEOUT)
+            except Unavailable as error:
+                found[name] = {"runs": False, "reason": error.reason, "remedy": error.remedy}
+            except CellFailed as error:
+                found[name] = {"runs": False, "reason": str(error), "remedy": "reinstall it and try again"}
+            else:
+                assert isinstance(answer, Loaded)
+                probe = answer.probe
+                found[name] = {
+                    "runs": True,
+                    "versions": probe.versions,
+                    "build": probe.build,
+                    "devices": list(probe.devices),
+                    "variants": variants,
+                }
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    """The machine, and how quiet it is: one second without anything of ours running."""
+    import time
+
+    from polybench import provenance
+    from polybench.noise import NoiseMeter
+
+    host = provenance.host()
+    meter = NoiseMeter([])
+    time.sleep(1.0)
+    noise = meter.stop(0, 0)
+    return {
+        "cpu": host.cpu,
+        "cores": host.cores,
+        "usable_threads": provenance.usable_threads(),
+        "memory_bytes": host.memory_bytes,
+        "available_memory_bytes": provenance.available_memory(),
+        "gpus": host.gpus,
+        "governor": host.governor,
+        "other_cpu_percent": noise.other_cpu_percent,
+        "steal_percent": noise.steal_percent,
+        "quiet": not noise.affected,
+        "os": host.os,
+        "python": host.python,
+    }
+
+
+def _data() -> dict[str, Any]:
+    from polybench.data import cifar10, data_folder
+    from polybench.store import results_folder
+
+    found = cifar10.locate(data_folder())
+    return {"folder": str(data_folder()), "cifar10": found is not None, "results": str(results_folder())}
+
+
+def _text(report: dict[str, Any]) -> str:
+    from polybench.core import units
+
+    machine, data = report["machine"], report["data"]
+    quiet = "quiet" if machine["quiet"] else "BUSY: stop other programs before measuring"
+    lines = [
+        f"machine  {machine['cpu']}, {machine['cores']} cores, {machine['usable_threads']} threads usable",
+        f"         {units.nbytes(machine['available_memory_bytes'])} of"
+        f" {units.nbytes(machine['memory_bytes'])} memory free; {machine['os']}, Python {machine['python']}",
+        f"         {quiet} (other programs {machine['other_cpu_percent']:.0f} % of a core,"
+        f" hypervisor {machine['steal_percent']:.0f} %)",
+        f"gpus     {', '.join(machine['gpus']) or 'none: no NVIDIA driver'}",
+        f"data     CIFAR-10 {'in' if data['cifar10'] else 'not in'} {data['folder']}"
+        + ("" if data["cifar10"] else "; get it with: polybench data fetch"),
+        f"results  {data['results']}",
+        "",
+    ]
+    for name, entry in report["engines"].items():
+        lines += _engine_text(name, entry)
+    return "\n".join(lines)
+
+
+def _engine_text(name: str, entry: dict[str, Any]) -> list[str]:
+    if not entry["runs"]:
+        return [
+            f"{name:<10} missing  {entry['reason']}",
+            f"{'':<10}          mend it with: {entry['remedy']}",
+        ]
+    versions = ", ".join(f"{what} {version}" for what, version in entry["versions"].items())
+    build = ", ".join(f"{what} {value}" for what, value in entry["build"].items())
+    lines = [f"{name:<10} runs     {versions} on {', '.join(entry['devices'])}"]
+    if build:
+        lines.append(f"{'':<10}          {build}")
+    if entry["variants"]:
+        lines.append(f"{'':<10}          variants: {', '.join(entry['variants'])}")
+    return lines

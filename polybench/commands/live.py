@@ -1,0 +1,76 @@
+"""Progress on standard error: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from polybench.progress import Progress
+
+
+class LiveLine:
+    """A single line that is redrawn only when something is said.
+
+    There is no refresh thread: while a block is timed, this process sleeps.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._stage = ""
+        self._ends_at: float | None = None
+
+    def stage(self, text: str) -> None:
+        self._stage = text
+        self._draw()
+
+    def remaining(self, seconds: float | None) -> None:
+        self._ends_at = None if seconds is None else time.monotonic() + seconds
+        self._draw()
+
+    def warn(self, text: str) -> None:
+        self._live.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
+
+    def _draw(self) -> None:
+        line = Text(self._stage, style="cyan", overflow="ellipsis", no_wrap=True)
+        if self._ends_at is not None and (left := self._ends_at - time.monotonic()) >= 1:
+            line.append(f"  about {left:.0f} s left", style="dim")
+        self._live.update(line, refresh=True)
+
+
+class Lines:
+    """One line for each stage."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._ends_at: float | None = None
+
+    def stage(self, text: str) -> None:
+        if not self._quiet:
+            self._print(text)
+
+    def remaining(self, seconds: float | None) -> None:
+        if seconds and not self._quiet:
+            self._print(f"about {seconds:.0f} s left")
+
+    def warn(self, text: str) -> None:
+        self._print(f"warning: {text}", style="yellow")
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def progress_on_stderr(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
+    """What fits standard error: a live line, plain lines, or with `quiet` warnings only."""
+    console = Console(stderr=True)
+    if quiet or verbose or not console.is_terminal:
+        yield Lines(console, quiet)
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield LiveLine(live)

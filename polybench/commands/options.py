@@ -1,0 +1,181 @@
+"""The options that several commands share: declared once; their defaults are those of core.spec.Study."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+
+DEFAULTS = Study()
+DEFAULT_ENGINES = ",".join(DEFAULTS.engines)
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """`60s`, `1.5m`, `500ms`, or plain seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text)
+    if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no duration above 0; write 60s, 2m or 0.5h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_fraction(text: str) -> float:
+    """`5%` or `0.05`."""
+    number, percent = re.subn(r"\s*%\s*$", "", text)
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"{text!r} is no fraction between 0 and 1; write 5% or 0.05")
+    return value
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """`a,b,c`, spaces and empty parts ignored."""
+    return tuple(part for name in text.split(",") if (part := name.strip()))
+
+
+def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
+    """`name=number`, each given once."""
+    pairs: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            pairs[name] = float(number)
+        except ValueError:
+            raise BadInput(f"{option} {text!r}: write name=number, for example {option} cpu=0.24") from None
+        if not name or pairs[name] <= 0:
+            raise BadInput(f"{option} {text!r}: write name=number with a number above 0")
+    return pairs
+
+
+def make_study(**fields: Any) -> Study:
+    """The study with these fields; a value outside its range is bad input that names the option."""
+    import msgspec
+
+    try:
+        return msgspec.convert(fields, Study)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        field = re.search(r"\$\.(\w+)", text)
+        option = f"--{field[1].replace('_', '-')}" if field else "the study"
+        raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
+
+
+_WHAT = "What is measured"
+_HOW = "How it is measured"
+_OUT = "What comes out"
+
+
+def _option(panel: str, *names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+Engines = Annotated[
+    str, _option(_WHAT, "--engines", help="Names and variants: torch,tf,torch+compile. Repeats are allowed.")
+]
+Devices = Annotated[
+    str | None, _option(_WHAT, "--devices", help="cpu,cuda,cuda:1  [default: all that the machine has]")
+]
+ModelName = Annotated[str, _option(_WHAT, "--model", help="The network.")]
+Data = Annotated[
+    str,
+    _option(
+        _WHAT,
+        "--data",
+        help="auto (CIFAR-10 if it is on disk, else synthetic), synthetic, cifar10, or the path of an"
+        " official archive or of the folder that it unpacks to.",
+    ),
+]
+BatchSize = Annotated[
+    int | None, _option(_WHAT, "--batch-size", help="Images a step.  [default: the model's own]")
+]
+OptimizerName = Annotated[
+    str | None, _option(_WHAT, "--optimizer", help="momentum  [default: the model's own]")
+]
+LearningRate = Annotated[float | None, _option(_WHAT, "--learning-rate", help="[default: the model's own]")]
+Momentum = Annotated[float | None, _option(_WHAT, "--momentum", help="[default: the model's own]")]
+PrecisionName = Annotated[str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16.")]
+InputName = Annotated[
+    str, _option(_WHAT, "--input", help="preload: all data is on the device before a step is timed.")
+]
+Threads = Annotated[
+    int | None,
+    _option(_WHAT, "--threads", help="Of every pool of every engine.  [default: the usable physical cores]"),
+]
+Seed = Annotated[int, _option(_WHAT, "--seed", help="Draws initial weights and batches.")]
+
+Processes = Annotated[
+    int, _option(_HOW, "--processes", help="Fresh processes for each cell: the unit of every interval.")
+]
+Quick = Annotated[
+    bool, _option(_HOW, "--quick", help="One process and a timed part of 10 s at most: no verdict.")
+]
+Rounds = Annotated[
+    int | None,
+    _option(
+        _HOW, "--rounds", help="In each process.  [default: as many as the target and the budget ask for]"
+    ),
+]
+Steps = Annotated[
+    int | None, _option(_HOW, "--steps", help="Timed steps in a round.  [default: about half a second]")
+]
+Target = Annotated[
+    float,
+    _option(
+        _HOW, "--target", parser=parse_fraction, metavar="PERCENT", help="Half width of a ratio's interval."
+    ),
+]
+Budget = Annotated[
+    float,
+    _option(_HOW, "--budget", parser=parse_duration, metavar="TIME", help="Of the whole study's timed part."),
+]
+Timeout = Annotated[
+    float,
+    _option(_HOW, "--timeout", parser=parse_duration, metavar="TIME", help="Of one request to a worker."),
+]
+ParitySteps = Annotated[
+    int, _option(_HOW, "--parity-steps", help="Training steps that the identity check follows.")
+]
+NoParity = Annotated[
+    bool, _option(_HOW, "--no-parity", help="Skip the identity check; no row is then called identical.")
+]
+Strict = Annotated[
+    bool,
+    _option(_HOW, "--strict", help="Exit with 3 when an engine or device is missing, measuring nothing."),
+]
+
+Baseline = Annotated[
+    str | None,
+    _option(
+        _OUT,
+        "--baseline",
+        help="The cell that others are compared with.  [default: torch/cpu, else the first]",
+    ),
+]
+Prices = Annotated[
+    list[str] | None, _option(_OUT, "--price", help="Dollars an hour: --price cpu=0.24 --price cuda=3.06")
+]
+Columns = Annotated[str | None, _option(_OUT, "--columns", help="Metrics to show, in this order.")]
+Format = Annotated[str, _option(_OUT, "--format", help="table, markdown, csv, json or latex.")]
+Output = Annotated[Path | None, _option(_OUT, "--output", help="Write to a file instead of standard output.")]
+Results = Annotated[
+    Path | None,
+    _option(
+        _OUT,
+        "--results",
+        help="Folder of saved studies.  [default: $POLYBENCH_RESULTS, else the user's data]",
+    ),
+]
+Save = Annotated[bool, _option(_OUT, "--save/--no-save", help="Keep the study.")]
+Quiet = Annotated[bool, _option(_OUT, "--quiet", "-q", help="Only warnings and results.")]
+Verbose = Annotated[
+    bool, _option(_OUT, "--verbose", "-v", help="One line for each stage, even on a terminal.")
+]

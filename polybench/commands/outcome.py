@@ -1,0 +1,56 @@
+"""From a study's document to standard output and an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.core.results import Result, StudyDocument
+from polybench.export import render
+from polybench.metrics import DEFAULT_COLUMNS, METRICS
+from polybench.metrics.base import Metric
+
+
+def columns(names: tuple[str, ...] | None) -> list[Metric]:
+    """The metrics of `--columns`, or the default ones."""
+    return [pick(name, METRICS, "column") for name in names or DEFAULT_COLUMNS]
+
+
+def ensure_writable(output: Path | None) -> None:
+    """Find out before measuring that the result could not be written.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    if output is None:
+        return
+    try:
+        with output.open("ab"):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write --output {output}: {error.strerror}") from error
+
+
+def show(study: StudyDocument, module: str, metrics: list[Metric], output: Path | None) -> None:
+    """Print the study with an export module, or write it to `output`."""
+    text = render(module, study, metrics)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, "utf-8")
+
+
+def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
+    """As the interface says: 130 interrupted, 1 something failed, 4 nothing measured, 0."""
+
+    def done(result: Result) -> bool:
+        return result.parity.status == "pass" if parity_only else result.measured
+
+    if any(result.status == "interrupted" for result in study.results):
+        return 130
+    if any(result.status == "failed" or result.parity.status == "fail" for result in study.results):
+        return 1
+    return 0 if any(map(done, study.results)) else 4

@@ -1,0 +1,55 @@
+"""`polybench weights`: what a study starts from, written out so that anybody can train the same by hand."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def weights(
+    output: Annotated[Path, typer.Option(help="The .npz file to write.")],
+    model: Annotated[str, typer.Option(help="Whose initial weights.")] = "lenet",
+    seed: Annotated[int, typer.Option(min=0, help="The study's seed.")] = 0,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images a batch; the model's own if left out.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Batches to write.")] = 60,
+    data: Annotated[str, typer.Option(help="auto, synthetic, cifar10 or a path.")] = "auto",
+) -> None:
+    """Write initial weights and batch order as .npz, and print their SHA-256.
+
+    The file has `LAYER.weight` and `LAYER.bias` (float32; convolutions (out, in, height, width), dense layers
+    (out, in)), and `batches` (steps, batch size): int64 indices into the training images.
+    """
+    import numpy as np
+
+    from polybench.core.names import pick
+    from polybench.data import open_dataset
+    from polybench.data.batches import batch_stream, epoch_order, order_sha256
+    from polybench.data.disk import room
+    from polybench.models import MODELS
+    from polybench.models.initial_weights import initial_weights, weights_sha256
+
+    network = pick(model, MODELS, "model")
+    with tempfile.TemporaryDirectory() as scratch:
+        dataset = open_dataset(data, seed, Path(scratch))
+    images = len(dataset.labels)
+    size = network.batch_size if batch_size is None else batch_size
+    batches = batch_stream(images, size, seed, steps)
+    tensors = initial_weights(network, seed)
+    arrays: dict[str, Any] = {**tensors, "batches": batches}
+    with room(output.parent, sum(array.nbytes for array in arrays.values())):
+        # A file, because NumPy appends .npz to a name; renamed when it is complete.
+        part = output.with_name(f"{output.name}.part")
+        with part.open("wb") as file:
+            np.savez(file, **arrays)
+        part.replace(output)
+    typer.echo(f"{dataset.name}: {dataset.source}; written to {output}", err=True)
+    typer.echo(f"data_sha256 {dataset.sha256}")
+    typer.echo(f"weights_sha256 {weights_sha256(tensors)}")
+    # The first as saved studies have it, over the whole first epoch; the second over what was written.
+    typer.echo(f"batches_sha256 {order_sha256(epoch_order(images, size, seed, epoch=0))}")
+    typer.echo(f"written_batches_sha256 {order_sha256(batches)}")

@@ -1,0 +1,59 @@
+"""The files that all workers of a study share: initial weights, one epoch of batches, the parity batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.core.errors import BadInput
+from polybench.data import Dataset, open_dataset
+from polybench.data.batches import epoch_order, order_sha256
+from polybench.data.epoch import EpochFile, write_epoch
+from polybench.models.initial_weights import initial_weights, weights_sha256
+from polybench.plan import Plan
+
+
+class Materials(NamedTuple):
+    """Paths and hashes; the arrays stay on disk."""
+
+    dataset: Dataset
+    weights: Path
+    epoch: EpochFile
+    parity: EpochFile
+    weights_sha256: str
+    batches_sha256: str
+
+
+def make(plan: Plan, scratch: Path) -> Materials:
+    """Write everything into `scratch`.
+
+    Raises:
+        BadInput: the data cannot be read, or holds less than one batch.
+    """
+    study, batch_size = plan.study, plan.workload.batch_size
+    dataset = open_dataset(study.data, study.seed, scratch)
+    order = epoch_order(len(dataset.images), batch_size, study.seed, epoch=0)
+    if study.parity and study.parity_steps >= len(order):
+        raise BadInput(
+            f"--parity-steps {study.parity_steps}: an epoch has only {len(order)} batches of {batch_size}"
+        )
+    weights: dict[str, Any] = dict(initial_weights(plan.model, study.seed))
+    weights_file = scratch / "weights.npz"
+    np.savez(weights_file, **weights)
+    parity_order = order[: study.parity_steps + 1, : min(batch_size, plan.model.parity_batch_size)]
+    return Materials(
+        dataset=dataset,
+        weights=weights_file,
+        epoch=write_epoch(dataset, order, _folder(scratch, "epoch")),
+        parity=write_epoch(dataset, parity_order, _folder(scratch, "parity")),
+        weights_sha256=weights_sha256(weights),
+        batches_sha256=order_sha256(order),
+    )
+
+
+def _folder(scratch: Path, name: str) -> Path:
+    folder = scratch / name
+    folder.mkdir()
+    return folder

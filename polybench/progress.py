@@ -1,0 +1,31 @@
+"""What a running study tells whoever watches it; the runner itself prints nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Called between measurements only, never during one."""
+
+    def stage(self, text: str) -> None:
+        """What runs now."""
+        ...
+
+    def remaining(self, seconds: float | None) -> None:
+        """How long the rest of the study is expected to take, null while nobody knows."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that the reader of the results must know."""
+        ...
+
+
+class Silent:
+    """Tells nobody."""
+
+    def stage(self, text: str) -> None: ...
+
+    def remaining(self, seconds: float | None) -> None: ...
+
+    def warn(self, text: str) -> None: ...

@@ -1,0 +1,50 @@
+"""What has been learned of each cell so far, while a study runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from polybench.core.errors import Unavailable
+from polybench.core.results import Parity, Startup, Status
+from polybench.core.spec import Cell
+from polybench.engines.base import Probe
+
+
+@dataclass
+class CellRecord:
+    """One cell's growing record; `samples` is [process][round][sample] in seconds."""
+
+    cell: Cell
+    environment: dict[str, str]
+    status: Status = "ok"
+    reason: str | None = None
+    remedy: str | None = None
+    log: Path | None = None
+    probe: Probe | None = None
+    parity: Parity = field(default_factory=lambda: Parity("skipped", "not asked for"))
+    sample_kind: Literal["step", "block"] = "step"
+    steps_per_sample: int = 1
+    startups: list[Startup] = field(default_factory=list)
+    samples: list[list[list[float]]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    peak_rss_bytes: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a point in starting another worker for it."""
+        return self.status == "ok"
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it may be compared: not failed, and not known to compute something else."""
+        return self.status != "failed" and self.parity.status != "fail"
+
+    def fail(self, error: Exception, log: Path) -> None:
+        """Keep why this cell cannot go on; what it has measured stays."""
+        if isinstance(error, Unavailable):
+            self.status, self.reason, self.remedy = "unavailable", error.reason, error.remedy
+        else:
+            self.status, self.reason, self.log = "failed", str(error), log
+            self.remedy = "the worker's log has the details"

@@ -1,0 +1,213 @@
+"""One replicate: a fresh process for every cell, started side by side, measured in rounds, one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from polybench import schedule
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.results import RoundNoise
+from polybench.core.spec import UNTIMED_STEPS
+from polybench.launcher import WorkerProcess
+from polybench.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, Request
+from polybench.noise import NoiseMeter
+from polybench.plan import row
+from polybench.record import CellRecord
+
+WARM_UP_STEPS = 10
+_CALIBRATION_STEPS = 5
+
+Team = dict[str, tuple[CellRecord, WorkerProcess]]
+"""Cell name -> its record and its live worker."""
+
+
+class Pace:
+    """How long a block is and how many rounds there are: found in the first replicate, then kept.
+
+    Args:
+        steps: `--steps`, or None to choose from the measured step times.
+        rounds: `--rounds`, or None to stop when `narrow_enough` says so.
+        budget: seconds that all replicates together may be timed for.
+        replicates: how many there will be.
+    """
+
+    def __init__(self, steps: int | None, rounds: int | None, budget: float, replicates: int) -> None:
+        self.steps = steps
+        self.rounds = rounds
+        self.adaptive = rounds is None
+        self.cut_short = False
+        self.timed_seconds = 0.0
+        self._left = budget
+        self._replicates = replicates
+        self._round_seconds = 0.0
+
+    @property
+    def share(self) -> float:
+        """Seconds of the budget for the replicate that comes now."""
+        return max(0.0, self._left) / max(1, self._replicates)
+
+    def calibrate(self, step_seconds: Sequence[float], share: float, steps_in_epoch: int) -> None:
+        """Choose what is not fixed yet, from each cell's step time measured alone."""
+        if self.steps is None:
+            self.steps = schedule.steps_per_round(step_seconds, share, steps_in_epoch)
+        self._round_seconds = max(self._round_seconds, sum(step_seconds) * (self.steps + UNTIMED_STEPS))
+        if self.rounds is None:
+            self.rounds = schedule.rounds_that_fit(self._round_seconds, share)
+
+    def another_round(self, done: int, share: float, spent: float) -> bool:
+        """Whether the replicate that spent `spent` of its `share` has one more round to do."""
+        if done == 0:
+            return True  # a process that measured nothing was started in vain
+        if self.rounds is None or done >= self.rounds:
+            return False
+        fits = spent + self._round_seconds <= share
+        self.cut_short = self.cut_short or not fits
+        return fits
+
+    def spend(self, seconds: float) -> None:
+        self.timed_seconds += seconds
+        self._left -= seconds
+        self._round_seconds = max(self._round_seconds, seconds)
+
+    def replicate_done(self) -> None:
+        self._replicates -= 1
+
+
+class Replicate:
+    """Measures one group of cells, once each a round."""
+
+    def __init__(
+        self,
+        records: Sequence[CellRecord],
+        prepare: Callable[[CellRecord], Prepare],
+        logs: Path,
+        number: int,
+        *,
+        seed: int,
+        timeout: float,
+        handicaps: Mapping[str, float],
+    ) -> None:
+        self._records = records
+        self._prepare = prepare
+        self._logs = logs
+        self._number = number
+        self._seed = seed
+        self._timeout = timeout
+        self._handicaps = handicaps
+
+    def run(
+        self,
+        pace: Pace,
+        share: float,
+        narrow_enough: Callable[[], bool],
+        on_round: Callable[[int], None],
+        on_noise: Callable[[RoundNoise], None],
+    ) -> None:
+        """Start, warm up, measure and close; failures go into the records, the others go on.
+
+        Args:
+            pace: block length and rounds; the first replicate calibrates it.
+            share: seconds that the rounds may take.
+            narrow_enough: asked after the rounds in `schedule.LOOKS` of an adaptive first replicate.
+            on_round: called before each round with its number from 0.
+            on_noise: called after each round with what else the machine did.
+        """
+        with self._team() as team:
+            steps_in_epoch = self._warm_up(team)
+            self._calibrate(team, pace, share, steps_in_epoch)
+            spent, done = 0.0, 0
+            while team and pace.another_round(done, share, spent):
+                on_round(done)
+                start = time.monotonic()
+                on_noise(self._round(team, pace, done))
+                done += 1
+                spent += (seconds := time.monotonic() - start)
+                pace.spend(seconds)
+                if self._number == 0 and pace.adaptive and done in schedule.LOOKS and narrow_enough():
+                    pace.rounds = done
+
+    @contextlib.contextmanager
+    def _team(self) -> Iterator[Team]:
+        team: Team = {}
+        with contextlib.ExitStack() as stack:
+            for record in self._records:
+                log = self._logs / f"{record.cell.name.replace('/', '_')}.{self._number}.log"
+                team[record.cell.name] = record, stack.enter_context(WorkerProcess(record.environment, log))
+            yield team
+
+    def _warm_up(self, team: Team) -> int:
+        self._ask_all(team, lambda record: Load(row(record.cell).factory), _keep_probe)
+        prepares = {record.cell.name: self._prepare(record) for record in self._records}
+        self._ask_all(team, lambda record: prepares[record.cell.name], _keep_startup)
+        for record, _ in team.values():
+            record.samples.append([])
+        return next(iter(prepares.values())).epoch.steps
+
+    def _ask_all(
+        self,
+        team: Team,
+        request: Callable[[CellRecord], Request],
+        keep: Callable[[CellRecord, object], None],
+    ) -> None:
+        """Every worker obeys side by side; one that fails leaves the team."""
+        requests = {name: request(record) for name, (record, _) in team.items()}
+        for name, (_, worker) in team.items():
+            worker.send(requests[name])
+        for name in list(team):
+            record, worker = team[name]
+            with self._failures_noted(team, name):
+                keep(record, worker.receive(requests[name], self._timeout))
+
+    @contextlib.contextmanager
+    def _failures_noted(self, team: Team, name: str) -> Iterator[None]:
+        record, worker = team[name]
+        try:
+            yield
+        except (CellFailed, Unavailable) as error:
+            record.fail(error, worker.log)
+            worker.kill()
+            del team[name]
+
+    def _calibrate(self, team: Team, pace: Pace, share: float, steps_in_epoch: int) -> None:
+        """A discarded block alone: a warm-up without neighbours, and the step time to pace by."""
+        seconds = []
+        for name in list(team):
+            _, worker = team[name]
+            with self._failures_noted(team, name):
+                answer = worker.ask(Measure(min(_CALIBRATION_STEPS, steps_in_epoch)), self._timeout)
+                assert isinstance(answer, Measured)
+                seconds.append(statistics.median(answer.step_seconds))
+        if seconds:
+            pace.calibrate(seconds, share, steps_in_epoch)
+
+    def _round(self, team: Team, pace: Pace, number: int) -> RoundNoise:
+        meter = NoiseMeter([worker.pid for _, worker in team.values()])
+        for name in schedule.order_of_round(list(team), self._seed, self._number, number):
+            self._measure(team, name, pace)
+        return meter.stop(self._number, number)
+
+    def _measure(self, team: Team, name: str, pace: Pace) -> None:
+        record, worker = team[name]
+        assert pace.steps is not None
+        with self._failures_noted(team, name):
+            answer = worker.ask(Measure(pace.steps, self._handicaps.get(name, 0.0)), self._timeout)
+            assert isinstance(answer, Measured)
+            record.samples[-1].append(answer.step_seconds)
+            record.steps_per_sample = answer.steps_per_sample
+            record.peak_rss_bytes = max(record.peak_rss_bytes or 0, answer.peak_rss_bytes)
+
+
+def _keep_probe(record: CellRecord, answer: object) -> None:
+    assert isinstance(answer, Loaded)
+    record.probe = answer.probe
+
+
+def _keep_startup(record: CellRecord, answer: object) -> None:
+    assert isinstance(answer, Prepared)
+    record.startups.append(answer.startup)
+    record.sample_kind = answer.sample_kind
+    record.losses = answer.losses

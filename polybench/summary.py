@@ -1,0 +1,229 @@
+"""Cell records -> the study's document. Pure: nothing is measured, saved or printed here."""
+
+from __future__ import annotations
+
+import math
+import statistics as stdlib_statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from polybench.core import statistics
+from polybench.core.results import (
+    BreakEven,
+    Cost,
+    Host,
+    Memory,
+    Relative,
+    Result,
+    Samples,
+    Settings,
+    Startup,
+    StudyDocument,
+    Tool,
+)
+from polybench.core.spec import Study
+from polybench.materials import Materials
+from polybench.plan import Plan
+from polybench.record import CellRecord
+
+DEFAULT_BASELINE = "torch/cpu"
+
+_NOTABLE_RISE = 0.01
+"""A trend below this is real perhaps, but changes no conclusion."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What is known before the first cell is measured."""
+
+    id: str
+    created: str
+    tool: Tool
+    argv: list[str]
+    host: Host
+
+
+def study_toml(study: Study) -> str:
+    """The whole study, defaults included, as TOML; what is derived is left out, since TOML has no null."""
+    fields = {name: value for name, value in msgspec.to_builtins(study).items() if value is not None}
+    return tomli_w.dumps(fields)
+
+
+def baseline(plan: Plan, records: Sequence[CellRecord]) -> str | None:
+    """The cell that others are compared with: as asked for, else `torch/cpu`, else the first.
+
+    Only a cell that was measured and did not fail its parity check can be it.
+    """
+    measured = [record.cell.name for record in records if rounds_of(record) and record.ranked]
+    wanted = plan.study.baseline or DEFAULT_BASELINE
+    return wanted if wanted in measured else next(iter(measured), None)
+
+
+def rounds_of(record: CellRecord) -> list[list[list[float]]]:
+    """The record's samples without a process that measured nothing at its end."""
+    samples = [[one_round for one_round in process if one_round] for process in record.samples]
+    while samples and not samples[-1]:
+        samples.pop()
+    return samples if any(samples) else []
+
+
+def summarize(
+    context: Context,
+    plan: Plan,
+    materials: Materials,
+    records: Sequence[CellRecord],
+    warnings: Sequence[str],
+    pace: tuple[int | None, int | None],
+) -> StudyDocument:
+    """Everything known so far as one document.
+
+    Args:
+        pace: rounds, and steps a round, once they are known.
+    """
+    base = baseline(plan, records)
+    results = [_result(plan, materials, record) for record in records]
+    by_name = dict(zip((record.cell.name for record in records), results, strict=True))
+    samples = {record.cell.name: rounds_of(record) for record in records}
+    for result in results:
+        if base is not None and result.ranked:
+            result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
+            result.cost = _cost(plan.study.prices, result, by_name[base])
+        result.break_even = _break_even(result, results)
+    rounds, steps = pace
+    return StudyDocument(
+        id=context.id,
+        created=context.created,
+        polybench=context.tool,
+        argv=context.argv,
+        study=study_toml(plan.study),
+        settings=_settings(plan, materials, base, rounds, steps),
+        host=context.host,
+        warnings=list(warnings),
+        results=results,
+    )
+
+
+def _settings(
+    plan: Plan, materials: Materials, base: str | None, rounds: int | None, steps: int | None
+) -> Settings:
+    study, workload = plan.study, plan.workload
+    return Settings(
+        model=plan.model.name,
+        parameters=plan.model.parameters(),
+        dataset=materials.dataset.name,
+        data_sha256=materials.dataset.sha256,
+        weights_sha256=materials.weights_sha256,
+        batches_sha256=materials.batches_sha256,
+        batch_size=workload.batch_size,
+        optimizer=workload.optimizer,
+        precision=workload.precision,
+        threads=workload.threads,
+        seed=study.seed,
+        processes=study.processes,
+        rounds=rounds,
+        steps_per_round=steps,
+        input=workload.input,
+        epochs=None,
+        baseline=base,
+        prices=study.prices,
+    )
+
+
+def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
+    cell, samples = record.cell, rounds_of(record)
+    result = Result(
+        cell=cell.name,
+        engine=cell.engine,
+        variant=cell.variant,
+        device=cell.device,
+        workload=msgspec.structs.replace(plan.workload, dataset=materials.dataset.name),
+        status=record.status,
+        reason=record.reason,
+        remedy=record.remedy,
+        log=str(record.log) if record.log else None,
+        versions=_versions(record),
+        parity=record.parity,
+        losses=[loss for loss in record.losses if math.isfinite(loss)],
+        startup=_median_startup(record.startups),
+        memory=Memory(peak_rss_bytes=record.peak_rss_bytes),
+    )
+    if samples:
+        _add_times(result, record, samples, materials.epoch.steps)
+    return result
+
+
+def _add_times(
+    result: Result, record: CellRecord, samples: list[list[list[float]]], steps_in_epoch: int
+) -> None:
+    seconds = statistics.step_seconds(samples, record.sample_kind)
+    result.step_seconds = seconds
+    result.samples_per_second = result.workload.batch_size / seconds.median
+    result.epoch_seconds = steps_in_epoch * seconds.median
+    result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
+    if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:
+        result.warnings.append(
+            f"steps became {rise:.1%} slower from the first round to the last (heat, memory, a leak?)"
+        )
+
+
+def _versions(record: CellRecord) -> dict[str, Any]:
+    probe = record.probe
+    learned = {**probe.versions, "build": probe.build} if probe else {}
+    return {**learned, "environment": record.environment}
+
+
+def _median_startup(startups: Sequence[Startup]) -> Startup | None:
+    if not startups:
+        return None
+    parts = [msgspec.to_builtins(startup) for startup in startups]
+    names = [name for name in parts[0] if name != "detail"]
+    details = {key for part in parts for key in part["detail"]}
+    medians = {name: stdlib_statistics.median(part[name] for part in parts) for name in names}
+    detail = {
+        key: stdlib_statistics.median(part["detail"][key] for part in parts if key in part["detail"])
+        for key in sorted(details)
+    }
+    return Startup(**medians, detail=detail)
+
+
+def _relative(
+    base: str, base_samples: list[list[list[float]]], samples: list[list[list[float]]], name: str
+) -> Relative | None:
+    if name == base:
+        return Relative(base, 1.0, None, "processes" if len(samples) > 1 else "within one run")
+    try:
+        ratio = statistics.ratio(base_samples, samples)
+    except ValueError:  # no process and round in common
+        return None
+    return Relative(base, ratio.value, ratio.interval95, ratio.scope)
+
+
+def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | None:
+    """Time x price, normalized to the baseline's, as the 2017 cloud comparison defines it."""
+    price, base_price = prices.get(result.device), prices.get(base.device)
+    if price is None or result.epoch_seconds is None:
+        return None
+    dollars = result.epoch_seconds / 3600 * price
+    if base_price is None or not base.epoch_seconds:
+        return Cost(dollars, None)
+    return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price))
+
+
+def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
+    if result.startup is None or result.step_seconds is None:
+        return []
+    return [
+        BreakEven(
+            other.cell,
+            statistics.steps_to_break_even(
+                result.startup.total_seconds,
+                result.step_seconds.median,
+                other.startup.total_seconds,
+                other.step_seconds.median,
+            ),
+        )
+        for other in results
+        if other is not result and other.startup is not None and other.step_seconds is not None
+    ]

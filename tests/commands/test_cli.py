@@ -1,0 +1,153 @@
+"""The program as a user runs it: output, errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polybench.core.results import from_json
+
+FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "polybench", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+
+    return run
+
+
+def test_help_and_version(run: Run) -> None:
+    assert "compare" in run("--help").stdout
+    assert run("--version").stdout.startswith("polybench 0.")
+    for command in ("compare", "parity", "weights", "list", "show", "doctor", "data"):
+        result = run(command, "--help")
+        assert result.returncode == 0
+        assert "Usage" in result.stdout
+
+
+def test_a_comparison_prints_a_table_and_saves_itself(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST)
+    assert result.returncode == 0
+    assert "fake+slow/cpu" in result.stdout
+    assert "unavailable: the fake framework is not installed" in result.stdout
+    assert "\x1b" not in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    again = run("show", "last")
+    assert again.stdout == result.stdout
+    listed = run("list")
+    assert "fake/cpu, fake+slow/cpu" in listed.stdout
+
+
+@pytest.mark.parametrize("name", ["markdown", "csv", "json", "latex"])
+def test_every_format_is_printed_and_nothing_else(name: str, run: Run) -> None:
+    result = run("compare", "--engines", "fake", *FAST, "--no-save", "--format", name, "--quiet")
+    assert result.returncode == 0
+    assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
+    if name == "json":
+        document = from_json(result.stdout.encode())
+        assert document.schema == "polybench.study/1"
+        assert document.argv[0] == "compare"
+    assert "fake/cpu" in result.stdout.replace("\\", "")
+    assert run("list").stdout.startswith("no saved studies")
+
+
+def test_output_goes_to_a_file(run: Run, tmp_path: Path) -> None:
+    result = run("compare", "--engines", "fake", *FAST, "--format", "json", "--output", "out.json")
+    assert result.stdout == ""
+    assert json.loads((tmp_path / "out.json").read_text())["results"][0]["cell"] == "fake/cpu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engines", "torhc"], "did you mean 'torch'"),
+        (["--engines", ","], "no engines given"),
+        (["--engines", "fake", "--devices", "gpu"], "unknown device 'gpu'"),
+        (["--engines", "fake", "--devices", "cpu", "--precision", "tf32"], "tf32 exists on cuda only"),
+        (["--engines", "fake", "--precision", "fp16"], "--precision"),
+        (["--engines", "fake", "--input", "pipeline"], "--input"),
+        (["--engines", "fake", "--optimizer", "adam"], "unknown optimizer 'adam'"),
+        (["--engines", "fake", "--batch-size", "0"], "--batch-size"),
+        (["--engines", "fake", "--batch-size", "60000"], "60000"),
+        (["--engines", "fake", "--data", "nowhere"], "nowhere"),
+        (["--engines", "fake", "--format", "tabel"], "did you mean 'table'"),
+        (["--engines", "fake", "--columns", "sped"], "unknown column"),
+        (["--engines", "fake", "--output", "no/such/folder/x"], "cannot write --output"),
+        (["--engines", "fake", "--budget", "soon"], "no duration"),
+        (["--engines", "fake", "--target", "500%"], "no fraction"),
+        (["--engines", "fake", "--price", "cpu"], "name=number"),
+        (["--engines", "fake", "--results", "/proc/nowhere"], "cannot write results"),
+        (["--engines", "fake", "--no-such-option"], "No such option"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_one_clear_message(arguments: list[str], message: str, run: Run) -> None:
+    result = run("compare", *arguments)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_failed_cell_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+crash", *FAST)
+    assert result.returncode == 1
+    assert "SIGSEGV" in result.stdout
+    assert "not checked" in result.stdout
+
+
+def test_nothing_measured_is_exit_code_4(run: Run) -> None:
+    assert run("compare", "--engines", "fake+unavailable", *FAST).returncode == 4
+
+
+def test_strict_is_exit_code_3(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+unavailable", "--strict", *FAST)
+    assert result.returncode == 3
+    assert "the fake framework is not installed" in result.stderr
+
+
+def test_parity_gives_every_tensor(run: Run) -> None:
+    result = run(
+        "parity", "--engines", "reference", "--data", "synthetic", "--batch-size", "8", "--format", "json"
+    )
+    assert result.returncode == 0
+    tensors = json.loads(result.stdout)["results"][0]["parity"]["tensors"]
+    assert {"name", "step", "kind", "relative_error", "tolerance"} <= set(tensors[0])
+
+
+def test_dry_run_prints_the_cells(run: Run) -> None:
+    result = run("compare", "--engines", "torch,torch,tf+xla", "--devices", "cpu", "--dry-run")
+    assert result.stdout.split() == ["torch/cpu", "torch/cpu#2", "tf+xla/cpu"]
+
+
+def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) -> None:
+    run("compare", "--engines", "fake", *FAST)
+    (own_folders / "results" / "20990101-broken.json").write_text('{"schema": ')
+    result = run("list")
+    assert result.returncode == 0
+    assert "unreadable" in result.stdout
+    assert "fake/cpu" in result.stdout
+    assert json.loads(run("list", "--format", "json").stdout)[1]["unreadable"]
+    shown = run("show", "last")
+    assert shown.returncode == 2
+    assert "cannot read the study" in shown.stderr
+
+
+def test_doctor_says_what_is_there(run: Run) -> None:
+    result = run("doctor", "--format", "json")
+    report = json.loads(result.stdout)
+    assert report["engines"]["reference"]["runs"]
+    assert set(report["engines"]) >= {"flux", "torch", "tf"}
+    runs = [e["runs"] for name, e in report["engines"].items() if name != "reference"]
+    assert result.returncode == (0 if any(runs) else 4)
+    for entry in report["engines"].values():
+        assert entry["runs"] or (entry["reason"] and entry["remedy"])
+    assert "polybench data fetch" in run("doctor").stdout

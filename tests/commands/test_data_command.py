@@ -1,0 +1,57 @@
+import pytest
+from typer.testing import CliRunner
+
+from polybench.commands.data import app
+from polybench.core.errors import BadInput
+from polybench.data import fetch as fetch_module
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("POLYBENCH_DATA", str(tmp_path))
+    return tmp_path
+
+
+def write_cifar10(folder):
+    place = folder / "cifar-10-batches-bin"
+    place.mkdir()
+    for name in (
+        "data_batch_1",
+        "data_batch_2",
+        "data_batch_3",
+        "data_batch_4",
+        "data_batch_5",
+        "test_batch",
+    ):
+        (place / f"{name}.bin").write_bytes(bytes(2 * 3073))
+    return place
+
+
+def test_path(folder):
+    assert CliRunner().invoke(app, ["path"]).stdout == f"{folder}\n"
+
+
+def test_verify(folder):
+    place = write_cifar10(folder)
+    for arguments in (["verify"], ["verify", str(place)]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.stdout == f"{place}: 10 train, 2 test images, all records valid\n"
+
+
+def test_verify_of_nothing(folder):
+    result = CliRunner().invoke(app, ["verify"])
+    assert isinstance(result.exception, BadInput)
+
+
+def test_fetch(folder, monkeypatch):
+    calls = []
+    monkeypatch.setattr(fetch_module, "fetch", lambda *arguments: calls.append(arguments) or folder / "done")
+    result = CliRunner().invoke(app, ["fetch", "--version", "python"])
+    assert result.stdout == f"{folder / 'done'}\n"
+    assert "cifar-10-python.tar.gz" in result.stderr
+    CliRunner().invoke(app, ["fetch", "--folder", str(folder / "other")])
+    assert calls == [("python", folder), ("binary", folder / "other")]
+
+
+def test_unknown_version(folder):
+    assert CliRunner().invoke(app, ["fetch", "--version", "matlab"]).exit_code == 2

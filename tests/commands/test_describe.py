@@ -1,0 +1,51 @@
+import ast
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from polybench.commands.compare import compare
+from polybench.core.errors import BadInput
+
+
+@pytest.fixture
+def run():
+    app = typer.Typer()
+    app.command()(compare)
+    return lambda *arguments: CliRunner().invoke(app, ["--describe", "--devices", "cpu", *arguments])
+
+
+def test_prints_each_cell_once_and_runs_nothing(run):
+    result = run(
+        "--engines", "torch,torch,tf+xla", "--data", "cifar10", "--steps", "30", "--batch-size", "64"
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("# torch/cpu\n") == 1
+    assert "# tf+xla/cpu\n" in result.stdout
+    assert result.stdout.count("STEPS = 30\n") == 2
+    assert "--batch-size 64 --steps 32 --data cifar10 " in result.stdout  # two of the steps are untimed
+    assert result.stdout.count("step_seconds") == 2
+
+
+def test_output_for_one_cell_is_a_program(run):
+    tree = ast.parse(run("--engines", "torch", "--learning-rate", "0.5").stdout)
+    assert ast.get_docstring(tree)
+    assert "LEARNING_RATE = 0.5" in ast.unparse(tree)
+
+
+def test_says_which_have_no_script(run):
+    result = run("--engines", "flux,tf+keras_fit")
+    assert result.exit_code == 0
+    assert [line.partition(":")[0] for line in result.stdout.split("\n") if line] == [
+        "# flux/cpu",
+        "# tf+keras_fit/cpu",
+    ]
+    assert "no plain script" in result.stdout
+
+
+def test_says_that_synthetic_images_are_in_no_file(run):
+    assert "Synthetic images" in run("--engines", "torch", "--data", "synthetic").stdout
+
+
+def test_bad_input(run):
+    assert isinstance(run("--engines", "torhc").exception, BadInput)

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from polybench.commands.weights import weights
+from polybench.core.errors import BadInput
+from polybench.data import synthetic
+from polybench.data.batches import batch_stream, epoch_order, order_sha256
+from polybench.models import MODELS
+from polybench.models.initial_weights import initial_weights, weights_sha256
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 300)
+    app = typer.Typer()
+    app.command()(weights)
+    return lambda *arguments: CliRunner().invoke(app, ["--data", "synthetic", *map(str, arguments)])
+
+
+def test_writes_what_a_study_starts_from(run, tmp_path):
+    output = tmp_path / "folder" / "start.npz"
+    result = run("--seed", 3, "--batch-size", 64, "--steps", 9, "--output", output)
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in output.parent.iterdir()] == ["start.npz"]
+    with np.load(output) as file:
+        arrays = dict(file)
+    batches = arrays.pop("batches")
+    np.testing.assert_array_equal(batches, batch_stream(300, 64, 3, 9))
+    assert batches.dtype == np.int64
+    expected = initial_weights(MODELS["lenet"], 3)
+    assert list(arrays) == list(expected)
+    for name, value in expected.items():
+        assert arrays[name].dtype == np.float32
+        np.testing.assert_array_equal(arrays[name], value)
+    printed = dict(line.split() for line in result.stdout.splitlines())
+    assert printed["weights_sha256"] == weights_sha256(expected)
+    assert printed["batches_sha256"] == order_sha256(epoch_order(300, 64, 3, 0))
+    assert printed["written_batches_sha256"] == order_sha256(batches)
+    assert len(printed["data_sha256"]) == 64
+    assert "300 synthetic images" in result.stderr
+
+
+def test_batch_size_of_the_model(run, tmp_path):
+    run("--output", tmp_path / "start.npz")
+    assert np.load(tmp_path / "start.npz")["batches"].shape == (60, MODELS["lenet"].batch_size)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "lenett"], "lenet"),
+        (["--batch-size", "301"], "larger than the data: 300 images"),
+        (["--batch-size", "0"], "at least 1"),
+        (["--data", "/nowhere"], "no such file"),
+    ],
+)
+def test_bad_input(run, tmp_path, arguments, message):
+    result = run("--output", tmp_path / "start.npz", *arguments)
+    assert isinstance(result.exception, BadInput)
+    assert message in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "file").touch()
+    result = run("--output", tmp_path / "file" / "start.npz")
+    assert isinstance(result.exception, BadInput)
+    assert "cannot write to" in str(result.exception)

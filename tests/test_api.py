@@ -1,0 +1,64 @@
+"""polybench from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import polybench
+from polybench.api import Options
+from polybench.core.errors import BadInput
+from polybench.core.results import from_json
+from polybench.core.spec import Study
+from polybench.data import synthetic
+
+FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 2, "steps": 5, "batch_size": 16}
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 500)
+
+
+def test_compare_gives_rows_documents_and_a_display(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = polybench.compare(engines=["fake", "fake+slow"], devices=["cpu"], **FAST)
+    assert capfd.readouterr() == ("", "")  # nothing is printed
+    fast, slow = result.rows()
+    assert fast["cell"] == "fake/cpu"
+    assert slow["step_time"] == pytest.approx(0.02, rel=0.2)
+    assert from_json(result.to_json().encode()) == result.document
+    assert "| fake+slow/cpu" in result.to_markdown()
+    assert result.to_markdown() == result._repr_markdown_()
+    assert "fake/cpu" in str(result)
+    assert "fake/cpu" in repr(result)
+    path = result.save(tmp_path)
+    assert json.loads(path.read_text())["id"] == result.document.id
+
+
+def test_a_data_frame_has_a_row_a_cell() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = polybench.compare(engines=["fake"], **FAST).to_pandas()
+    assert list(frame.index) == ["fake/cpu"]
+    assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
+
+
+def test_quick_is_one_process() -> None:
+    options = {name: value for name, value in FAST.items() if name != "processes"}
+    assert polybench.compare(engines=["fake"], quick=True, **options).document.settings.processes == 1
+
+
+def test_bad_options_name_the_place() -> None:
+    with pytest.raises(BadInput, match="batch_size"):
+        polybench.compare(engines=["fake"], batch_size=0)
+    with pytest.raises(BadInput, match="unknown column"):
+        polybench.compare(engines=["fake"], **FAST).rows(["speeed"])
+
+
+def test_the_typed_options_are_the_studys_fields() -> None:
+    assert set(Options.__annotations__) == {field.name for field in msgspec.structs.fields(Study)}

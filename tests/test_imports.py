@@ -1,0 +1,25 @@
+"""What importing polybench must not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "tensorflow", "keras", "juliacall", "matplotlib", "plotly", "pandas", "scipy")
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(' '.join(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return {name.partition(".")[0] for name in output.split()}
+
+
+@pytest.mark.parametrize("statement", ["import polybench", "import polybench.cli", "import polybench.runner"])
+def test_no_framework_is_loaded(statement: str) -> None:
+    assert not loaded_by(statement) & set(HEAVY)
+
+
+def test_the_command_line_loads_no_numpy() -> None:
+    assert "numpy" not in loaded_by("import polybench.cli")

@@ -1,0 +1,263 @@
+"""Whole studies with the fake engine, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench import provenance
+from polybench.core.errors import BadInput, StrictlyUnavailable
+from polybench.core.results import StudyDocument, from_json
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.runner import run_study
+from polybench.store import Store, only_study_here
+
+FAST: dict[str, Any] = {
+    "data": "synthetic",
+    "processes": 2,
+    "rounds": 3,
+    "steps": 5,
+    "budget": 20.0,
+    "timeout": 60.0,
+}
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.warnings: list[str] = []
+
+    def stage(self, text: str) -> None:
+        self.stages.append(text)
+
+    def remaining(self, seconds: float | None) -> None: ...
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+
+
+def run(
+    *engines: str, store: Store | None = None, listener: Listener | None = None, **fields: Any
+) -> StudyDocument:
+    study = Study(engines=engines, **(FAST | fields))
+    return run_study(study, listener or Listener(), store=store)
+
+
+def test_a_study_measures_every_cell_in_every_process_and_round() -> None:
+    result = run("fake", "fake+slow", "fake")
+    assert [r.cell for r in result.results] == ["fake/cpu", "fake+slow/cpu", "fake/cpu#2"]
+    for cell in result.results:
+        assert cell.status == "ok"
+        assert cell.samples is not None
+        assert [[len(r) for r in p] for p in cell.samples.step_seconds] == [[5, 5, 5]] * 2
+        assert cell.step_seconds is not None
+        assert cell.step_seconds.n == 30
+    slow = result.result("fake+slow/cpu")
+    assert slow.relative is not None
+    assert slow.relative.speedup == pytest.approx(0.5, rel=0.2)
+    assert slow.relative.scope == "processes"
+    assert result.settings.baseline == "fake/cpu"
+    assert len(result.host.noise) == 2 * 3
+
+
+def test_one_process_gives_no_verdict_between_processes() -> None:
+    result = run("fake", "fake+slow", processes=1)
+    relative = result.result("fake+slow/cpu").relative
+    assert relative is not None
+    assert relative.scope == "within one run"
+
+
+def test_accidents_become_rows_and_the_others_go_on() -> None:
+    engines = [
+        "fake",
+        *(f"fake+{accident}" for accident in ("crash", "garbage", "nan", "hang", "unavailable")),
+    ]
+    result = run(*engines, timeout=5.0)
+    by_name = {r.variant: r for r in result.results}
+    assert by_name[None].measured
+    assert "SIGSEGV" in (by_name["crash"].reason or "")
+    assert "no message" in (by_name["garbage"].reason or "")
+    assert "the loss is nan" in (by_name["nan"].reason or "")
+    assert "timed out" in (by_name["hang"].reason or "")
+    for name in ("crash", "garbage", "nan", "hang"):
+        assert by_name[name].status == "failed"
+        assert Path(by_name[name].log or "").exists()
+        assert by_name[name].relative is None
+    assert by_name["unavailable"].status == "unavailable"
+    assert by_name["unavailable"].log is None
+    assert by_name["unavailable"].remedy
+
+
+def test_logs_go_when_nothing_failed(tmp_path: Path) -> None:
+    run("fake", store=Store(tmp_path))
+    assert not list(tmp_path.glob("logs/*"))
+
+
+def test_the_study_is_saved_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[int] = []
+    save = Store.save
+
+    def counting(self: Store, document: StudyDocument) -> Path:
+        samples = document.results[0].samples
+        saved.append(len(samples.step_seconds) if samples else 0)
+        return save(self, document)
+
+    monkeypatch.setattr(Store, "save", counting)
+    run("fake", store=Store(tmp_path))
+    assert saved == [0, 1, 2, 2]
+
+
+def test_strict_measures_nothing_when_something_is_missing() -> None:
+    listener = Listener()
+    study = Study(engines=("fake", "fake+unavailable"), **FAST)
+    with pytest.raises(StrictlyUnavailable, match="fake\\+unavailable/cpu"):
+        run_study(study, listener, store=None, strict=True)
+    assert not any("round" in stage for stage in listener.stages)
+
+
+def test_a_missing_gpu_is_an_unavailable_row() -> None:
+    if provenance.gpus():
+        pytest.skip("this machine has an NVIDIA GPU")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    result = run("torch", devices=("cuda",), parity=False, processes=1)
+    assert result.results[0].status == "unavailable"
+    assert result.results[0].remedy
+
+
+def test_the_study_repeats_itself_from_its_toml() -> None:
+    result = run("fake", learning_rate=0.5)
+    again = msgspec.toml.decode(result.study.encode(), type=Study)
+    assert again == Study(engines=("fake",), learning_rate=0.5, **FAST)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"engines": ("torhc",)}, "did you mean 'torch'"),
+        ({"engines": ("torch+compiled",)}, "did you mean 'compile'"),
+        ({"engines": ("torch+compile+compile",)}, "names a variant twice"),
+        ({"engines": ("fake",), "model": "lennet"}, "did you mean 'lenet'"),
+        ({"engines": ("fake",), "optimizer": "momentun"}, "did you mean 'momentum'"),
+        ({"engines": ("fake",), "baseline": "torch/cpu"}, "unknown cell"),
+        ({"engines": ("fake",), "batch_size": 2001}, "2001"),
+        ({"engines": ("fake",), "data": "/no/such/folder"}, "/no/such/folder"),
+        ({"engines": ("fake",), "prices": {"gpu": 1.0}}, "device with a price"),
+        ({"engines": ("fake",), "precision": "tf32"}, "tf32"),
+    ],
+)
+def test_bad_input_is_found_before_anything_is_started(fields: dict[str, Any], message: str) -> None:
+    listener = Listener()
+    with pytest.raises(BadInput, match=message):
+        run_study(Study(**(FAST | fields)), listener, store=None)
+    assert set(listener.stages) <= {"preparing data"}
+
+
+def test_an_unwritable_results_folder_is_found_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    listener = Listener()
+    with pytest.raises(BadInput, match="cannot write results"):
+        run_study(Study(engines=("fake",), **FAST), listener, store=Store(tmp_path / "file"))
+    assert listener.stages == []
+
+
+def test_cells_that_do_not_fit_in_memory_run_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "available_memory", lambda: 100 << 20)
+    listener = Listener()
+    result = run("fake", "fake+slow", "fake", listener=listener, parity=False)
+    assert any("3 groups" in text for text in result.warnings)
+    assert all(r.status == "ok" and r.relative for r in result.results)
+
+
+def test_caveats_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "usable_threads", lambda: 1)
+    listener = Listener()
+    with only_study_here():
+        result = run("fake", "fake", listener=listener, threads=2, target=1e-6)
+    text = "\n".join(result.warnings)
+    assert "another study" in text
+    assert "2 threads on 1 usable cores" in text
+    assert "was not reached" in text
+    assert listener.warnings == result.warnings
+
+
+def test_the_budget_bounds_explicit_rounds() -> None:
+    result = run("fake", rounds=10_000, steps=200, budget=1.0, processes=2)
+    assert any("budget of 1 s" in text for text in result.warnings)
+    assert result.results[0].measured
+
+
+def test_prices_give_cost_relative_to_the_baseline() -> None:
+    result = run("fake", "fake+slow", prices={"cpu": 3.6})
+    slow = result.result("fake+slow/cpu")
+    assert slow.cost is not None
+    assert slow.epoch_seconds is not None
+    assert slow.cost.dollars_per_epoch == pytest.approx(slow.epoch_seconds / 1000)
+    assert slow.cost.relative == pytest.approx(2.0, rel=0.2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_prints_and_saves_what_is_finished(number: int, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "polybench",
+        "compare",
+        "--engines",
+        "fake,fake+slow",
+        "--format",
+        "json",
+    ]
+    options = ["--results", str(tmp_path), "--rounds", "100000", "--budget", "1h", "--processes", "3"]
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "round 3" in line:
+            break
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = from_json(out.encode())
+    assert {result.status for result in document.results} == {"interrupted"}
+    assert all(result.measured for result in document.results)
+    assert json.loads((tmp_path / f"{document.id}.json").read_text())["id"] == document.id
+
+
+def test_a_killed_study_leaves_no_scratch_for_ever(own_folders: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    leftover = own_folders / "xdg_cache_home" / "polybench" / f"scratch-{dead.pid}-x"
+    leftover.mkdir(parents=True)
+    mine = leftover.with_name(f"scratch-{os.getpid()}-y")
+    mine.mkdir()
+    run("fake", processes=1, rounds=1)
+    assert not leftover.exists()
+    assert mine.exists()
+
+
+def test_idle_workers_sleep() -> None:
+    from polybench.launcher import WorkerProcess
+    from polybench.noise import cpu_seconds
+
+    worker = WorkerProcess({}, Path(os.environ["POLYBENCH_RESULTS"]) / "log")
+    time.sleep(2.0)  # it has started by then
+    before = cpu_seconds(worker.pid)
+    time.sleep(1.0)
+    assert cpu_seconds(worker.pid) - before < 0.02
+    worker.kill()
