@@ -1,0 +1,92 @@
+"""What the benchmarks share with a real study: its files, its workers, its way of asking them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from polybench import materials
+from polybench.core.spec import UNTIMED_STEPS, Cell, Study
+from polybench.data import synthetic
+from polybench.launcher import WorkerProcess, worker_environment
+from polybench.materials import Materials
+from polybench.messages import Answer, Load, Measure, Measured, Prepare, Request
+from polybench.plan import Plan, resolve, row
+from polybench.replicate import WARM_UP_STEPS
+
+TIMEOUT = 600.0
+_BATCH_SIZE = 128
+_CALIBRATION_STEPS = 5
+"""Steps of the discarded block that a study, too, has before its first round."""
+
+
+class Inputs(NamedTuple):
+    """A planned study and its files; `data` and `start` are the same for a plain script."""
+
+    plan: Plan
+    files: Materials
+    data: Path
+    start: Path
+    scratch: Path
+
+    def cell(self, engine: str) -> Cell:
+        return next(cell for cell in self.plan.cells if cell.name == f"{engine}/cpu")
+
+
+@contextlib.contextmanager
+def inputs(engines: tuple[str, ...], steps: int) -> Iterator[Inputs]:
+    """`lenet`, batch 128, on the CPU, with synthetic images for blocks of `steps` timed steps.
+
+    The images are written as CIFAR-10's own files, because a plain script has to read them.
+    """
+    with tempfile.TemporaryDirectory(prefix="polybench-benchmark-") as folder:
+        data, scratch, start = Path(folder) / "data", Path(folder) / "scratch", Path(folder) / "start.npz"
+        data.mkdir()
+        scratch.mkdir()
+        taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
+        _write_binary_batches(data, -(-taken * _BATCH_SIZE // 5))
+        study = Study(engines, ("cpu",), data=str(data), batch_size=_BATCH_SIZE)
+        plan = resolve(study)
+        files = materials.make(plan, scratch)
+        command = [sys.executable, "-m", "polybench", "weights", "--data", str(data)]
+        command += ["--batch-size", str(_BATCH_SIZE), "--steps", str(taken), "--output", str(start)]
+        subprocess.run(command, check=True, capture_output=True)
+        yield Inputs(plan, files, data, start, scratch)
+
+
+def _write_binary_batches(folder: Path, images_per_file: int) -> None:
+    chunks = list(synthetic.chunks(5 * images_per_file, 0, "train"))
+    images = np.concatenate([chunk.images for chunk in chunks]).reshape(5 * images_per_file, -1)
+    labels = np.concatenate([chunk.labels for chunk in chunks])
+    for number, records in enumerate(np.split(np.column_stack([labels, images]), 5), start=1):
+        records.tofile(folder / f"data_batch_{number}.bin")
+
+
+@contextlib.contextmanager
+def warm_worker(given: Inputs, cell: Cell) -> Iterator[WorkerProcess]:
+    """A fresh worker, loaded and warmed up as in the first part of a replicate."""
+    environment = worker_environment(row(cell), cell.device, given.plan.workload.threads)
+    with WorkerProcess(environment, given.scratch / f"{cell.engine}.log") as worker:
+        ask(worker, Load(row(cell).factory))
+        job = given.plan.job(cell)
+        ask(worker, Prepare(job, str(given.files.weights), given.files.epoch, WARM_UP_STEPS))
+        measure(worker, _CALIBRATION_STEPS)
+        yield worker
+
+
+def measure(worker: WorkerProcess, steps: int) -> list[float]:
+    """One block, as in a round: seconds of its steps."""
+    answer = ask(worker, Measure(steps))
+    assert isinstance(answer, Measured)
+    return answer.step_seconds
+
+
+def ask(worker: WorkerProcess, request: Request) -> Answer:
+    return worker.ask(request, TIMEOUT)

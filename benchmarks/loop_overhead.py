@@ -1,0 +1,142 @@
+"""Overhead of the timed loop: polybench's against one written by hand, alternating in one process.
+
+Both loops train the same model, `lenet` with batch 128, on the same batches, from the same start before each
+block, so that nothing differs but the loop. The order within a pair of blocks is random. One process an
+engine, since frameworks do not share one. Takes about 2 minutes on 2 quiet cores.
+
+    python benchmarks/loop_overhead.py [--pairs 40] [--steps 30] [--engines torch,tf]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import chain
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from _report import Figure, report
+from _study import inputs
+
+from polybench.core.spec import UNTIMED_STEPS
+from polybench.core.statistics import ratio
+from polybench.data.epoch import open_epoch
+from polybench.engines import ENGINES
+from polybench.launcher import worker_environment
+from polybench.measure import measure_block
+from polybench.plan import row
+from polybench.provenance import usable_threads
+from polybench.replicate import WARM_UP_STEPS
+
+TARGET = 1.01
+
+Loop = Callable[[Any, int], list[float]]
+"""Engine and number of steps -> seconds of each step."""
+
+
+def torch_loop(engine: Any, steps: int) -> list[float]:
+    """What a PyTorch user writes, around the model and optimizer that the engine made."""
+    batches, loss_of, optimizer = engine._batches, engine._loss_of, engine._optimizer
+    seconds = []
+    for images, labels in batches[UNTIMED_STEPS : UNTIMED_STEPS + steps]:
+        start = perf_counter()
+        optimizer.zero_grad()
+        loss = loss_of(images, labels)
+        loss.backward()
+        optimizer.step()
+        seconds.append(perf_counter() - start)
+    return seconds
+
+
+def tf_loop(engine: Any, steps: int) -> list[float]:
+    """The same around the `tf.function` that the engine made."""
+    batches, train_step = engine._batches, engine._step
+    seconds = []
+    for images, labels in batches[UNTIMED_STEPS : UNTIMED_STEPS + steps]:
+        start = perf_counter()
+        train_step(images, labels)
+        seconds.append(perf_counter() - start)
+    return seconds
+
+
+LOOPS: dict[str, Loop] = {"torch": torch_loop, "tf": tf_loop}
+
+
+def block_by_hand(engine: Any, steps: int, loop: Loop) -> list[float]:
+    """A block from the same start as polybench's, timed by the hand-written loop."""
+    engine.reset()
+    gc.collect()
+    engine.run_steps(0, UNTIMED_STEPS)
+    return loop(engine, steps)
+
+
+def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
+    """Both loops' blocks, in this process."""
+    with inputs((name,), steps) as given:
+        cell = given.cell(name)
+        module, _, factory = row(cell).factory.partition(":")
+        engine = getattr(importlib.import_module(module), factory)()
+        engine.load_framework()
+        with np.load(given.files.weights) as weights:
+            engine.build(given.plan.job(cell), dict(weights))
+        engine.load(*open_epoch(given.files.epoch))
+        engine.reset()
+        engine.run_steps(0, WARM_UP_STEPS)
+        loops: dict[str, Loop] = {
+            "polybench": measure_block,
+            "hand": functools.partial(block_by_hand, loop=LOOPS[name]),
+        }
+        blocks: dict[str, list[list[float]]] = {which: [] for which in loops}
+        for _ in range(pairs):
+            for which in random.sample(sorted(loops), 2):
+                blocks[which].append(loops[which](engine, steps))
+        return blocks
+
+
+def figures(name: str, blocks: dict[str, list[list[float]]]) -> list[Figure]:
+    """The ratio of medians over all blocks, and the mean of the pairs' ratios with its interval."""
+    ours, by_hand = blocks["polybench"], blocks["hand"]
+    of_medians = median(chain.from_iterable(ours)) / median(chain.from_iterable(by_hand))
+    paired = ratio([ours], [by_hand])
+    return [
+        Figure(f"{name}: polybench / by hand", of_medians, f"at most {TARGET}", of_medians <= TARGET),
+        Figure(f"{name}: the same, paired blocks", paired.value, interval95=paired.interval95),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--engines", default="torch,tf")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=30, help="timed steps of a block")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(child(options.child, options.pairs, options.steps)))
+        return
+    found: list[Figure] = []
+    for name in options.engines.split(","):
+        environment = worker_environment(ENGINES[name], "cpu", usable_threads())
+        command = [sys.executable, __file__, "--child", name]
+        command += ["--pairs", str(options.pairs), "--steps", str(options.steps)]
+        run = subprocess.run(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
+        )
+        found += figures(name, json.loads(run.stdout.splitlines()[-1]))
+    report("loop_overhead", found, pairs=options.pairs, steps=options.steps)
+
+
+if __name__ == "__main__":
+    main()

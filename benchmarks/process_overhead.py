@@ -1,0 +1,76 @@
+"""Overhead of the whole harness: a worker as a study runs it, against the plain script, in fresh processes.
+
+A pair is one worker and one plain script (what `--describe` prints), one after the other in random order,
+with the same weights, batches and threads, timing the same steps. The figure is the geometric mean over pairs
+of the ratio of their median steps. Takes about 8 minutes on 2 quiet cores.
+
+    python benchmarks/process_overhead.py [--pairs 20] [--steps 60] [--engines torch,tf]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from _report import Figure, report
+from _study import Inputs, inputs, measure, warm_worker
+
+from polybench.core.spec import Cell
+from polybench.core.statistics import ratio
+from polybench.plain import plain_script
+
+TARGET = 1.02
+
+
+def by_worker(given: Inputs, cell: Cell, steps: int) -> list[float]:
+    """Seconds of the steps of one block in a fresh worker."""
+    with warm_worker(given, cell) as worker:
+        return measure(worker, steps)
+
+
+def by_plain_script(given: Inputs, cell: Cell, steps: int) -> list[float]:
+    """Seconds of the same steps in a fresh process that knows nothing of polybench."""
+    text = plain_script(cell, given.plan.workload, steps)
+    assert text is not None, f"{cell.name} has no plain script"
+    script = Path(given.scratch / "plain_script.py")
+    script.write_text(text)
+    command = [sys.executable, str(script), str(given.start), str(given.data)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.exit(f"the plain script of {cell.name} failed:\n{run.stderr}")
+    seconds: list[float] = json.loads(run.stdout.splitlines()[-1])["step_seconds"]
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--engines", default="torch,tf")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=60, help="timed steps of a process")
+    options = parser.parse_args()
+    engines = tuple(options.engines.split(","))
+    runners = {"polybench": by_worker, "plain": by_plain_script}
+    figures = []
+    with inputs(engines, options.steps) as given:
+        for cell in given.plan.cells:
+            # One block a process: with [process][round][sample] `ratio` gives the mean over processes.
+            processes: dict[str, list[list[list[float]]]] = {which: [] for which in runners}
+            for pair in range(options.pairs):
+                for which in random.sample(sorted(runners), 2):
+                    processes[which].append([runners[which](given, cell, options.steps)])
+                print(f"{cell.name}: pair {pair + 1} of {options.pairs}", file=sys.stderr)
+            found = ratio(processes["polybench"], processes["plain"])
+            what = f"{cell.name}: polybench / plain script"
+            met = found.value <= TARGET
+            figures.append(Figure(what, found.value, f"at most {TARGET}", met, found.interval95))
+    report("process_overhead", figures, pairs=options.pairs, steps=options.steps)
+
+
+if __name__ == "__main__":
+    main()
