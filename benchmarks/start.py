@@ -6,7 +6,7 @@ torch and tf, once with default options (the timed part, the rest, and the paren
 
 Takes about 3 minutes on 2 quiet cores.
 
-    python benchmarks/start.py [--pairs 20] [--budget 60s]
+    python benchmarks/start.py [--pairs 20] [--budget 60]
 """
 
 from __future__ import annotations

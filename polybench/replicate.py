@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from polybench.plan import row
 from polybench.record import CellRecord
 
 WARM_UP_STEPS = 10
-_CALIBRATION_STEPS = 5
+_CALIBRATION_STEPS = 20
+"""The fastest of these is an undisturbed step: the first ones alone still settle after the crowded start."""
 
 Team = dict[str, tuple[CellRecord, WorkerProcess]]
 """Cell name -> its record and its live worker."""
@@ -180,7 +180,7 @@ class Replicate:
             with self._failures_noted(team, name):
                 answer = worker.ask(Measure(min(_CALIBRATION_STEPS, steps_in_epoch)), self._timeout)
                 assert isinstance(answer, Measured)
-                seconds.append(statistics.median(answer.step_seconds))
+                seconds.append(min(answer.step_seconds))
         if seconds:
             pace.calibrate(seconds, share, steps_in_epoch)
 

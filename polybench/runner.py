@@ -189,7 +189,7 @@ class _Run:
 
     def _checker(self, stack: contextlib.ExitStack) -> Checker:
         reference = ENGINES["reference"]
-        environment = worker_environment(reference, "cpu", self._plan.workload.threads)
+        environment = worker_environment(reference, "cpu", threads=1)  # NumPy's BLAS gains nothing from more
         worker = stack.enter_context(WorkerProcess(environment, self._logs / "reference.log"))
         worker.ask(Load(reference.factory), self._plan.study.timeout)
         return Checker(worker, self._scratch, _cache("reference"))

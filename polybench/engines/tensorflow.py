@@ -77,8 +77,8 @@ class TensorFlowEngine(Engine):
             self._optimizer.build(self._model.trainable_variables)
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if self._fit:
-            # What Keras means by its default, "auto": XLA on a GPU, not on the CPU. But it would ask whether the
-            # machine has a GPU, not whether it is used.
+            # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
+            # "auto" asks whether the machine has a GPU, not whether the model runs on it.
             xla = xla or not on_cpu
             self._model.compile(self._optimizer, loss_function, jit_compile=xla)
         self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
