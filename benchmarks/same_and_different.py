@@ -34,10 +34,19 @@ FEWEST_FOUND = 0.9
 Row = dict[str, Any]
 
 
-def study(kind: str, options: argparse.Namespace) -> Row:
-    """Run one study; its ratio, and what is needed to tell it from studies with other settings."""
+def study(kind: str, seed: int, options: argparse.Namespace) -> Row:
+    """Run one study, with an order of rounds of its own; its ratio, and what is needed to tell it from studies with other settings."""
     command = [sys.executable, "-m", "polybench", "compare", "--engines", "torch,torch", "--devices", "cpu"]
-    command += ["--data", options.data, "--budget", options.budget, "--processes", str(options.processes)]
+    command += [
+        "--data",
+        options.data,
+        "--seed",
+        str(seed),
+        "--budget",
+        options.budget,
+        "--processes",
+        str(options.processes),
+    ]
     command += ["--no-parity", "--no-save", "--quiet", "--format", "json", *KINDS[kind]]
     start = time.perf_counter()
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -73,7 +82,7 @@ def run_all(kind: str, options: argparse.Namespace) -> list[Row]:
     wanted = key(kind, options)
     rows = [row for row in read(options.output) if wanted.items() <= row.items()]
     while len(rows) < options.studies:
-        rows.append(study(kind, options))
+        rows.append(study(kind, len(rows), options))
         with options.output.open("a") as file:
             file.write(json.dumps(rows[-1]) + "\n")
         last = rows[-1]
