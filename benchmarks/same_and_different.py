@@ -35,18 +35,10 @@ Row = dict[str, Any]
 
 
 def study(kind: str, seed: int, options: argparse.Namespace) -> Row:
-    """Run one study, with an order of rounds of its own; its ratio, and what is needed to tell it from studies with other settings."""
+    """Run one study with an order of rounds of its own; its ratio, and its settings."""
     command = [sys.executable, "-m", "polybench", "compare", "--engines", "torch,torch", "--devices", "cpu"]
-    command += [
-        "--data",
-        options.data,
-        "--seed",
-        str(seed),
-        "--budget",
-        options.budget,
-        "--processes",
-        str(options.processes),
-    ]
+    command += ["--data", options.data, "--budget", options.budget, "--processes", str(options.processes)]
+    command += ["--seed", str(seed), *(["--threads", str(options.threads)] if options.threads else [])]
     command += ["--no-parity", "--no-save", "--quiet", "--format", "json", *KINDS[kind]]
     start = time.perf_counter()
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -73,6 +65,7 @@ def key(kind: str, options: argparse.Namespace) -> Row:
         "kind": kind,
         "budget": options.budget,
         "processes": options.processes,
+        "threads": options.threads,
         "data": options.data,
     }
 
@@ -125,6 +118,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=[*KINDS, "both"], default="both")
     parser.add_argument("--budget", default="10s")
     parser.add_argument("--processes", type=int, default=5, help="more of them narrow the intervals")
+    parser.add_argument("--threads", type=int, help="one thread varies least from process to process")
     parser.add_argument("--data", default="synthetic")
     parser.add_argument("--output", type=Path, default=Path("same_and_different.jsonl"))
     parser.add_argument("--resume", action="store_true", help="go on with what --output has")

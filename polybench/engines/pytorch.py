@@ -24,7 +24,7 @@ from polybench.engines.base import (
     touch,
 )
 
-CUDA_INSTALL = "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu128"
+CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
 
 class TorchEngine(Engine):
