@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from polybench.core.errors import CellFailed
 from polybench.core.results import Parity
 from polybench.data import Dataset
-from polybench.parity import ALGORITHM, Checker, Task
+from polybench.parity import Checker, Task
+from polybench.tensor_errors import ALGORITHM
 from tests import small
 from tests.sessions import InProcess
 
@@ -19,9 +21,9 @@ STEPS = 3
 REFERENCE = "polybench.engines.reference:ReferenceEngine"
 
 
-def check(engine: str, folder: Path, data: Dataset | None = None, precision: str = "fp32") -> Parity:
+def check(engine: str, folder: Path, data: Dataset | None = None, **workload: Any) -> Parity:
     files = small.files(folder, data)
-    task = Task(small.job(precision=precision), files.weights, files.epoch, STEPS, 60.0)
+    task = Task(small.job(**workload), files.weights, files.epoch, STEPS, 60.0)
     scratch = folder / "scratch"
     scratch.mkdir()
     checker = Checker(InProcess(REFERENCE), scratch, folder / "cache")
@@ -87,6 +89,13 @@ def test_what_is_not_finite_is_null_and_fails(tmp_path: Path) -> None:
 def test_a_tensor_of_another_shape_is_no_snapshot(tmp_path: Path) -> None:
     with pytest.raises(CellFailed, match=r"conv1.weight should have shape \(16, 3, 5, 5\)"):
         check("WrongShape", tmp_path)
+
+
+def test_a_training_that_diverges_is_not_called_identical(tmp_path: Path) -> None:
+    with np.errstate(all="ignore"):
+        parity = check("Correct", tmp_path, learning_rate=1e200)
+    assert parity.status == "fail"
+    assert "not finite" in (parity.reason or "")
 
 
 def near_ties() -> Dataset:

@@ -1,0 +1,163 @@
+"""How far one snapshot's tensors are from another's: compared one at a time, from files."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polybench.core.errors import CellFailed
+from polybench.core.results import Deviation, ParityPart, TensorError
+from polybench.core.spec import Optimizer
+from polybench.engines.base import Conventions
+
+ALGORITHM = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
+"""Independent float64 implementations of `lenet` agree to 2e-15; a wrong formula is off by 1e-3 or more."""
+
+_TIMED_FP32 = {"loss": 1e-5, "gradient": 5e-2, "weight": 1e-6}
+TIMED: Mapping[str, Mapping[str, float]] = {
+    # One rounding flips a ReLU or max-pool branch, so a float32 gradient can be percents off.
+    "fp32": _TIMED_FP32,
+    # Reduced precision: loss, and 1 - cosine of the whole gradient. The update is still made in float32.
+    "tf32": {"loss": 2e-2, "gradient": 1e-2, "weight": 1e-6},
+    "bf16": {"loss": 2e-2, "gradient": 2e-1, "weight": 1e-6},
+}
+
+_GRADIENT_FLOOR = 1e-6
+"""A gradient can be exactly zero: its error is then in relation to this part of the norm of all gradients."""
+
+
+class State(NamedTuple):
+    """One snapshot: the loss, and the files with gradients and weights."""
+
+    loss: float
+    gradients: Path
+    weights: Path
+
+
+class ExpectedUpdate:
+    """The optimizer's formula, applied in float64 to the engine's own gradients."""
+
+    def __init__(self, optimizer: Optimizer, folder: Path) -> None:
+        self._optimizer = optimizer
+        self._folder = folder
+        self._before: State | None = None
+        folder.mkdir()
+
+    def take(self, state: State) -> None:
+        """The engine is about to make its step from this state: v <- mu v + g."""
+        self._before = state
+        with np.load(state.gradients) as gradients:
+            for name in gradients.files:
+                file = self._folder / f"{name}.npy"
+                velocity = np.load(file) if file.exists() else 0.0
+                np.save(file, self._optimizer.momentum * velocity + gradients[name].astype(np.float64))
+
+    def errors(self, step: int, weights: Path, tolerance: float) -> Iterator[TensorError]:
+        """The weights that the engine reached against w - learning_rate v."""
+        assert self._before is not None
+        floor = _GRADIENT_FLOOR * _total_norm(self._before.gradients)
+        for name, got, before in _pairs(weights, self._before.weights):
+            velocity = np.load(self._folder / f"{name}.npy")
+            want = before.astype(np.float64) - self._optimizer.learning_rate * velocity
+            yield _error("timed", name, step, "weight", got, want, floor, tolerance)
+
+
+def algorithm_errors(step: int, got: State, want: State) -> Iterator[TensorError]:
+    """Loss, every gradient and every weight of two states, in float64."""
+    floor = _GRADIENT_FLOOR * _total_norm(want.gradients)
+    yield _error("algorithm", "loss", step, "loss", got.loss, want.loss, 0.0, ALGORITHM["loss"])
+    for name, a, b in _pairs(got.gradients, want.gradients):
+        yield _error("algorithm", name, step, "gradient", a, b, floor, ALGORITHM["gradient"])
+    for name, a, b in _pairs(got.weights, want.weights):
+        yield _error("algorithm", name, step, "weight", a, b, floor, ALGORITHM["weight"])
+
+
+def timed_errors(precision: str, step: int, got: State, want: State) -> Iterator[TensorError]:
+    """Loss and gradients at the same weights; in reduced precision, the whole gradient's direction."""
+    allowed = TIMED[precision]["loss"]
+    yield _error("timed", "loss", step, "loss", got.loss, want.loss, 0.0, allowed)
+    tolerance = TIMED[precision]["gradient"]
+    if precision == "fp32":
+        floor = _GRADIENT_FLOOR * _total_norm(want.gradients)
+        for name, a, b in _pairs(got.gradients, want.gradients):
+            yield _error("timed", name, step, "gradient", a, b, floor, tolerance)
+    else:
+        products = [
+            (np.vdot(a, b), np.vdot(a, a), np.vdot(b, b)) for _, a, b in _pairs(got.gradients, want.gradients)
+        ]
+        dot, left, right = (float(sum(column)) for column in zip(*products, strict=True))
+        cosine = dot / math.sqrt(left * right) if left * right > 0 else math.nan
+        yield TensorError("timed", "whole gradient", step, "gradient", _finite(1.0 - cosine), tolerance)
+
+
+def _pairs(got: Path, want: Path) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
+    with np.load(got) as a, np.load(want) as b:
+        for name in b.files:
+            if name not in a.files or a[name].shape != b[name].shape:
+                shape = a[name].shape if name in a.files else "nothing"
+                raise CellFailed(
+                    f"snapshot: {name} should have shape {b[name].shape}, the engine gave {shape}"
+                )
+            yield name, a[name].astype(np.float64), b[name].astype(np.float64)
+
+
+def _total_norm(gradients: Path) -> float:
+    with np.load(gradients) as file:
+        return math.sqrt(sum(float(np.vdot(value, value)) for value in (file[name] for name in file.files)))
+
+
+def _error(
+    part: Any, name: str, step: int, kind: Any, got: Any, want: Any, floor: float, tolerance: float
+) -> TensorError:
+    return TensorError(part, name, step, kind, _finite(_relative(got, want, floor)), tolerance)
+
+
+def _relative(got: Any, want: Any, floor: float) -> float:
+    distance = float(np.linalg.norm(np.ravel(got) - np.ravel(want)))
+    return distance / max(float(np.linalg.norm(np.ravel(want))), floor, sys.float_info.min)
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None
+
+
+def worst_failure(tensors: Sequence[TensorError]) -> str | None:
+    """The first step's worst error over its tolerance, in words."""
+    failures = [tensor for tensor in tensors if not tensor.passed]
+    if not failures:
+        return None
+    worst = max(
+        failures, key=lambda t: math.inf if t.relative_error is None else t.relative_error / t.tolerance
+    )
+    error = "not finite" if worst.relative_error is None else f"{worst.relative_error:.2g}"
+    return (
+        f"{worst.part}, step {worst.step}: {worst.kind} error of {worst.name} is {error},"
+        f" at most {worst.tolerance:g} allowed ({len(failures)} of {len(tensors)} comparisons fail)"
+    )
+
+
+def deviations(conventions: Conventions, declared: State, exact: State) -> list[Deviation]:
+    """How far each gradient under the declared conventions is from the exact rule's."""
+    within = conventions.max_pool_within
+    what = f"max-pool gradient goes to the first value within {within:.2g} of the maximum"
+    floor = _GRADIENT_FLOOR * _total_norm(exact.gradients)
+    return [
+        Deviation(what, name, _relative(got, want, floor), conventions.source)
+        for name, got, want in _pairs(declared.gradients, exact.gradients)
+    ]
+
+
+def summarize(tensors: Sequence[TensorError], tolerance: Mapping[str, float]) -> ParityPart:
+    """The worst error of each kind, null if one is not finite."""
+
+    def largest(kind: str) -> float | None:
+        errors = [tensor.relative_error for tensor in tensors if tensor.kind == kind]
+        return None if None in errors else max(error for error in errors if error is not None)
+
+    return ParityPart(largest("loss"), largest("gradient"), largest("weight"), dict(tolerance))
