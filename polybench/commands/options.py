@@ -10,6 +10,7 @@ import typer
 
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
+from polybench.metrics import METRICS
 
 DEFAULTS = Study()
 DEFAULT_ENGINES = ",".join(DEFAULTS.engines)
@@ -82,7 +83,7 @@ Engines = Annotated[
     str, _option(_WHAT, "--engines", help="Names and variants: torch,tf,torch+compile. Repeats are allowed.")
 ]
 Devices = Annotated[
-    str | None, _option(_WHAT, "--devices", help="cpu,cuda,cuda:1  [default: all that the machine has]")
+    str | None, _option(_WHAT, "--devices", help="cpu,cuda,cuda:1", show_default="all that the machine has")
 ]
 ModelName = Annotated[str, _option(_WHAT, "--model", help="The network.")]
 Data = Annotated[
@@ -95,20 +96,26 @@ Data = Annotated[
     ),
 ]
 BatchSize = Annotated[
-    int | None, _option(_WHAT, "--batch-size", help="Images a step.  [default: the model's own]")
+    int | None, _option(_WHAT, "--batch-size", help="Images a step.", show_default="the model's own")
 ]
 OptimizerName = Annotated[
-    str | None, _option(_WHAT, "--optimizer", help="momentum  [default: the model's own]")
+    str | None, _option(_WHAT, "--optimizer", help="momentum", show_default="the model's own")
 ]
-LearningRate = Annotated[float | None, _option(_WHAT, "--learning-rate", help="[default: the model's own]")]
-Momentum = Annotated[float | None, _option(_WHAT, "--momentum", help="[default: the model's own]")]
+LearningRate = Annotated[
+    float | None, _option(_WHAT, "--learning-rate", help="For the optimizer.", show_default="the model's own")
+]
+Momentum = Annotated[
+    float | None, _option(_WHAT, "--momentum", help="For the optimizer.", show_default="the model's own")
+]
 PrecisionName = Annotated[str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16.")]
 InputName = Annotated[
     str, _option(_WHAT, "--input", help="preload: all data is on the device before a step is timed.")
 ]
 Threads = Annotated[
     int | None,
-    _option(_WHAT, "--threads", help="Of every pool of every engine.  [default: the usable physical cores]"),
+    _option(
+        _WHAT, "--threads", help="Of every pool of every engine.", show_default="the usable physical cores"
+    ),
 ]
 Seed = Annotated[int, _option(_WHAT, "--seed", help="Draws initial weights and batches.")]
 
@@ -121,11 +128,11 @@ Quick = Annotated[
 Rounds = Annotated[
     int | None,
     _option(
-        _HOW, "--rounds", help="In each process.  [default: as many as the target and the budget ask for]"
+        _HOW, "--rounds", help="In each process.", show_default="as many as the target and the budget ask for"
     ),
 ]
 Steps = Annotated[
-    int | None, _option(_HOW, "--steps", help="Timed steps in a round.  [default: about half a second]")
+    int | None, _option(_HOW, "--steps", help="Timed steps in a round.", show_default="about half a second")
 ]
 Target = Annotated[
     float,
@@ -157,13 +164,16 @@ Baseline = Annotated[
     _option(
         _OUT,
         "--baseline",
-        help="The cell that others are compared with.  [default: torch/cpu, else the first]",
+        help="The cell that others are compared with.",
+        show_default="torch/cpu, else the first",
     ),
 ]
 Prices = Annotated[
     list[str] | None, _option(_OUT, "--price", help="Dollars an hour: --price cpu=0.24 --price cuda=3.06")
 ]
-Columns = Annotated[str | None, _option(_OUT, "--columns", help="Metrics to show, in this order.")]
+Columns = Annotated[
+    str | None, _option(_OUT, "--columns", help=f"Metrics to show, in this order: {', '.join(METRICS)}.")
+]
 Format = Annotated[str, _option(_OUT, "--format", help="table, markdown, csv, json or latex.")]
 Output = Annotated[Path | None, _option(_OUT, "--output", help="Write to a file instead of standard output.")]
 Results = Annotated[
@@ -171,7 +181,8 @@ Results = Annotated[
     _option(
         _OUT,
         "--results",
-        help="Folder of saved studies.  [default: $POLYBENCH_RESULTS, else the user's data]",
+        help="Folder of saved studies.",
+        show_default="$POLYBENCH_RESULTS, else the user's data",
     ),
 ]
 Save = Annotated[bool, _option(_OUT, "--save/--no-save", help="Keep the study.")]
