@@ -14,7 +14,7 @@ from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.results import StudyDocument, to_json
 from polybench.core.spec import QUICK_BUDGET, Study
-from polybench.export import FORMATS, render
+from polybench.export import render
 from polybench.metrics import DEFAULT_COLUMNS, METRICS
 from polybench.progress import Silent
 from polybench.runner import run_study
@@ -98,7 +98,7 @@ class StudyResult:
         return self.to_markdown()
 
     def _render(self, name: str, columns: Sequence[str]) -> str:
-        return render(FORMATS[name], self.document, [pick(column, METRICS, "column") for column in columns])
+        return render(name, self.document, [pick(column, METRICS, "column") for column in columns])
 
 
 def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Options]) -> StudyResult:

@@ -13,10 +13,10 @@ import typer
 
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import split_names
-from polybench.commands.outcome import columns, ensure_writable, exit_code, show
+from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.core.names import pick
 from polybench.core.spec import Study
-from polybench.export import FORMATS, PARITY_FORMATS
+from polybench.export import FORMATS, PARITY_FORMATS, render
 
 
 class Presentation(NamedTuple):
@@ -37,14 +37,15 @@ def execute(study: Study, how: Presentation, *, strict: bool = False, parity_onl
     from polybench.store import Store, results_folder
 
     metrics = columns(split_names(how.columns) if how.columns else None)
-    module = pick(how.format, PARITY_FORMATS if parity_only else FORMATS, "format")
+    formats = PARITY_FORMATS if parity_only else FORMATS
+    pick(how.format, formats, "format")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
     with _termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         result = run_study(
             study, progress, store=store, argv=sys.argv[1:], strict=strict, parity_only=parity_only
         )
-    show(result, module, metrics, how.output)
+    emit(render(how.format, result, metrics, formats), how.output)
     if store is not None and not how.quiet:
         typer.echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
     raise typer.Exit(exit_code(result, parity_only=parity_only))

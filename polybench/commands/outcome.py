@@ -9,7 +9,6 @@ import typer
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.results import Result, StudyDocument
-from polybench.export import render
 from polybench.metrics import DEFAULT_COLUMNS, METRICS
 from polybench.metrics.base import Metric
 
@@ -34,9 +33,8 @@ def ensure_writable(output: Path | None) -> None:
         raise BadInput(f"cannot write --output {output}: {error.strerror}") from error
 
 
-def show(study: StudyDocument, module: str, metrics: list[Metric], output: Path | None) -> None:
-    """Print the study with an export module, or write it to `output`."""
-    text = render(module, study, metrics)
+def emit(text: str, output: Path | None) -> None:
+    """Print, or write to `output`."""
     if output is None:
         typer.echo(text, nl=False)
     else:

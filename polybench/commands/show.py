@@ -8,10 +8,9 @@ import typer
 
 from polybench.commands import options as o
 from polybench.commands.outcome import columns as chosen
-from polybench.commands.outcome import ensure_writable
-from polybench.commands.outcome import show as print_study
+from polybench.commands.outcome import emit, ensure_writable
 from polybench.core.names import pick
-from polybench.export import FORMATS
+from polybench.export import FORMATS, render
 
 
 def show(
@@ -28,6 +27,6 @@ def show(
     from polybench.store import Store, results_folder
 
     metrics = chosen(o.split_names(columns) if columns else None)
-    module = pick(format, FORMATS, "format")
+    pick(format, FORMATS, "format")
     ensure_writable(output)
-    print_study(Store(results_folder(results)).load(study), module, metrics, output)
+    emit(render(format, Store(results_folder(results)).load(study), metrics), output)

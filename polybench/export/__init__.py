@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ PARITY_FORMATS: dict[str, str] = {
 """The same for `polybench parity`."""
 
 
-def render(module: str, study: StudyDocument, columns: Sequence[Column]) -> str:
-    """The study as text that ends with a newline; `module` is a value of one of the tables above."""
-    text: str = import_module(module).render(study, columns)
+def render(
+    name: str, study: StudyDocument, columns: Sequence[Column], formats: Mapping[str, str] = FORMATS
+) -> str:
+    """The study as text that ends with a newline; raises KeyError for a name that `formats` does not have."""
+    text: str = import_module(formats[name]).render(study, columns)
     return text
