@@ -40,7 +40,7 @@ class Listener:
     def stage(self, text: str) -> None:
         self.stages.append(text)
 
-    def remaining(self, seconds: float | None) -> None: ...
+    def remaining(self, seconds: float) -> None: ...
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -28,8 +28,8 @@ class LiveLine:
         self._stage = text
         self._draw()
 
-    def remaining(self, seconds: float | None) -> None:
-        self._ends_at = None if seconds is None else time.monotonic() + seconds
+    def remaining(self, seconds: float) -> None:
+        self._ends_at = time.monotonic() + seconds
         self._draw()
 
     def warn(self, text: str) -> None:
@@ -48,13 +48,12 @@ class Lines:
     def __init__(self, console: Console, quiet: bool) -> None:
         self._console = console
         self._quiet = quiet
-        self._ends_at: float | None = None
 
     def stage(self, text: str) -> None:
         if not self._quiet:
             self._print(text)
 
-    def remaining(self, seconds: float | None) -> None:
+    def remaining(self, seconds: float) -> None:
         if seconds and not self._quiet:
             self._print(f"about {seconds:.0f} s left")
 
