@@ -1,0 +1,23 @@
+"""
+Train a network that is described by engine-neutral layer records, in Flux, as Flux's users write it.
+
+From Python, `polybench/engines/flux.py` is the only caller; `examples/flux_by_hand.jl` does the same
+without Python. Nothing here depends on PythonCall. Steps are counted from 0, as everywhere in polybench.
+"""
+module PolyBench
+
+using Flux: Flux, Chain, Conv, Dense, MaxPool
+using LinearAlgebra: BLAS
+using PrecompileTools: @compile_workload, @setup_workload
+using TOML: TOML
+
+include("devices.jl")
+include("weights.jl")
+include("network.jl")
+include("batches.jl")
+include("training.jl")
+include("counters.jl")
+include("python.jl")
+include("precompile.jl")
+
+end

@@ -1,0 +1,46 @@
+"""
+Trains a tiny `lenet` while the package is precompiled, through the calls that Python makes, so that the code is there
+when a worker starts. A process that reports what a plain user's first gradient costs includes this package's
+source instead of loading it: nothing below runs then, and nothing that it compiled is used.
+"""
+const LENET = """
+layers = [
+    {type = "conv", name = "conv1", inputs = 3, outputs = 16, kernel = 5}, {type = "relu"},
+    {type = "max_pool", size = 2},
+    {type = "conv", name = "conv2", inputs = 16, outputs = 8, kernel = 5}, {type = "relu"},
+    {type = "max_pool", size = 2},
+    {type = "flatten"},
+    {type = "dense", name = "dense1", inputs = 200, outputs = 120},
+    {type = "dense", name = "dense2", inputs = 120, outputs = 84},
+    {type = "dense", name = "dense3", inputs = 84, outputs = 10},
+]
+"""
+
+"""    rehearse(layers, input_shape, classes)
+
+A build, two steps, a snapshot and a reset in both precisions, with two images.
+"""
+function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
+    images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
+    for (dtype, T) in ELEMENT_TYPES
+        weights = [fill(T(0.01), shape) for (_, shape) in weight_shapes(records(layers))]
+        out = map(zero, weights)
+        GC.@preserve images labels weights out begin
+            addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
+            trainer = build(layers, addresses(weights), dtype, "cpu", 0.01, 0.9)
+            batches = load(
+                trainer, Int(pointer(images)), (2, 2, input_shape...), Int(pointer(labels)), classes,
+            )
+            reset!(trainer)
+            run_steps!(trainer, batches, 0, 2)
+            last_loss(trainer)
+            snapshot!(addresses(out), addresses(weights), trainer, batches, 0)
+        end
+    end
+    set_blas_threads(BLAS.get_num_threads())
+    return counters(), facts()
+end
+
+@setup_workload begin
+    @compile_workload rehearse(LENET, (3, 32, 32), 10)
+end

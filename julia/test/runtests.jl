@@ -1,0 +1,108 @@
+# julia --project=. julia/test/runtests.jl, in an environment that has PolyBench; or Pkg.test() in julia/.
+using Flux, PolyBench, Random, Test
+
+const LENET = PolyBench.records(PolyBench.LENET)
+
+random_weights(T) = Dict(
+    name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
+    (index, (name, shape)) in enumerate(PolyBench.weight_shapes(LENET))
+)
+trainer(T; weights = random_weights(T)) =
+    PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9)
+images() = rand(MersenneTwister(8), Float32, 32, 32, 3, 4, 3)
+labels() = rand(MersenneTwister(9), 0:9, 4, 3)
+data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
+
+@testset "PolyBench" begin
+    @testset "a network is written as Flux's users write it" begin
+        chain = PolyBench.network(LENET, random_weights(Float32)).chain
+        @test length(chain) == 8
+        @test chain[1] isa Conv && chain[1].σ === relu
+        @test chain[6] isa Dense && chain[6].σ === identity
+        alone = PolyBench.network([Dict("type" => "flatten"), Dict("type" => "relu")], Dict()).chain
+        @test alone([-1.0f0 2.0f0]) == [0.0f0 2.0f0]
+        @test_throws "no layer of type \"lstm\"" PolyBench.network([Dict{String,Any}("type" => "lstm")], Dict())
+    end
+
+    @testset "canonical weights come out as they went in" begin
+        weights = random_weights(Float64)
+        made = PolyBench.network(LENET, weights)
+        @test [name for (name, _) in PolyBench.parameters(made)] ==
+              [name for (name, _) in PolyBench.weight_shapes(LENET)]
+        @test all(PolyBench.canonical(array) == weights[name] for (name, array) in PolyBench.parameters(made))
+    end
+
+    @testset "a convolution is the canonical cross-correlation" begin
+        x, w = randn(MersenneTwister(1), 6, 7, 2, 1), randn(MersenneTwister(2), 3, 3, 2, 4)
+        records = [Dict{String,Any}("type" => "conv", "name" => "c", "inputs" => 2, "outputs" => 4, "kernel" => 3)]
+        y = PolyBench.network(records, Dict("c.weight" => w, "c.bias" => zeros(4))).chain(x)
+        by_hand = [sum(x[i:(i + 2), j:(j + 2), :, 1] .* w[:, :, :, o]) for i in 1:4, j in 1:5, o in 1:4]
+        @test y[:, :, :, 1] ≈ by_hand rtol = 1e-12
+    end
+
+    @testset "float32 images are used in place" begin
+        x = images()
+        batches = data(Float32, x)
+        @test batches[2].images isa Array{Float32,4}
+        @test pointer(batches[2].images) == pointer(x, 32 * 32 * 3 * 4 + 1)
+        @test data(Float64, x)[3].images == x[:, :, :, :, 3]
+        @test Flux.onecold(batches[2].labels, 0:9) == labels()[:, 2]
+        owned = data(Float32)
+        GC.gc()
+        @test owned[3].images == x[:, :, :, :, 3]
+    end
+
+    @testset "momentum is v <- mu v + g, w <- w - lr v" begin
+        made, batches = trainer(Float64), data(Float64)
+        velocity = Dict(name => zero(a) for (name, a) in PolyBench.parameters(made.network))
+        for step in 0:3
+            before = Dict(name => copy(a) for (name, a) in PolyBench.parameters(made.network))
+            loss, gradients = PolyBench.loss_and_gradients(made, batches, step)
+            PolyBench.run_steps!(made, batches, step, 1)
+            @test made.loss ≈ loss rtol = 1e-14
+            for ((name, after), (_, gradient)) in zip(PolyBench.parameters(made.network), gradients)
+                velocity[name] = 0.9 .* velocity[name] .+ gradient
+                @test after ≈ before[name] .- 0.05 .* velocity[name] rtol = 1e-12
+            end
+        end
+    end
+
+    @testset "reset starts over exactly" begin
+        made, batches = trainer(Float32), data(Float32)
+        losses = map(1:2) do _
+            PolyBench.reset!(made)
+            [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in 0:4]
+        end
+        @test losses[1] == losses[2]
+        @test allunique(losses[1])
+    end
+
+    @testset "the hot loop is type-stable" begin
+        for T in (Float32, Float64)
+            made, batches = trainer(T), data(T)
+            @test isconcretetype(typeof(made)) && isconcretetype(eltype(batches))
+            @test (@inferred PolyBench.run_steps!(made, batches, 0, 1)) > 0
+            logits = @inferred made.network.chain(batches[1].images)
+            @test logits isa Matrix{T}
+            @test (@inferred Flux.logitcrossentropy(logits, batches[1].labels)) isa T
+        end
+    end
+
+    @testset "counters count" begin
+        counted = PolyBench.counting(() -> sum(length, [zeros(1000) for _ in 1:10]))
+        @test counted.allocations >= 10
+        @test 80_000 <= counted.bytes < 1_000_000
+        @test parse(Int, PolyBench.facts().julia_threads) == Threads.nthreads()
+    end
+
+    @testset "devices" begin
+        @test PolyBench.device("cpu") == PolyBench.CPU()
+        @test PolyBench.device("cuda") == PolyBench.CUDADevice(0)
+        @test PolyBench.device("cuda:1") == PolyBench.CUDADevice(1)
+        @test_throws "no device is called \"tpu\"" PolyBench.device("tpu")
+    end
+
+    @testset "what is precompiled is what Python calls" begin
+        @test PolyBench.rehearse(PolyBench.LENET, (3, 32, 32), 10) isa Tuple
+    end
+end
