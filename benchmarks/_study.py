@@ -72,7 +72,7 @@ def _write_binary_batches(folder: Path, images_per_file: int) -> None:
 @contextlib.contextmanager
 def warm_worker(given: Inputs, cell: Cell) -> Iterator[WorkerProcess]:
     """A fresh worker, loaded and warmed up as in the first part of a replicate."""
-    environment = worker_environment(row(cell), cell.device, given.plan.workload.threads)
+    environment = worker_environment(row(cell), cell.device, given.plan.workload.threads, cell.variants)
     with WorkerProcess(environment, given.scratch / f"{cell.engine}.log") as worker:
         ask(worker, Load(row(cell).factory))
         job = given.plan.job(cell)

@@ -13,6 +13,7 @@ from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
 from polybench.commands.list import list_studies
 from polybench.commands.parity import parity
+from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.weights import weights
 from polybench.core.errors import BadInput, StrictlyUnavailable
@@ -31,6 +32,7 @@ app.command("list")(list_studies)
 app.command()(show)
 app.command()(doctor)
 app.add_typer(data, name="data")
+app.add_typer(setup, name="setup")
 
 
 def _version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ ever blocks on a pipe.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
 import signal
@@ -36,7 +37,9 @@ _THREAD_POOLS = (
 )
 
 
-def worker_environment(row: EngineRow, device: str, threads: int) -> dict[str, str]:
+def worker_environment(
+    row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = ()
+) -> dict[str, str]:
     """What the launcher sets for a worker, on top of the user's own environment.
 
     Thread pools of libraries that read theirs at import are set here, the others by the engine.
@@ -44,7 +47,15 @@ def worker_environment(row: EngineRow, device: str, threads: int) -> dict[str, s
     environment = dict.fromkeys(_THREAD_POOLS, str(threads))
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
-    return environment | row.environment
+    return environment | row.environment | _from_factory(row, device, threads, variants)
+
+
+def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:
+    if row.environment_factory is None:
+        return {}
+    module, _, name = row.environment_factory.partition(":")
+    made: dict[str, str] = getattr(importlib.import_module(module), name)(device, threads, variants)
+    return made
 
 
 class WorkerProcess:

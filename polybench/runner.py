@@ -121,7 +121,7 @@ class _Run:
         )
         self._logs = (store.folder if store else _cache("logs").parent) / "logs" / self._context.id
         self._records = [
-            CellRecord(cell, worker_environment(row(cell), cell.device, plan.workload.threads))
+            CellRecord(cell, worker_environment(row(cell), cell.device, plan.workload.threads, cell.variants))
             for cell in plan.cells
         ]
         study = plan.study

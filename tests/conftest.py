@@ -11,6 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from polybench.core.errors import Unavailable
+from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+
+
+@pytest.fixture(scope="session", autouse=True)
+def users_julia() -> None:
+    """The Julia that a user's polybench would find, looked up before the configuration is hidden."""
+    try:
+        julia = find()
+    except Unavailable:
+        return
+    os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
+
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -14,6 +14,8 @@ class EngineRow(msgspec.Struct, frozen=True):
     `factory` is `module:class`. `extra` is the extra of the polybench package that installs the
     framework. `variants` maps each variant to a description. `memory_bytes` is the anonymous
     memory of a worker of the hungriest variant that has trained `lenet`, less the data.
+    `environment` is set for its workers, and so is what `environment_factory`, `module:function`, answers
+    when it is given device, threads and variants at run time.
     `copies_data` says that `load` makes a private copy of the batches.
     `does_arithmetic` is False for an engine that only plays a script: there is nothing to check for parity.
     """
@@ -23,6 +25,7 @@ class EngineRow(msgspec.Struct, frozen=True):
     extra: str | None = None
     variants: dict[str, str] = {}
     environment: dict[str, str] = {}
+    environment_factory: str | None = None
     memory_bytes: int = 64 << 20
     copies_data: bool = False
     does_arithmetic: bool = True
@@ -33,6 +36,8 @@ ENGINES: dict[str, EngineRow] = {
         "polybench.engines.flux:FluxEngine",
         "Flux.jl on Julia, through juliacall",
         extra="flux",
+        variants={"default_threads": "one Julia thread, as Julia starts; BLAS threads from the study"},
+        environment_factory="polybench.julia.environment:environment",
         memory_bytes=1200 << 20,
     ),
     "torch": EngineRow(
