@@ -11,6 +11,7 @@ from polybench import schedule
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.results import RoundNoise
 from polybench.core.spec import UNTIMED_STEPS
+from polybench.engines.base import COLD_START
 from polybench.launcher import WorkerProcess
 from polybench.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, Request
 from polybench.noise import NoiseMeter
@@ -136,7 +137,9 @@ class Replicate:
         with contextlib.ExitStack() as stack:
             for record in self._records:
                 log = self._logs / f"{record.cell.name.replace('/', '_')}.{self._number}.log"
-                team[record.cell.name] = record, stack.enter_context(WorkerProcess(record.environment, log))
+                # The first process starts as a user's own does, so its startup is the one to report.
+                environment = record.environment | ({} if self._number else {COLD_START: "yes"})
+                team[record.cell.name] = record, stack.enter_context(WorkerProcess(environment, log))
             yield team
 
     def _warm_up(self, team: Team) -> int:

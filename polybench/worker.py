@@ -125,6 +125,7 @@ class Worker:
             data_seconds=data_seconds,
             first_step_seconds=first,
             second_step_seconds=second,
+            detail=engine.startup_detail(),
         )
         return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
 

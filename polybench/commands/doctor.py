@@ -36,6 +36,7 @@ def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
     """Probe every engine in a worker of its own, side by side."""
     from polybench import provenance
     from polybench.engines import ENGINES
+    from polybench.engines.base import COLD_START
     from polybench.launcher import WorkerProcess, worker_environment
     from polybench.messages import Load, Loaded
 
@@ -46,6 +47,8 @@ def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
         workers = {}
         for name in names:
             environment = worker_environment(ENGINES[name], device, provenance.usable_threads())
+            # Without cached code: to make that first would take a minute.
+            environment[COLD_START] = "yes"
             workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
             workers[name].send(Load(ENGINES[name].factory))
         for name, worker in workers.items():

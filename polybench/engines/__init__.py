@@ -38,7 +38,7 @@ ENGINES: dict[str, EngineRow] = {
         extra="flux",
         variants={"default_threads": "one Julia thread, as Julia starts; BLAS threads from the study"},
         environment_factory="polybench.julia.environment:environment",
-        memory_bytes=1200 << 20,
+        memory_bytes=700 << 20,
     ),
     "torch": EngineRow(
         "polybench.engines.pytorch:TorchEngine",

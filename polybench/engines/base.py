@@ -35,6 +35,10 @@ class Conventions(msgspec.Struct, frozen=True):
 
 EXACT = Conventions()
 
+COLD_START = "POLYBENCH_COLD_START"
+"""Environment of a worker whose startup is reported as a user's own would be: where it is set, an engine uses
+no compiled code that polybench kept from an earlier process."""
+
 
 class Probe(msgspec.Struct, frozen=True):
     """What a process learns about an engine without training: versions, build, devices (`cpu`, `cuda:0`)."""
@@ -126,6 +130,10 @@ class Engine(Protocol):
     def snapshot(self, step: int) -> Snapshot:
         """Loss and gradients of batch `step` at the current weights, without changing them."""
         ...
+
+    def startup_detail(self) -> dict[str, float]:
+        """Parts of the startup in seconds, and `cached_code` (1) where an earlier process compiled for it."""
+        return {}
 
     def close(self) -> None: ...
 

@@ -1,17 +1,175 @@
-"""Flux.jl: for now only the row that says when it comes."""
+"""Flux.jl through juliacall: the border to the Julia package in `julia/`, which does the training."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import tomli_w
+
 from polybench.core.errors import Unavailable
-from polybench.engines.base import Engine
+from polybench.engines.base import (
+    COLD_START,
+    Array,
+    Conventions,
+    Engine,
+    Job,
+    Probe,
+    Snapshot,
+    Weights,
+    as_dtype,
+    cuda_index,
+    touch,
+)
+from polybench.julia import finding, package_folder
+from polybench.julia.environment import threads
+
+CUDA_INSTALL = """julia --project={project} -e 'using Pkg; Pkg.add(["CUDA", "cuDNN"])'"""
+MAX_POOL_RULE = "NNlib 0.9.36, src/impl/pooling_direct.jl:262"
+
+_VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
+_BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
+_COUNTERS = ("allocations", "bytes", "gc_seconds", "sweeps", "full_sweeps")
 
 
 class FluxEngine(Engine):
-    """Never gets beyond `load_framework`, so the other methods stay the protocol's empty ones."""
+    """`Flux.setup`, `Flux.withgradient` with Zygote, `Flux.update!`; Julia's garbage collector is left alone.
 
-    sample_kind = "step"
+    The one variant, `default_threads`, differs in the process's environment only.
+    """
+
+    sample_kind: Literal["step", "block"] = "step"
 
     def load_framework(self) -> None:
-        raise Unavailable(
-            "the Flux.jl engine arrives in the next version", "use --engines torch,tf until then"
+        self._julia = finding.find()
+        finding.check(self._julia)
+        cuda = _cuda_wanted(self._julia)
+        # Included as a script is, the package has no code from an earlier process: what any user waits for.
+        # Only a package that is loaded has extensions, though, and CUDA is one.
+        self._cold = COLD_START in os.environ and not cuda
+        start = perf_counter()
+        main = _start_julia(self._julia)
+        started = perf_counter()
+        how = 'include(joinpath(dir, "src", "PolyBench.jl"))' if self._cold else "@eval Main using PolyBench"
+        self._evaluate(main, f"dir -> begin push!(LOAD_PATH, dir); {how}; nothing end", str(package_folder()))
+        if cuda:
+            self._evaluate(main, "() -> begin @eval Main using CUDA, cuDNN; nothing end")
+        self._polybench = main.PolyBench
+        self._detail = {"julia_seconds": started - start, "packages_seconds": perf_counter() - started}
+
+    def _evaluate(self, main: Any, function: str, *arguments: str) -> None:
+        try:
+            main.seval(function)(*arguments)
+        except Exception as error:
+            raise Unavailable(
+                f"a Julia package does not load: {_first_line(error)}", self._julia.setup
+            ) from error
+
+    def probe(self) -> Probe:
+        facts = self._polybench.facts()
+        known = {name: str(getattr(facts, name)) for name in (*_VERSIONS, *_BUILD)}
+        build = {name: known[name] for name in _BUILD} | {
+            "executable": self._julia.executable,
+            "project": self._julia.project,
+            "found_by": self._julia.found_by,
+            "garbage_collection": "left alone",
+        }
+        cuda = tuple(f"cuda:{index}" for index in range(self._polybench.cuda_devices()))
+        return Probe({name: known[name] for name in _VERSIONS}, build, ("cpu", *cuda))
+
+    def build(self, job: Job, weights: Weights) -> None:
+        _refuse(job)
+        self._job = job
+        self.sample_kind = "step" if job.device == "cpu" else "block"
+        if job.device != "cpu":
+            devices = self._polybench.cuda_devices()
+            cuda_build = "CUDA" in finding.installed(self._julia.project)
+            install = CUDA_INSTALL.format(project=self._julia.project)
+            cuda_index(job.device, devices, cuda_build=cuda_build, install=install)
+        self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
+        self._shapes = job.model.weight_shapes()
+        arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
+        optimizer = job.workload.optimizer
+        self._trainer = self._polybench.build(
+            tomli_w.dumps({"layers": msgspec.to_builtins(job.model.layers)}),
+            _addresses(arrays), job.dtype, job.device, optimizer.learning_rate, optimizer.momentum,
+        )  # fmt: skip
+
+    def conventions(self) -> Conventions:
+        if self._job.device != "cpu":
+            return Conventions()  # cuDNN's own rule; not looked at on a GPU yet
+        # `y_idx ≈ x[...]`: isapprox without tolerances is relative, the root of the element type's epsilon.
+        within = float(np.sqrt(np.finfo(self._job.dtype).eps))
+        return Conventions(max_pool_within=within, source=MAX_POOL_RULE)
+
+    def load(self, images: Array, labels: Array) -> None:
+        touch(images)
+        # Julia uses this memory in place, so it has to live as long as the batches.
+        self._images, self._labels = images, np.ascontiguousarray(labels)
+        self._batches = self._polybench.load(
+            self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data, self._job.model.classes
         )
+
+    def reset(self) -> None:
+        self._polybench.reset_b(self._trainer)
+
+    def run_steps(self, first: int, n: int) -> float:
+        return float(self._polybench.run_steps_b(self._trainer, self._batches, first, n))
+
+    def loss(self) -> float:
+        return float(self._polybench.last_loss(self._trainer))
+
+    def snapshot(self, step: int) -> Snapshot:
+        gradients, weights = (
+            {name: np.empty(shape, self._job.dtype) for name, shape in self._shapes.items()} for _ in range(2)
+        )
+        loss = self._polybench.snapshot_b(
+            _addresses(gradients), _addresses(weights), self._trainer, self._batches, step
+        )
+        return Snapshot(float(loss), gradients, weights)
+
+    def startup_detail(self) -> dict[str, float]:
+        return self._detail | ({} if self._cold else {"cached_code": 1.0})
+
+    def counters(self) -> dict[str, float]:
+        """Julia's own, since the process started: allocations, bytes, gc_seconds, sweeps, full_sweeps."""
+        counted = self._polybench.counters()
+        return {name: float(getattr(counted, name)) for name in _COUNTERS}
+
+    def close(self) -> None:
+        pass
+
+
+def _start_julia(julia: finding.Julia) -> Any:
+    """Julia's module Main, Julia running in this process."""
+    try:
+        import juliacall
+    except Exception as error:
+        raise Unavailable(
+            f"Julia ({julia.executable}, from {julia.found_by}) does not start: {_first_line(error)}",
+            julia.setup,
+        ) from error
+    return juliacall.Main
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _cuda_wanted(julia: finding.Julia) -> bool:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    return visible and Path("/dev/nvidiactl").exists() and "CUDA" in finding.installed(julia.project)
+
+
+def _refuse(job: Job) -> None:
+    if job.workload.precision != "fp32":
+        raise Unavailable(f"flux does not train in {job.workload.precision} yet", "use --precision fp32")
+
+
+def _addresses(arrays: Weights) -> tuple[int, ...]:
+    """Where C-order arrays are; they must outlive the call that gets this."""
+    return tuple(array.ctypes.data for array in arrays.values())

@@ -21,6 +21,7 @@ from polybench.julia import SETUP
 from polybench.julia.remembered import configuration_file, recall
 
 EXECUTABLE, PROJECT = "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"
+VARIABLES = f"{EXECUTABLE} and {PROJECT}"
 FOUND_BY = "POLYBENCH_JULIA_FOUND_BY"
 """Tells a worker, which is always given both variables, who found them."""
 
@@ -41,6 +42,11 @@ class Julia(NamedTuple):
     found_by: str
 
     @property
+    def another(self) -> str:
+        """What to do to have another Julia."""
+        return f"correct {VARIABLES}, or unset both" if self.found_by == VARIABLES else SETUP
+
+    @property
     def setup(self) -> str:
         """The command that completes the installation of this very Julia."""
         if self.found_by == "juliapkg":
@@ -56,7 +62,7 @@ def find() -> Julia:
     """
     executable, project = os.environ.get(EXECUTABLE), os.environ.get(PROJECT)
     if executable and project:
-        return Julia(executable, project, os.environ.get(FOUND_BY, f"{EXECUTABLE} and {PROJECT}"))
+        return Julia(executable, project, os.environ.get(FOUND_BY, VARIABLES))
     if executable or project:
         there, missing = (EXECUTABLE, PROJECT) if executable else (PROJECT, EXECUTABLE)
         raise Unavailable(
@@ -122,12 +128,12 @@ def version_of(julia: Julia) -> tuple[int, ...]:
             capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        raise Unavailable(f"there is no Julia at {origin}", SETUP) from None
+        raise Unavailable(f"there is no Julia at {origin}", julia.another) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"{origin} does not run: {error}", SETUP) from error
+        raise Unavailable(f"{origin} does not run: {error}", julia.another) from error
     match = re.match(r"julia version (\d+)\.(\d+)\.(\d+)", run.stdout)
     if run.returncode or match is None:
-        raise Unavailable(f"{origin} is no Julia: --version gives {run.stdout[:60]!r}", SETUP)
+        raise Unavailable(f"{origin} is no Julia: --version gives {run.stdout[:60]!r}", julia.another)
     return tuple(map(int, match.groups()))
 
 

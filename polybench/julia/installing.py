@@ -17,12 +17,17 @@ import platformdirs
 from polybench.core.errors import Unavailable
 from polybench.julia import SETUP, package_folder
 from polybench.julia.finding import PACKAGES, Julia, find, installed, version_of
+from polybench.julia.remembered import forget
 
 Say = Callable[[str], None]
 
 _STANDARD_ERROR = 2
 _PACKAGE_SERVER = "https://pkg.julialang.org"
-_OFFLINE = "connect to a network and try again, or name an installed Julia: " + SETUP + " --julia --project"
+_OFFLINE = (
+    "connect to a network and try again, or name an installed Julia: "
+    + SETUP
+    + " --julia PATH --project FOLDER"
+)
 
 
 def choose(executable: str | None, project: str | None, say: Say) -> Julia:
@@ -34,14 +39,19 @@ def choose(executable: str | None, project: str | None, say: Say) -> Julia:
     if executable or project:
         return _as_told(executable, project)
     try:
-        return find()
+        julia = find()
+        version_of(julia)
+        return julia
     except Unavailable as lacking:
         if lacking.remedy != SETUP:
             raise
+        if os.environ.get("PYTHON_JULIAPKG_OFFLINE") != "yes":
+            require_network()
         say(f"{lacking.reason}: juliapkg looks for juliaup or julia, and downloads Julia if there is none")
         say("(about 200 MB), then Flux and what it needs (about 100 packages, 100 MB)")
-        _resolve_with_juliapkg()
-        return find()
+    forget()
+    _resolve_with_juliapkg()
+    return find()
 
 
 def _as_told(executable: str | None, project: str | None) -> Julia:
@@ -54,7 +64,6 @@ def _as_told(executable: str | None, project: str | None) -> Julia:
 
 
 def _resolve_with_juliapkg() -> None:
-    require_network()
     try:
         import juliapkg
 

@@ -38,6 +38,12 @@ def remember(executable: str, project: str) -> Path:
     return configuration_file()
 
 
+def forget() -> None:
+    """Go back to what juliapkg has; a file that cannot be read stays."""
+    if configuration_file().exists():
+        _write({name: table for name, table in _read().items() if name != ENGINE})
+
+
 def _read() -> dict[str, dict[str, str]]:
     file = configuration_file()
     try:

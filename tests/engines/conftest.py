@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
+from polybench.launcher import worker_environment
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines.child import UNAVAILABLE
@@ -43,8 +44,8 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_child() -> RunChild:
     """Run a module of the tests with an engine's environment; skips the test without the engine."""
 
-    def run(engine: str, *arguments: object) -> str:
-        environment = os.environ | ENGINES[engine].environment | {"OMP_NUM_THREADS": "2"}
+    def run(engine: str, *arguments: object, variants: tuple[str, ...] = ()) -> str:
+        environment = os.environ | worker_environment(ENGINES[engine], "cpu", 2, variants)
         command = [sys.executable, "-m", *map(str, arguments)]
         done = subprocess.run(
             command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
@@ -75,7 +76,8 @@ def drive(problem: Path, run_child: RunChild) -> Drive:
     @functools.cache
     def drive(name: str, dtype: str, precision: str = "fp32") -> Outcome:
         engine, _, variants = name.partition("+")
-        run_child(engine, "tests.engines.child", engine, variants, dtype, precision, problem)
+        arguments = ("tests.engines.child", engine, variants, dtype, precision, problem)
+        run_child(engine, *arguments, variants=tuple(variants.split("+")))
         with np.load(problem / "out.npz") as file:
             return dict(file)
 

@@ -1,10 +1,100 @@
+from __future__ import annotations
+
 import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux import FluxEngine
+from polybench.julia.finding import EXECUTABLE, PROJECT
+from tests.engines.conftest import RunChecks
+
+CHECKS = {
+    "the batches are the mapped file itself": """
+import juliacall
+build()
+address = juliacall.Main.seval("batch -> Int(pointer(batch.images))")
+assert address(engine._batches[0]) == images.ctypes.data
+assert address(engine._batches[1]) == images.ctypes.data + images[0].nbytes
+""",
+    "loading takes no memory": """
+import re, tempfile
+import numpy as np
+from pathlib import Path
+build()
+
+def anonymous_bytes():
+    return 1024 * int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+with tempfile.TemporaryFile() as file:
+    shape = (100, 128, 3, 32, 32)
+    file.truncate(4 * int(np.prod(shape)))
+    many = np.memmap(file, np.float32, "r", shape=shape)
+    labels = np.zeros(shape[:2], np.int64)
+    before = anonymous_bytes()
+    engine.load(many, labels)
+    engine.load(many, labels)
+    grown = anonymous_bytes() - before
+assert grown < 0.1 * many.nbytes, (grown, many.nbytes)
+""",
+    "threads are those of the study": """
+build()
+facts = engine.probe().build
+assert (facts["julia_threads"], facts["blas_threads"]) == ("2", "1"), facts
+""",
+    "the probe names versions and build": """
+probe = engine.probe()
+assert {"julia", "flux", "nnlib", "zygote", "optimisers"} == set(probe.versions), probe.versions
+assert probe.versions["flux"].startswith("0.16."), probe.versions
+assert {"blas", "executable", "project", "found_by", "garbage_collection"} <= set(probe.build), probe.build
+assert probe.devices == ("cpu",)
+""",
+    "the max-pool rule is declared": """
+build()
+assert abs(engine.conventions().max_pool_within / 2**-11.5 - 1) < 1e-7
+assert "pooling_direct.jl" in engine.conventions().source
+""",
+    "a missing GPU is unavailable with a remedy": """
+try:
+    build(device="cuda:99")
+except Unavailable as lacking:
+    assert lacking.reason and lacking.remedy
+else:
+    raise AssertionError("built")
+""",
+    "other precisions are unavailable": """
+try:
+    build(precision="bf16")
+except Unavailable as lacking:
+    assert lacking.remedy == "use --precision fp32"
+else:
+    raise AssertionError("built")
+""",
+    "counters count steps": """
+build()
+engine.reset()
+engine.run_steps(0, 1)
+before = engine.counters()
+engine.run_steps(1, 3)
+after = engine.counters()
+assert after["allocations"] > before["allocations"]
+assert after["bytes"] - before["bytes"] > 3 * images[0].nbytes
+assert after["gc_seconds"] >= before["gc_seconds"]
+""",
+    "the startup is told in parts": """
+detail = engine.startup_detail()
+assert detail["julia_seconds"] > 0 and detail["packages_seconds"] > 0
+assert detail["cached_code"] == 1
+""",
+}
 
 
-def test_flux_is_unavailable_with_a_reason_and_a_remedy() -> None:
-    with pytest.raises(Unavailable, match="next version") as caught:
+@pytest.mark.parametrize("name", CHECKS)
+def test_flux(run_checks: RunChecks, name: str) -> None:
+    assert not (failure := run_checks("flux", CHECKS)[name]), failure
+
+
+def test_flux_is_unavailable_with_a_reason_and_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXECUTABLE, "/nowhere/julia")
+    monkeypatch.setenv(PROJECT, "/nowhere")
+    with pytest.raises(Unavailable, match="there is no Julia at /nowhere/julia") as caught:
         FluxEngine().load_framework()
-    assert caught.value.remedy == "use --engines torch,tf until then"
+    assert caught.value.remedy == f"correct {EXECUTABLE} and {PROJECT}, or unset both"

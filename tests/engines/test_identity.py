@@ -9,6 +9,8 @@ from polybench.models.lenet import LENET
 from tests.engines.conftest import Drive, Outcome
 
 NAMES = [
+    "flux",
+    "flux+default_threads",
     "torch",
     "torch+channels_last",
     pytest.param("torch+compile", marks=pytest.mark.slow),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.errors import Unavailable
 from polybench.julia import installing, package_folder, smoke
-from polybench.julia.remembered import recall
+from polybench.julia.remembered import recall, remember
 from tests.julia.conftest import COMPLETE, Make
 
 
@@ -76,7 +76,8 @@ def test_nothing_there_and_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deps, "can_skip_resolve", lambda: False)
     code, said = setup("--if-missing")
     assert code == 4
-    assert "flux is not set up: no network" in said
+    assert said.startswith("flux is not set up: no network")
+    assert len(said.splitlines()) == 1
 
 
 def test_where_all_is_there_if_missing_does_nothing(executable: Make, project: Make, tmp_path: Path) -> None:
@@ -96,6 +97,27 @@ def test_packages_that_do_not_precompile(executable: Make, project: Make) -> Non
     code, said = setup("--julia", executable(then="exit 1"), "--project", project())
     assert code == 4
     assert "the packages could not be precompiled: Julia ended with code 1" in said
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_remembered_julia_that_is_gone_stays_without_a_network() -> None:
+    remember("/gone/julia", "/gone")
+    code, said = setup()
+    assert code == 4
+    assert said.startswith("flux is not set up: no network")
+    assert recall() == ("/gone/julia", "/gone")  # as long as there is nothing better
+
+
+def test_a_remembered_julia_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    juliapkg = pytest.importorskip("juliapkg")
+    from juliapkg import deps
+
+    remember("/gone/julia", "/gone")
+    monkeypatch.setattr(installing, "require_network", lambda: None)
+    monkeypatch.setattr(juliapkg, "resolve", lambda: None)
+    monkeypatch.setattr(deps, "can_skip_resolve", lambda: {"executable": "/found/julia"})
+    assert installing.choose(None, None, print).executable == "/found/julia"
+    assert recall() is None
 
 
 def test_a_project_of_its_own_is_in_the_users_data(executable: Make, tmp_path: Path) -> None:

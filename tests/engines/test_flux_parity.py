@@ -1,0 +1,106 @@
+"""The flux engine in the identity check: on images with near-ties, with bugs, without its declaration."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polybench.core.errors import Unavailable
+from polybench.core.results import Parity
+from polybench.engines import ENGINES
+from polybench.launcher import WorkerProcess, worker_environment
+from polybench.messages import Load
+from polybench.models.lenet import LENET
+from polybench.parity import ALGORITHM, Checker, Task
+from tests import small
+from tests.sessions import InProcess
+
+REPOSITORY = Path(__file__).parents[2]
+REAL_IMAGES = REPOSITORY.parent / "shared" / "data" / "cifar10-jpeg.zip"
+
+STEPS = 3
+
+pytestmark = pytest.mark.slow
+
+
+def check(factory: str, folder: Path, files: small.Files | None = None) -> Parity:
+    files = files or small.files(folder)
+    job = small.job(batch_size=files.epoch.batch_size)
+    task = Task(job, files.weights, files.epoch, STEPS, 240.0)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    checker = Checker(InProcess("polybench.engines.reference:ReferenceEngine"), scratch, folder / "cache")
+    environment = worker_environment(ENGINES["flux"], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+    with WorkerProcess(environment, folder / "log") as worker:
+        try:
+            worker.ask(Load(factory), 240)
+        except Unavailable as lacking:
+            pytest.skip(lacking.reason)
+        return checker.check(worker, task)
+
+
+@pytest.fixture
+def near_ties(tmp_path: Path) -> small.Files:
+    """Images whose neighbouring values differ by 1e-9: two even channels, and next to nothing in the third.
+
+    No image of bytes is that smooth, so these are not written from a data set.
+    """
+    files = small.files(tmp_path)
+    images = np.memmap(files.epoch.images_path, np.float32, "r+").reshape(-1, 3, 32, 32)
+    images[:, :2] = 0.5
+    images[:, 2] = 2e-8 * np.random.default_rng(0).random(images[:, 2].shape, np.float32)
+    return files
+
+
+@pytest.fixture
+def real_images(tmp_path: Path) -> small.Files:
+    """Photographs of CIFAR-10, as many as `polybench parity` looks at."""
+    image = pytest.importorskip("PIL.Image")
+    if not REAL_IMAGES.exists():
+        pytest.skip(f"no {REAL_IMAGES}")
+    each = (STEPS + 1) * LENET.parity_batch_size // LENET.classes + 1
+    pixels, labels = [], []
+    with zipfile.ZipFile(REAL_IMAGES) as archive:
+        for label, name in enumerate(sorted(n for n in archive.namelist() if n.startswith("train/"))):
+            blob, at = archive.read(name), 0
+            for _ in range(each):
+                end = at + 4 + int.from_bytes(blob[at : at + 4], "little")
+                pixels.append(np.asarray(image.open(io.BytesIO(blob[at + 4 : end])).convert("RGB")))
+                labels.append(label)
+                at = end
+    images = np.stack(pixels).transpose(0, 3, 1, 2)
+    data = small.dataset()._replace(images=images, labels=np.array(labels, np.uint8))
+    return small.files(tmp_path, data, LENET.parity_batch_size)
+
+
+def test_under_its_declaration_it_is_identical(tmp_path: Path, near_ties: small.Files) -> None:
+    parity = check(ENGINES["flux"].factory, tmp_path, near_ties)
+    assert parity.status == "pass", parity.reason
+    assert parity.algorithm is not None
+    assert (parity.algorithm.max_gradient_error or 0) < 1e-12
+    deviations = {deviation.tensor: deviation.error for deviation in parity.deviations}
+    assert deviations["conv1.weight"] > ALGORITHM["gradient"]
+    assert deviations["dense3.weight"] == 0  # behind the pooling
+
+
+def test_without_its_declaration_it_is_not(tmp_path: Path, near_ties: small.Files) -> None:
+    assert check("tests.engines.planted_flux:Undeclared", tmp_path, near_ties).status == "fail"
+
+
+def test_on_real_images_it_is_identical(tmp_path: Path, real_images: small.Files) -> None:
+    # Without the declaration it may pass too: in float64 few of their windows have values within 1.5e-8.
+    parity = check(ENGINES["flux"].factory, tmp_path, real_images)
+    assert parity.status == "pass", parity.reason
+    deviations = {deviation.tensor: deviation.error for deviation in parity.deviations}
+    assert deviations["conv1.weight"] > 1e-3
+
+
+@pytest.mark.parametrize("bug", ["KernelNotReversed", "WrongAxisOrder", "SoftmaxTwice", "WrongMomentum"])
+def test_a_planted_bug_fails(bug: str, tmp_path: Path) -> None:
+    parity = check(f"tests.engines.planted_flux:{bug}", tmp_path)
+    assert parity.status == "fail"
+    assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")
