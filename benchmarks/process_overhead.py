@@ -4,7 +4,9 @@ A pair is one worker and one plain script (what `--describe` prints), one after 
 with the same weights, batches and threads, timing the same steps. The figure is the geometric mean over pairs
 of the ratio of their median steps. Takes about 8 minutes on 2 quiet cores.
 
-    python benchmarks/process_overhead.py [--pairs 20] [--steps 60] [--engines torch,tf]
+    python benchmarks/process_overhead.py [--pairs 20] [--steps 60] [--engines flux,torch,tf]
+
+The plain script of flux is Julia without Python; it needs the Julia packages Flux and NPZ.
 """
 
 from __future__ import annotations
@@ -14,14 +16,13 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 from _report import Figure, report
 from _study import Inputs, inputs, measure, warm_worker
 
 from polybench.core.spec import Cell
 from polybench.core.statistics import ratio
-from polybench.plain import plain_script
+from polybench.plain import plain_command, plain_script
 
 TARGET = 1.02
 
@@ -36,10 +37,11 @@ def by_plain_script(given: Inputs, cell: Cell, steps: int) -> list[float]:
     """Seconds of the same steps in a fresh process that knows nothing of polybench."""
     text = plain_script(cell, given.plan.workload, steps)
     assert text is not None, f"{cell.name} has no plain script"
-    script = Path(given.scratch / "plain_script.py")
+    script, command = plain_command(cell, given.plan.workload, given.scratch)
     script.write_text(text)
-    command = [sys.executable, str(script), str(given.start), str(given.data)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [*command, str(given.start), str(given.data)], capture_output=True, text=True, check=False
+    )
     if run.returncode:
         sys.exit(f"the plain script of {cell.name} failed:\n{run.stderr}")
     seconds: list[float] = json.loads(run.stdout.splitlines()[-1])["step_seconds"]

@@ -3,7 +3,6 @@
 import ast
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.spec import Optimizer, Study, Workload, cells
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.messages import Load, Prepare
-from polybench.plain import plain_script, render
+from polybench.plain import plain_command, plain_script, render
 from polybench.plan import resolve, row
 
 TIMED = 4
@@ -62,21 +61,22 @@ def losses_of_engine(plan, tmp_path):
 
 
 def run_script(plan, folder, tmp_path):
-    start, script = tmp_path / "start.npz", tmp_path / "by_hand.py"
+    start = tmp_path / "start.npz"
     app = typer.Typer()
     app.command()(weights)
     options = {"data": folder, "seed": SEED, "batch-size": BATCH_SIZE, "steps": 2 + TIMED, "output": start}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
+    script, command = plain_command(plan.cells[0], plan.workload, tmp_path)
     script.write_text(plain_script(plan.cells[0], plan.workload, TIMED))
-    command = [sys.executable, str(script), str(start), str(folder)]
+    command += [str(start), str(folder)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "torch+channels_last", "torch+compile", "tf", "tf+xla"])
+@pytest.mark.parametrize("engine", ["flux", "torch", "torch+channels_last", "torch+compile", "tf", "tf+xla"])
 def test_trains_as_the_engine_does(engine, folder, tmp_path):
     plan = plan_of(engine, folder)
     expected = losses_of_engine(plan, tmp_path)
@@ -110,7 +110,16 @@ def test_settings_become_constants():
         assert line in lines
 
 
-@pytest.mark.parametrize("engine", ["flux", "reference", "fake", "tf+keras_fit"])
+def test_settings_become_constants_of_julia():
+    lines = script_of("flux+default_threads").splitlines()
+    for line in (
+        'const DEVICE = "cpu"', "const JULIA_THREADS = 1", "const BLAS_THREADS = 3", "const TF32 = false",
+        "const LEARNING_RATE = 0.05", "const MOMENTUM = 0.8", "const UNTIMED_STEPS = 2", "const STEPS = 7",
+    ):  # fmt: skip
+        assert line in lines
+
+
+@pytest.mark.parametrize("engine", ["reference", "fake", "tf+keras_fit"])
 def test_no_script(engine):
     assert script_of(engine) is None
 

@@ -34,10 +34,10 @@ def test_output_for_one_cell_is_a_program(run):
 
 
 def test_says_which_have_no_script(run):
-    result = run("--engines", "flux,tf+keras_fit")
+    result = run("--engines", "reference,tf+keras_fit")
     assert result.exit_code == 0
     assert [line.partition(":")[0] for line in result.stdout.split("\n") if line] == [
-        "# flux/cpu",
+        "# reference/cpu",
         "# tf+keras_fit/cpu",
     ]
     assert "no plain script" in result.stdout

@@ -1,0 +1,34 @@
+# Train what polybench trains, from plain Julia and without Python, and print the same losses.
+#
+#     polybench weights --data FOLDER --steps 60 --output START.npz
+#     julia --project=. --threads=2 examples/flux_by_hand.jl START.npz FOLDER
+#
+# FOLDER has CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml.
+
+using NPZ, PolyBench
+
+function main(start_file, folder)
+    start = npzread(start_file)
+    # C order there, Julia's order here: the same values with all axes reversed.
+    canonical(array) = permutedims(array, ndims(array):-1:1)
+    records = PolyBench.records(PolyBench.LENET)
+    weights = Dict(name => canonical(start[name]) for (name, _) in PolyBench.weight_shapes(records))
+
+    files = [read(joinpath(folder, "data_batch_$n.bin")) for n in 1:5]
+    images = reshape(reduce(vcat, files), 3073, :)  # a column is an image: 1 byte label, then its pixels
+    order = permutedims(start["batches"]) .+ 1      # (batch, steps), indices from 1
+    pixels = reshape(Float32.(images[2:end, vec(order)]) ./ 255.0f0, 32, 32, 3, size(order)...)
+    labels = Int64.(images[1, order])
+
+    device = PolyBench.device("cpu")
+    trainer = PolyBench.Trainer(device, Float32, records, weights; learning_rate = 0.01, momentum = 0.9)
+    batches = PolyBench.batches(device, Float32, pixels, labels, 10)
+    for step in 0:(length(batches) - 1)
+        seconds = PolyBench.run_steps!(trainer, batches, step, 1)
+        println("step $step: loss $(trainer.loss), $(round(1000 * seconds; digits = 1)) ms")
+    end
+    counted = PolyBench.counting(() -> PolyBench.run_steps!(trainer, batches, 0, length(batches)))
+    println("an epoch of $(length(batches)) more steps: ", counted)
+end
+
+main(ARGS...)
