@@ -41,7 +41,12 @@ def test_flux_by_hand(folder: Path, tmp_path: Path) -> None:
     start = tmp_path / "start.npz"
     options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
     assert CliRunner().invoke(app, ["weights", *options, "--output", str(start)]).exit_code == 0
-    command = [julia.executable, f"--project={julia.project}", "--startup-file=no", str(EXAMPLES / "flux_by_hand.jl")]
+    command = [
+        julia.executable,
+        f"--project={julia.project}",
+        "--startup-file=no",
+        str(EXAMPLES / "flux_by_hand.jl"),
+    ]
     environment = os.environ | {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
     done = subprocess.run(
         [*command, str(start), str(folder)], env=environment, capture_output=True, text=True, check=False

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux import FluxEngine
-from polybench.julia.finding import EXECUTABLE, PROJECT
+from polybench.engines.flux import FluxEngine, _start_julia
+from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from tests.engines.conftest import RunChecks
 
 CHECKS = {
@@ -95,6 +97,28 @@ def test_flux(run_checks: RunChecks, name: str) -> None:
 def test_flux_is_unavailable_with_a_reason_and_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(EXECUTABLE, "/nowhere/julia")
     monkeypatch.setenv(PROJECT, "/nowhere")
+    monkeypatch.delenv(FOUND_BY, raising=False)
     with pytest.raises(Unavailable, match="there is no Julia at /nowhere/julia") as caught:
         FluxEngine().load_framework()
     assert caught.value.remedy == f"correct {EXECUTABLE} and {PROJECT}, or unset both"
+
+
+def test_a_package_that_does_not_load_is_unavailable() -> None:
+    class Main:
+        def seval(self, code: str) -> None:
+            raise RuntimeError("\nERROR: LoadError: UndefVarError: `gpu` not defined\nStacktrace: long")
+
+    engine = FluxEngine()
+    engine._julia = Julia("/some/julia", "/some project", "a test")
+    with pytest.raises(Unavailable) as caught:
+        engine._evaluate(Main(), "() -> nothing")
+    assert caught.value.reason == (
+        "a Julia package does not load: ERROR: LoadError: UndefVarError: `gpu` not defined"
+    )
+    assert caught.value.remedy == "polybench setup flux --julia /some/julia --project '/some project'"
+
+
+def test_a_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "juliacall", None)
+    with pytest.raises(Unavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
+        _start_julia(Julia("/some/julia", "/some", "a test"))
