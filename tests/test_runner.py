@@ -224,7 +224,12 @@ def test_an_interrupt_prints_and_saves_what_is_finished(number: int, tmp_path: P
     ]
     options = ["--results", str(tmp_path), "--rounds", "100000", "--budget", "1h", "--processes", "3"]
     process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where tests run in the background, the shell has told all its children to ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     assert process.stderr is not None
     for line in process.stderr:

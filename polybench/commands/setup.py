@@ -22,7 +22,7 @@ def _group() -> None:
 def flux(
     julia: Annotated[
         str | None,
-        typer.Option("--julia", help="An installed Julia; remembered.  [default: find or install]"),
+        typer.Option("--julia", help="An installed Julia; remembered.", show_default="find or install"),
     ] = None,
     project: Annotated[
         Path | None, typer.Option("--project", help="The Julia project (a folder) to use; remembered.")
