@@ -18,7 +18,7 @@ from polybench.noise import NoiseMeter
 from polybench.plan import row
 from polybench.record import CellRecord
 
-WARM_UP_STEPS = 10
+WARM_UP_STEPS = 3
 _CALIBRATION_STEPS = 20
 """The fastest of these is an undisturbed step: the first ones alone still settle after the crowded start."""
 
