@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     parity_steps: int
     baseline: str | None
     prices: dict[str, float]
+    metrics: bool
     handicaps: dict[str, float]
 
 

@@ -6,13 +6,21 @@ import gc
 import math
 import statistics
 import time
+from typing import NamedTuple
 
 from polybench.core.errors import CellFailed
 from polybench.core.spec import UNTIMED_STEPS
-from polybench.engines.base import Engine
+from polybench.engines.base import Collected, Engine
 
 
-def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> list[float]:
+class Block(NamedTuple):
+    """Seconds of a step, one entry a sample, and what the engine's garbage collector did meanwhile."""
+
+    step_seconds: list[float]
+    collected: Collected | None
+
+
+def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> Block:
     """Time training steps 2, 3, ..., always the same ones of the same training.
 
     Args:
@@ -21,8 +29,7 @@ def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> list[flo
         handicap: busy wait added to each sample, as a fraction of the median untimed step (for power tests).
 
     Returns:
-        Seconds of a step, one entry a sample: each step, or the mean of the block if the engine
-        can only time steps together.
+        A sample for each step, or one, the mean of the block, if the engine can only time steps together.
 
     Raises:
         CellFailed: the loss after the block is not finite.
@@ -30,6 +37,7 @@ def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> list[flo
     engine.reset()
     gc.collect()  # what the messages left behind must not be collected in a sample
     untimed = [engine.run_steps(step, 1) for step in range(UNTIMED_STEPS)]
+    before = engine.collected()
     if engine.sample_kind == "block":
         seconds = [engine.run_steps(UNTIMED_STEPS, steps) / steps]
     elif handicap:
@@ -37,9 +45,10 @@ def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> list[flo
         seconds = [engine.run_steps(UNTIMED_STEPS + step, 1) + _busy_wait(wait) for step in range(steps)]
     else:
         seconds = [engine.run_steps(UNTIMED_STEPS + step, 1) for step in range(steps)]
+    after = engine.collected()
     # A loss that is not finite makes the weights and every later loss so: the last one tells for all.
     finite_loss(engine, f"after {UNTIMED_STEPS + steps} steps")
-    return seconds
+    return Block(seconds, after - before if after and before else None)
 
 
 def finite_loss(engine: Engine, when: str) -> float:

@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.results import Startup
+from polybench.core.results import Allocations, Memory, Startup
 from polybench.data.epoch import EpochFile
-from polybench.engines.base import Conventions, Job, Probe
+from polybench.engines.base import Collected, Conventions, Job, Probe
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
@@ -54,11 +54,17 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     handicap: float = 0.0
 
 
+class Count(msgspec.Struct, frozen=True, tag="count"):
+    """The memory of `steps` steps, then their allocations; nothing is timed. Answer: Counted."""
+
+    steps: int
+
+
 class Close(msgspec.Struct, frozen=True, tag="close"):
     """End the process. Answer: Closed."""
 
 
-Request = Load | Prepare | TakeSnapshot | Advance | Measure | Close
+Request = Load | Prepare | TakeSnapshot | Advance | Measure | Count | Close
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
@@ -85,11 +91,17 @@ class Advanced(msgspec.Struct, frozen=True, tag="advanced"):
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """`step_seconds` has one entry a sample."""
+    """`step_seconds` has one entry a sample; `collected` is of the timed steps."""
 
     step_seconds: list[float]
     steps_per_sample: int
     peak_rss_bytes: int
+    collected: Collected | None = None
+
+
+class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    memory: Memory
+    allocations: Allocations
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
@@ -109,7 +121,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-Answer = Loaded | Prepared | Snapped | Advanced | Measured | Closed | Lacking | Failed
+Answer = Loaded | Prepared | Snapped | Advanced | Measured | Counted | Closed | Lacking | Failed
 
 encoder = msgspec.json.Encoder()
 request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from polybench.core.errors import Unavailable
-from polybench.core.results import Parity, Startup, Status
+from polybench.core.results import Allocations, Memory, Parity, Startup, Status
 from polybench.core.spec import Cell
-from polybench.engines.base import Probe
+from polybench.engines.base import Collected, Probe
 
 
 @dataclass
@@ -30,6 +30,10 @@ class CellRecord:
     samples: list[list[list[float]]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     peak_rss_bytes: int | None = None
+    collected: list[Collected] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+    allocations: Allocations = field(default_factory=Allocations)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:

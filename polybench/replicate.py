@@ -13,7 +13,7 @@ from polybench.core.results import RoundNoise
 from polybench.core.spec import UNTIMED_STEPS
 from polybench.engines.base import COLD_START
 from polybench.launcher import WorkerProcess
-from polybench.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, Request
+from polybench.messages import Count, Counted, Load, Loaded, Measure, Measured, Prepare, Prepared, Request
 from polybench.noise import NoiseMeter
 from polybench.plan import row
 from polybench.record import CellRecord
@@ -21,6 +21,9 @@ from polybench.record import CellRecord
 WARM_UP_STEPS = 3
 _CALIBRATION_STEPS = 20
 """The fastest of these is an undisturbed step: the first ones alone still settle after the crowded start."""
+
+_COUNTED_STEPS = 5
+"""Each step allocates what the one before it did; some more, for what is not done in every step."""
 
 Team = dict[str, tuple[CellRecord, WorkerProcess]]
 """Cell name -> its record and its live worker."""
@@ -91,6 +94,7 @@ class Replicate:
         seed: int,
         timeout: float,
         handicaps: Mapping[str, float],
+        counts: bool,
     ) -> None:
         self._records = records
         self._prepare = prepare
@@ -99,6 +103,7 @@ class Replicate:
         self._seed = seed
         self._timeout = timeout
         self._handicaps = handicaps
+        self._counts = counts
 
     def run(
         self,
@@ -108,7 +113,7 @@ class Replicate:
         on_round: Callable[[int], None],
         on_noise: Callable[[RoundNoise], None],
     ) -> None:
-        """Start, warm up, measure and close; failures go into the records, the others go on.
+        """Start, warm up, measure, count and close; failures go into the records, the others go on.
 
         Args:
             pace: block length and rounds; the first replicate calibrates it.
@@ -130,6 +135,8 @@ class Replicate:
                 pace.spend(seconds)
                 if self._number == 0 and pace.adaptive and done in schedule.LOOKS and narrow_enough():
                     pace.rounds = done
+            if self._counts:
+                self._count(team, steps_in_epoch)
 
     @contextlib.contextmanager
     def _team(self) -> Iterator[Team]:
@@ -202,6 +209,19 @@ class Replicate:
             record.samples[-1].append(answer.step_seconds)
             record.steps_per_sample = answer.steps_per_sample
             record.peak_rss_bytes = max(record.peak_rss_bytes or 0, answer.peak_rss_bytes)
+            if answer.collected is not None:
+                record.collected.append(answer.collected)
+
+    def _count(self, team: Team, steps_in_epoch: int) -> None:
+        """Memory and allocations, after everything that is timed in these processes."""
+        for record, worker in team.values():
+            try:
+                answer = worker.ask(Count(min(_COUNTED_STEPS, steps_in_epoch)), self._timeout)
+            except (CellFailed, Unavailable) as error:
+                record.warnings.append(f"memory and allocations could not be counted: {error}")
+                continue
+            assert isinstance(answer, Counted)
+            record.memory, record.allocations = answer.memory, answer.allocations
 
 
 def _keep_probe(record: CellRecord, answer: object) -> None:

@@ -232,6 +232,7 @@ class _Run:
             replicate = Replicate(
                 group, self._prepare, self._logs, number,
                 seed=study.seed, timeout=study.timeout, handicaps=study.handicaps,
+                counts=study.metrics and number == 0,
             )  # fmt: skip
             replicate.run(
                 self._pace,

@@ -14,8 +14,8 @@ from polybench.core import statistics
 from polybench.core.results import (
     BreakEven,
     Cost,
+    GarbageCollection,
     Host,
-    Memory,
     Relative,
     Result,
     Samples,
@@ -147,7 +147,9 @@ def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
         parity=record.parity,
         losses=[loss for loss in record.losses if math.isfinite(loss)],
         startup=_startup(record.startups),
-        memory=Memory(peak_rss_bytes=record.peak_rss_bytes),
+        warnings=list(record.warnings),
+        allocations=record.allocations,
+        memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
     )
     if samples:
         _add_times(result, record, samples, materials.epoch.steps)
@@ -161,11 +163,19 @@ def _add_times(
     result.step_seconds = seconds
     result.samples_per_second = result.workload.batch_size / seconds.median
     result.epoch_seconds = steps_in_epoch * seconds.median
+    result.gc = _collection(record, seconds.n * record.steps_per_sample)
     result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
     if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:
         result.warnings.append(
             f"steps became {rise:.1%} slower from the first round to the last (heat, memory, a leak?)"
         )
+
+
+def _collection(record: CellRecord, steps: int) -> GarbageCollection:
+    if not record.collected:
+        return GarbageCollection()
+    seconds = sum(collected.seconds for collected in record.collected)
+    return GarbageCollection(seconds / steps, sum(collected.full_sweeps for collected in record.collected))
 
 
 def _versions(record: CellRecord) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import ctypes
 import importlib
 import math
 import os
-import resource
 import signal
 import sys
 import time
@@ -17,10 +16,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.results import Startup
+from polybench.count import count
 from polybench.data.epoch import open_epoch
 from polybench.engines.base import Engine, Weights
 from polybench.measure import finite_loss, measure_block
@@ -30,6 +31,8 @@ from polybench.messages import (
     Answer,
     Close,
     Closed,
+    Count,
+    Counted,
     Failed,
     Lacking,
     Load,
@@ -44,6 +47,7 @@ from polybench.messages import (
     encoder,
     request_decoder,
 )
+from polybench.resident import resident
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -54,6 +58,7 @@ class Worker:
     def __init__(self, process_seconds: float = 0.0) -> None:
         self._process_seconds = process_seconds
         self._import_seconds = 0.0
+        self._baseline_rss_bytes = 0
         self._engine: Engine | None = None
 
     def answer(self, request: Request) -> Answer:
@@ -85,6 +90,8 @@ class Worker:
                 return Advanced()
             case Measure():
                 return self._measure(request)
+            case Count():
+                return self._count(request)
             case Close():
                 if self._engine is not None:
                     self._engine.close()
@@ -102,6 +109,7 @@ class Worker:
         engine: Engine = getattr(importlib.import_module(module), name)()
         engine.load_framework()
         self._import_seconds = time.perf_counter() - start
+        self._baseline_rss_bytes = resident().total
         self._engine = engine
         return Loaded(engine.probe())
 
@@ -136,9 +144,13 @@ class Worker:
         return Snapped(snapshot.loss if math.isfinite(snapshot.loss) else None)
 
     def _measure(self, request: Measure) -> Measured:
-        seconds = measure_block(self.engine, request.steps, request.handicap)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return Measured(seconds, request.steps // len(seconds), peak)
+        seconds, collected = measure_block(self.engine, request.steps, request.handicap)
+        return Measured(seconds, request.steps // len(seconds), resident().peak, collected)
+
+    def _count(self, request: Count) -> Counted:
+        memory, allocations = count(self.engine, request.steps)
+        baseline = self._baseline_rss_bytes
+        return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
 
 
 def _save(path: str, tensors: Weights) -> None:

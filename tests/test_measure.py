@@ -34,7 +34,7 @@ class Recorder(FakeEngine):
 
 def test_a_block_resets_takes_two_untimed_steps_then_times_each() -> None:
     engine = Recorder()
-    assert measure_block(engine, 3) == [1.0, 1.0, 1.0]
+    assert measure_block(engine, 3).step_seconds == [1.0, 1.0, 1.0]
     assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+1", "run 3+1", "run 4+1", "loss"]
 
 
@@ -48,7 +48,7 @@ def test_every_block_times_the_same_steps() -> None:
 
 def test_steps_that_can_only_be_timed_together_give_their_mean() -> None:
     engine = Recorder("block")
-    assert measure_block(engine, 10) == [1.0]
+    assert measure_block(engine, 10).step_seconds == [1.0]
     assert engine.calls[-2:] == ["run 2+10", "loss"]
 
 
@@ -63,5 +63,5 @@ def test_a_handicap_is_really_waited_and_added() -> None:
         def run_steps(self, first: int, n: int) -> float:
             return 0.01
 
-    for seconds in measure_block(Quick(), 4, handicap=0.5):
+    for seconds in measure_block(Quick(), 4, handicap=0.5).step_seconds:
         assert seconds >= 0.015

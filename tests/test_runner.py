@@ -19,6 +19,7 @@ from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.results import StudyDocument, from_json
 from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.engines.fake import ALLOCATED, COLLECTION_SECONDS
 from polybench.runner import run_study
 from polybench.store import Store, only_study_here
 
@@ -266,3 +267,32 @@ def test_idle_workers_sleep() -> None:
     time.sleep(1.0)
     assert cpu_seconds(worker.pid) - before < 0.02
     worker.kill()
+
+
+def test_counts_once_after_everything_timed_and_adds_up_the_collector() -> None:
+    result = run("fake").result("fake/cpu")
+    assert result.allocations.host == ALLOCATED
+    assert result.allocations.device is None
+    assert result.gc.seconds_per_step == pytest.approx(COLLECTION_SECONDS)
+    assert result.gc.full_sweeps is not None
+    memory = result.memory
+    assert memory.peak_rss_bytes is not None
+    assert memory.baseline_rss_bytes is not None
+    assert memory.peak_rss_bytes >= memory.baseline_rss_bytes > 0
+    assert memory.rss_anon_bytes is not None
+    assert memory.rss_file_bytes is not None
+
+
+def test_what_cannot_be_counted_is_a_warning_and_empty() -> None:
+    result = run("fake+uncountable", processes=1).result("fake+uncountable/cpu")
+    assert result.status == "ok"
+    assert result.allocations.host is None
+    assert any("the fake profiler does not start" in text for text in result.warnings)
+
+
+def test_without_metrics_only_times_and_the_peak_are_there() -> None:
+    result = run("fake", processes=1, metrics=False).result("fake/cpu")
+    assert result.measured
+    assert result.allocations.host is None
+    assert result.memory.rss_anon_bytes is None
+    assert result.memory.peak_rss_bytes is not None

@@ -34,6 +34,7 @@ def compare(
     timeout: o.Timeout = f"{o.DEFAULTS.timeout:g}s",  # type: ignore[assignment]
     parity_steps: o.ParitySteps = o.DEFAULTS.parity_steps,
     no_parity: o.NoParity = False,
+    metrics: o.Metrics = o.DEFAULTS.metrics,
     strict: o.Strict = False,
     baseline: o.Baseline = None,
     price: o.Prices = None,
@@ -78,6 +79,7 @@ def compare(
         parity=not no_parity,
         parity_steps=parity_steps,
         baseline=baseline,
+        metrics=metrics,
         prices=o.parse_pairs(price or [], "--price"),
         handicaps=o.parse_pairs(handicap or [], "--handicap"),
     )

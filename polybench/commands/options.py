@@ -154,6 +154,12 @@ ParitySteps = Annotated[
 NoParity = Annotated[
     bool, _option(_HOW, "--no-parity", help="Skip the identity check; no row is then called identical.")
 ]
+Metrics = Annotated[
+    bool,
+    _option(
+        _HOW, "--metrics/--no-metrics", help="Look at allocations, memory, utilization and energy as well."
+    ),
+]
 Strict = Annotated[
     bool,
     _option(_HOW, "--strict", help="Exit with 3 when an engine or device is missing, measuring nothing."),

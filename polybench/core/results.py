@@ -77,12 +77,23 @@ class Allocations(msgspec.Struct, frozen=True):
 
 
 class GarbageCollection(msgspec.Struct, frozen=True):
+    """During the timed steps: seconds of a step that the collector took, and how many full sweeps in all."""
+
     seconds_per_step: float | None = None
-    full_sweeps: float | None = None
+    full_sweeps: int | None = None
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Bytes of a worker; the largest over processes."""
+    """Bytes of a worker.
+
+    `peak_rss_bytes`: resident at most in its whole life, the largest over processes; the others are of one
+    process. `baseline_rss_bytes`: resident once the framework was imported. `rss_anon_bytes` and
+    `rss_file_bytes`: resident after training steps, the process's own memory and what is mapped from files,
+    the data set included.
+    `step_peak_increase_bytes`: by how much the peak of a few steps was above what was resident before them.
+    `device_peak_bytes`: what the engine's allocator had in use at most. `device_nvml_bytes`: what the driver
+    says, with the context and the allocator's cache; `device_nvml_source` tells how that was found.
+    """
 
     peak_rss_bytes: int | None = None
     baseline_rss_bytes: int | None = None
@@ -91,9 +102,18 @@ class Memory(msgspec.Struct, frozen=True):
     step_peak_increase_bytes: int | None = None
     device_peak_bytes: int | None = None
     device_nvml_bytes: int | None = None
+    device_nvml_source: str | None = None
 
 
 class Utilization(msgspec.Struct, frozen=True):
+    """Means over the blocks of timed steps.
+
+    `cpu_percent` of one core and `cores_used` (the same as a number of cores) are the worker's; the others
+    the GPU's as a whole: `gpu_percent` of the time busy, `power` in W (on the CPU that of its package),
+    `clocks` in MHz, `temperature` in degrees Celsius (the highest), `throttle` the reasons seen for lowered
+    clocks.
+    """
+
     cpu_percent: float | None = None
     cores_used: float | None = None
     gpu_percent: float | None = None

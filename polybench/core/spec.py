@@ -101,6 +101,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     parity_steps: PositiveInt = 3
     baseline: str | None = None
     prices: dict[str, PositiveFloat] = {}
+    metrics: bool = True
+    """Whether allocations, memory, utilization and energy are looked at, beside the times."""
     handicaps: dict[str, PositiveFloat] = {}
     """Test only: cell -> busy wait added to each of its samples, as a fraction of its median step."""
 

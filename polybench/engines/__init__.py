@@ -76,6 +76,7 @@ ENGINES: dict[str, EngineRow] = {
             "hang": "never answers when it is measured",
             "nan": "the loss stops being finite",
             "slow": "steps take twice as long",
+            "uncountable": "fails when its allocations are counted",
             "unavailable": "says that its framework is missing",
         },
         does_arithmetic=False,

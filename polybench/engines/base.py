@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from polybench.core.errors import Unavailable
 from polybench.core.layers import Model
+from polybench.core.results import Allocations
 from polybench.core.spec import Workload
 
 Array = NDArray[Any]
@@ -69,6 +70,16 @@ class Snapshot(NamedTuple):
     loss: float
     gradients: Weights
     weights: Weights
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What a garbage collector has done: seconds that the program waited for it, and full sweeps."""
+
+    seconds: float
+    full_sweeps: int
+
+    def __sub__(self, earlier: Collected) -> Collected:
+        return Collected(self.seconds - earlier.seconds, self.full_sweeps - earlier.full_sweeps)
 
 
 class Engine(Protocol):
@@ -130,6 +141,24 @@ class Engine(Protocol):
     def snapshot(self, step: int) -> Snapshot:
         """Loss and gradients of batch `step` at the current weights, without changing them."""
         ...
+
+    def collected(self) -> Collected | None:
+        """What the garbage collector of the engine's own language did so far; None without one.
+
+        It is read at both ends of timed steps, so it must cost next to nothing.
+        """
+        return None
+
+    def count_allocations(self, first: int, n: int) -> Allocations:  # noqa: ARG002
+        """Train as `run_steps` does, and count what that allocates: means of a step. Never timed.
+
+        Empty is what no source can see; each number says where it is from and what it covers.
+        """
+        return Allocations()
+
+    def device_peak_bytes(self) -> int | None:
+        """The most bytes that this engine's allocator ever had in use on its GPU; None on the CPU."""
+        return None
 
     def startup_detail(self) -> dict[str, float]:
         """Parts of the startup in seconds, and `cached_code` (1) where an earlier process compiled for it."""

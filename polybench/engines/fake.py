@@ -12,7 +12,18 @@ import signal
 import threading
 
 from polybench.core.errors import Unavailable
-from polybench.engines.base import EXACT, Array, Conventions, Engine, Job, Probe, Snapshot, Weights
+from polybench.core.results import Allocation, Allocations
+from polybench.engines.base import (
+    EXACT,
+    Array,
+    Collected,
+    Conventions,
+    Engine,
+    Job,
+    Probe,
+    Snapshot,
+    Weights,
+)
 
 STEP_SECONDS = 0.010
 # Real processes of one program differ from each other more than the steps of one process do.
@@ -21,6 +32,9 @@ STEP_NOISE = 0.005
 # A worker's first steps and its warm-up are called first; what comes after them is measured.
 CALLS_BEFORE_ACCIDENT = 4
 STEPS_BEFORE_NAN = 4
+COLLECTION_SECONDS = 0.001
+STEPS_OF_A_SWEEP = 10
+ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
 
 
 class FakeEngine(Engine):
@@ -34,6 +48,7 @@ class FakeEngine(Engine):
         self._variants: tuple[str, ...] = ()
         self._calls = 0
         self._steps = 0
+        self._all_steps = 0
 
     def load_framework(self) -> None:
         pass
@@ -60,6 +75,7 @@ class FakeEngine(Engine):
         if self._calls > CALLS_BEFORE_ACCIDENT:
             self._accident()
         self._steps += n
+        self._all_steps += n
         step_seconds = STEP_SECONDS * self._process_factor * (2 if "slow" in self._variants else 1)
         return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
 
@@ -71,6 +87,15 @@ class FakeEngine(Engine):
 
     def snapshot(self, step: int) -> Snapshot:
         raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")
+
+    def collected(self) -> Collected:
+        return Collected(self._all_steps * COLLECTION_SECONDS, self._all_steps // STEPS_OF_A_SWEEP)
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        if "uncountable" in self._variants:
+            raise RuntimeError("the fake profiler does not start")
+        self.run_steps(first, n)
+        return Allocations(host=ALLOCATED)
 
     def close(self) -> None:
         pass

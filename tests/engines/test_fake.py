@@ -14,7 +14,7 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Optimizer, Workload
 from polybench.engines.base import EXACT, Job
-from polybench.engines.fake import FakeEngine
+from polybench.engines.fake import ALLOCATED, COLLECTION_SECONDS, FakeEngine
 from polybench.models.lenet import LENET
 from tests.engines.conftest import REPOSITORY
 
@@ -112,3 +112,13 @@ def test_it_has_nothing_to_show_for_parity() -> None:
     with pytest.raises(NotImplementedError, match="no arithmetic"):
         engine.snapshot(0)
     engine.close()
+
+
+def test_counts_what_its_script_says() -> None:
+    engine = fake()
+    engine.reset()
+    before = engine.collected()
+    assert engine.count_allocations(0, 10).host == ALLOCATED
+    spent = engine.collected() - before
+    assert spent.seconds == pytest.approx(10 * COLLECTION_SECONDS)
+    assert spent.full_sweeps == 1
