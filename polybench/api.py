@@ -11,12 +11,11 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
 from polybench.core.results import StudyDocument, to_json
 from polybench.core.spec import QUICK_BUDGET, Study
-from polybench.export import render
-from polybench.metrics import DEFAULT_COLUMNS, METRICS
+from polybench.metrics import metrics_of
 from polybench.progress import Silent
+from polybench.rendering import rendered
 from polybench.runner import run_study
 from polybench.store import Store, results_folder
 
@@ -56,14 +55,14 @@ class StudyResult:
     def __init__(self, document: StudyDocument) -> None:
         self.document = document
 
-    def rows(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> list[dict[str, float | str | None]]:
+    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
         """One dictionary a cell: its name, its status and the columns' values in SI units."""
-        metrics = {name: pick(name, METRICS, "column") for name in columns}
+        metrics = metrics_of(columns)
         return [
             {
                 "cell": result.cell,
                 "status": result.status,
-                **{name: metric.value(result) for name, metric in metrics.items()},
+                **{metric.name: metric.value(result) for metric in metrics},
             }
             for result in self.document.results
         ]
@@ -72,10 +71,11 @@ class StudyResult:
         """The document of the public interface."""
         return to_json(self.document).decode()
 
-    def to_markdown(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> str:
+    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
+        """A table with these columns, or with the important ones that fit."""
         return self._render("markdown", columns)
 
-    def to_pandas(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> Any:
+    def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
         """The rows as a pandas DataFrame, cells as its index; needs pandas."""
         try:
             frame = import_module("pandas").DataFrame
@@ -90,7 +90,7 @@ class StudyResult:
         return store.save(self.document)
 
     def __str__(self) -> str:
-        return self._render("table", DEFAULT_COLUMNS)
+        return self._render("table")
 
     def __repr__(self) -> str:
         return f"<StudyResult {self.document.id}: {', '.join(r.cell for r in self.document.results)}>"
@@ -98,8 +98,8 @@ class StudyResult:
     def _repr_markdown_(self) -> str:  # what notebooks show
         return self.to_markdown()
 
-    def _render(self, name: str, columns: Sequence[str]) -> str:
-        return render(name, self.document, [pick(column, METRICS, "column") for column in columns])
+    def _render(self, name: str, columns: Sequence[str] | None = None) -> str:
+        return rendered(self.document, name, None if columns is None else metrics_of(columns))
 
 
 def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Options]) -> StudyResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics as stdlib_statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,11 +12,8 @@ import tomli_w
 
 from polybench.core import statistics
 from polybench.core.results import (
-    BreakEven,
-    Cost,
     GarbageCollection,
     Host,
-    Relative,
     Result,
     Samples,
     Settings,
@@ -28,6 +25,7 @@ from polybench.core.spec import Study
 from polybench.materials import Materials
 from polybench.plan import Plan
 from polybench.record import CellRecord
+from polybench.relations import relate
 
 DEFAULT_BASELINE = "torch/cpu"
 
@@ -84,13 +82,8 @@ def summarize(
     """
     base = baseline(plan, records)
     results = [_result(plan, materials, record) for record in records]
-    by_name = dict(zip((record.cell.name for record in records), results, strict=True))
     samples = {record.cell.name: rounds_of(record) for record in records}
-    for result in results:
-        if base is not None and result.ranked:
-            result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
-            result.cost = _cost(plan.study.prices, result, by_name[base])
-        result.break_even = _break_even(result, results)
+    relate(results, samples, base, plan.study.prices)
     rounds, steps = pace
     return StudyDocument(
         id=context.id,
@@ -212,44 +205,3 @@ def _median_startup(startups: Sequence[Startup]) -> Startup | None:
         for key in sorted(details)
     }
     return Startup(**medians, detail=detail)
-
-
-def _relative(
-    base: str, base_samples: list[list[list[float]]], samples: list[list[list[float]]], name: str
-) -> Relative | None:
-    if name == base:
-        return Relative(base, 1.0, None, "processes" if len(samples) > 1 else "within one run")
-    try:
-        ratio = statistics.ratio(base_samples, samples)
-    except ValueError:  # no process and round in common
-        return None
-    return Relative(base, ratio.value, ratio.interval95, ratio.scope)
-
-
-def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | None:
-    """Time x price, normalized to the baseline's, as the 2017 cloud comparison defines it."""
-    price, base_price = prices.get(result.device), prices.get(base.device)
-    if price is None or result.epoch_seconds is None:
-        return None
-    dollars = result.epoch_seconds / 3600 * price
-    if base_price is None or not base.epoch_seconds:
-        return Cost(dollars, None)
-    return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price))
-
-
-def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
-    if result.startup is None or result.step_seconds is None:
-        return []
-    return [
-        BreakEven(
-            other.cell,
-            statistics.steps_to_break_even(
-                result.startup.total_seconds,
-                result.step_seconds.median,
-                other.startup.total_seconds,
-                other.step_seconds.median,
-            ),
-        )
-        for other in results
-        if other is not result and other.startup is not None and other.step_seconds is not None
-    ]

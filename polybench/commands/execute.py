@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 
 from polybench.commands.live import progress_on_stderr
-from polybench.commands.options import split_names
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.core.names import pick
 from polybench.core.spec import Study
-from polybench.export import FORMATS, PARITY_FORMATS, render
+from polybench.export import FORMATS, PARITY_FORMATS
+from polybench.rendering import rendered
 
 
 class Presentation(NamedTuple):
@@ -36,7 +36,7 @@ def execute(study: Study, how: Presentation, *, strict: bool = False, parity_onl
     from polybench.runner import run_study
     from polybench.store import Store, results_folder
 
-    metrics = columns(split_names(how.columns) if how.columns else None)
+    metrics = columns(how.columns)
     formats = PARITY_FORMATS if parity_only else FORMATS
     pick(how.format, formats, "format")
     ensure_writable(how.output)
@@ -45,7 +45,7 @@ def execute(study: Study, how: Presentation, *, strict: bool = False, parity_onl
         result = run_study(
             study, progress, store=store, argv=sys.argv[1:], strict=strict, parity_only=parity_only
         )
-    emit(render(how.format, result, metrics, formats), how.output)
+    emit(rendered(result, how.format, metrics, formats), how.output)
     if store is not None and not how.quiet:
         typer.echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
     raise typer.Exit(exit_code(result, parity_only=parity_only))

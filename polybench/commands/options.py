@@ -10,7 +10,7 @@ import typer
 
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
-from polybench.metrics import METRICS
+from polybench.metrics import GROUPS, METRICS
 
 DEFAULTS = Study()
 DEFAULT_ENGINES = ",".join(DEFAULTS.engines)
@@ -178,7 +178,13 @@ Prices = Annotated[
     list[str] | None, _option(_OUT, "--price", help="Dollars an hour: --price cpu=0.24 --price cuda=3.06")
 ]
 Columns = Annotated[
-    str | None, _option(_OUT, "--columns", help=f"Metrics to show, in this order: {', '.join(METRICS)}.")
+    str | None,
+    _option(
+        _OUT,
+        "--columns",
+        help=f"Metrics to show, in this order: {', '.join(METRICS)}; or a group: {', '.join(GROUPS)}.",
+        show_default="the important ones that fit; every one in csv",
+    ),
 ]
 Format = Annotated[str, _option(_OUT, "--format", help="table, markdown, csv, json or latex.")]
 Output = Annotated[Path | None, _option(_OUT, "--output", help="Write to a file instead of standard output.")]

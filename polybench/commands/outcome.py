@@ -6,16 +6,16 @@ from pathlib import Path
 
 import typer
 
+from polybench.commands.options import split_names
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
 from polybench.core.results import Result, StudyDocument
-from polybench.metrics import DEFAULT_COLUMNS, METRICS
+from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
 
 
-def columns(names: tuple[str, ...] | None) -> list[Metric]:
-    """The metrics of `--columns`, or the default ones."""
-    return [pick(name, METRICS, "column") for name in names or DEFAULT_COLUMNS]
+def columns(text: str | None) -> list[Metric] | None:
+    """The metrics of `--columns`; None when it was not given."""
+    return metrics_of(split_names(text)) if text else None
 
 
 def ensure_writable(output: Path | None) -> None:

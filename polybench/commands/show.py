@@ -10,7 +10,8 @@ from polybench.commands import options as o
 from polybench.commands.outcome import columns as chosen
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.core.names import pick
-from polybench.export import FORMATS, render
+from polybench.export import FORMATS
+from polybench.rendering import rendered
 
 
 def show(
@@ -26,7 +27,7 @@ def show(
     """
     from polybench.store import Store, results_folder
 
-    metrics = chosen(o.split_names(columns) if columns else None)
+    metrics = chosen(columns)
     pick(format, FORMATS, "format")
     ensure_writable(output)
-    emit(render(format, Store(results_folder(results)).load(study), metrics), output)
+    emit(rendered(Store(results_folder(results)).load(study), format, metrics), output)

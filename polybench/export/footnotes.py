@@ -8,7 +8,7 @@ from polybench.export.one_line import one_line
 
 
 def footnotes(study: StudyDocument) -> list[str]:
-    """How sure, failed checks, declared deviations, cells that were cut short, warnings; in this order."""
+    """How sure, failed checks, deviations, sources, cells that were cut short, warnings; in this order."""
     return [
         *_intervals(study),
         *(
@@ -18,6 +18,7 @@ def footnotes(study: StudyDocument) -> list[str]:
             if failed_parity(result)
         ),
         *_deviations(study),
+        *_sources(study),
         *(
             f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
             for result in study.results
@@ -54,3 +55,20 @@ def _deviations(study: StudyDocument) -> list[str]:
         f"{engine}: {what} ({source}); {deviation.tensor} {units.scientific(deviation.error)} from exact"
         for (engine, what, source), deviation in worst.items()
     ]
+
+
+def _sources(study: StudyDocument) -> list[str]:
+    """What each engine's numbers of allocations and energy can see: one line for each source."""
+    sources: dict[str, list[str]] = {}
+    for result in study.results:
+        for where, allocation in (("", result.allocations.host), ("device ", result.allocations.device)):
+            if allocation is not None:
+                text = f"{where}allocations are from {allocation.source}: {allocation.covers}"
+                sources.setdefault(text, []).append(_plain_name(result))
+        if result.energy.source:
+            sources.setdefault(f"energy is from {result.energy.source}", []).append(result.device)
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in sources.items()]
+
+
+def _plain_name(result: Result) -> str:
+    return f"{result.engine}+{result.variant}" if result.variant else result.engine

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import Relative, Result, StudyDocument
+from polybench.core.results import DeviceSpeedup, Relative, Result, StudyDocument
 from polybench.core.statistics import Ratio, differs
 
 
 def sentences(study: StudyDocument) -> list[str]:
-    """One for every ranked cell but the baseline."""
+    """One for every ranked cell but the baseline, then one for every engine on a device besides the CPU."""
     by_cell = {result.cell: result for result in study.results}
-    return [
+    compared = [
         _sentence(by_cell[result.relative.baseline], result, result.relative)
         for result in study.results
         if result.ranked
@@ -18,6 +18,19 @@ def sentences(study: StudyDocument) -> list[str]:
         and result.relative.baseline != result.cell
         and result.relative.baseline in by_cell
     ]
+    return compared + [
+        _device_sentence(result, result.device_speedup)
+        for result in study.results
+        if result.ranked and result.device_speedup
+    ]
+
+
+def _device_sentence(result: Result, found: DeviceSpeedup) -> str:
+    """As the published comparisons of CPU and GPU say it: "97.8 times; 99.0 % less time"."""
+    times = units.with_interval(found.speedup, found.interval95)
+    saved = 1 - 1 / found.speedup
+    less = f"{units.number(100 * abs(saved))}% {'less' if saved >= 0 else 'more'} time"
+    return f"{result.cell} is {times} times as fast as {found.cpu_cell}: {less}."
 
 
 def _sentence(baseline: Result, other: Result, relative: Relative) -> str:

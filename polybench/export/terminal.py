@@ -11,7 +11,7 @@ from polybench.core.results import StudyDocument
 from polybench.export.rows import NOT_RANKED, Column, Table, build
 
 WIDTH = 100
-"""Columns. Default columns and cell names up to 23 characters fit; longer names make the table wider."""
+"""Columns of a terminal. Columns that somebody asked for may make the table wider."""
 TITLE_WIDTH = 8
 """Titles wrap to the width that most values have ("14,971", "2.15 s", "412 MiB")."""
 
@@ -28,6 +28,11 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         [_wrapped(sentence) for sentence in table.sentences],
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def table_width(study: StudyDocument, columns: Sequence[Column]) -> int:
+    """How many characters the widest line of the table itself has."""
+    return max((len(line) for block in _aligned(build(study, columns)) for line in block), default=0)
 
 
 def _aligned(table: Table) -> tuple[list[str], list[str], list[str]]:

@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from polybench.core.names import pick
+from polybench.metrics import allocations, cost, memory, startup, utilization
 from polybench.metrics.base import Metric
-from polybench.metrics.cold_start import COLD_START
-from polybench.metrics.epoch_time import EPOCH_TIME
 from polybench.metrics.parity import PARITY
-from polybench.metrics.peak_memory import PEAK_MEMORY
-from polybench.metrics.speedup import SPEEDUP
+from polybench.metrics.speedup import DEVICE_SPEEDUP, SPEEDUP
 from polybench.metrics.step_time import STEP_TIME
-from polybench.metrics.throughput import THROUGHPUT
+from polybench.metrics.throughput import EPOCH_TIME, THROUGHPUT
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
-    for metric in (STEP_TIME, THROUGHPUT, EPOCH_TIME, SPEEDUP, COLD_START, PEAK_MEMORY, PARITY)
+    for metric in (
+        STEP_TIME,
+        THROUGHPUT,
+        EPOCH_TIME,
+        SPEEDUP,
+        DEVICE_SPEEDUP,
+        allocations.ALLOCATED,
+        allocations.ALLOCATIONS,
+        allocations.DEVICE_ALLOCATED,
+        allocations.DEVICE_ALLOCATIONS,
+        allocations.GC_TIME,
+        allocations.FULL_SWEEPS,
+        startup.COLD_START,
+        *startup.LEDGER,
+        startup.BREAK_EVEN,
+        memory.PEAK_MEMORY,
+        *memory.MEMORY,
+        utilization.CPU,
+        utilization.GPU,
+        utilization.POWER,
+        utilization.TEMPERATURE,
+        utilization.THROTTLE,
+        utilization.ENERGY,
+        cost.COST,
+        cost.RELATIVE_COST,
+        PARITY,
+    )
 }
 """In the order of the columns."""
 
-DEFAULT_COLUMNS = ("step_time", "throughput", "speedup", "cold_start", "peak_memory", "parity")
-"""Without the epoch time, which the throughput implies: with these a row fits a terminal of 100 columns."""
+DEFAULT_COLUMNS = (
+    "step_time",
+    "speedup",
+    "parity",
+    "allocated",
+    "peak_memory",
+    "cold_start",
+    "device_speedup",
+    "relative_cost",
+    "cost",
+    "energy",
+    "throughput",
+)
+"""By importance: a table shows those of them that have a value and fit (export.fitting)."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),
+    "allocation": (
+        "allocated",
+        "allocations",
+        "device_allocated",
+        "device_allocations",
+        "gc_time",
+        "full_sweeps",
+    ),
+    "memory": ("peak_memory", *(metric.name for metric in memory.MEMORY)),
+    "utilization": ("cpu", "gpu", "power", "temperature", "throttle", "energy"),
+    "all": tuple(METRICS),
+}
+"""What --columns takes for several at once."""
+
+
+def metrics_of(names: Sequence[str]) -> list[Metric]:
+    """The metrics with these names, a group's name for all of its own, each once.
+
+    Raises:
+        BadInput: an unknown name, with the nearest valid one.
+    """
+    known = METRICS | GROUPS
+    for name in names:
+        pick(name, known, "column")
+    expanded = (member for name in names for member in GROUPS.get(name, (name,)))
+    return [METRICS[name] for name in dict.fromkeys(expanded)]
+
+
+def in_order(metrics: Sequence[Metric]) -> list[Metric]:
+    """The same metrics in the order of the table METRICS."""
+    return [metric for metric in METRICS.values() if metric in metrics]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,8 +20,9 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """One number, or word, that a result has.
 
     `name` is the key for --columns and CSV, `title` heads the column. `unit` is the SI unit of `value` (""
-    for a plain number, None for words). `value` is None and `text` is "" where nothing could measure it.
-    `interval` is at the 95 % level, in the same unit.
+    for a plain number, None for words). `value` is None where nothing could measure it. `show` makes text
+    of a value; `in_words` of a whole result, where the value alone does not say enough. `interval` is at the
+    95 % level, in the same unit.
     """
 
     name: str
@@ -29,5 +30,13 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None
     better: Literal["lower", "higher"] | None
     value: Callable[[Result], float | str | None]
-    text: Callable[[Result], str]
+    show: Callable[[Any], str] = str
+    in_words: Callable[[Result], str] | None = None
     interval: Callable[[Result], Interval | None] = _no_interval
+
+    def text(self, result: Result) -> str:
+        """What the table shows; "" where there is no value."""
+        if self.in_words is not None:
+            return self.in_words(result)
+        value = self.value(result)
+        return "" if value is None else self.show(value)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from polybench.core.results import Result
 from polybench.metrics.base import Metric
 
 _WORDS = {"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}
-
-
-def _value(result: Result) -> str:
-    return result.parity.status
-
-
-def _text(result: Result) -> str:
-    return _WORDS[result.parity.status]
-
 
 PARITY = Metric(
     name="parity",
     title="parity",
     unit=None,
     better=None,
-    value=_value,
-    text=_text,
+    value=lambda result: result.parity.status,
+    show=lambda status: _WORDS[status],
 )

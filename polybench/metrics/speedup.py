@@ -1,21 +1,13 @@
-"""Speed in relation to the baseline cell; above 1 is faster."""
+"""Speed in relation to another cell: the baseline, or the same engine on the CPU; above 1 is faster."""
 
 from __future__ import annotations
 
 from polybench.core import units
 from polybench.core.results import Result
-from polybench.metrics.base import Interval, Metric
+from polybench.metrics.base import Metric
 
 
-def _value(result: Result) -> float | None:
-    return result.relative.speedup if result.relative else None
-
-
-def _interval(result: Result) -> Interval | None:
-    return result.relative.interval95 if result.relative else None
-
-
-def _text(result: Result) -> str:
+def _in_words(result: Result) -> str:
     if result.relative is None:
         return ""
     if result.relative.baseline == result.cell:
@@ -28,7 +20,17 @@ SPEEDUP = Metric(
     title="speedup",
     unit="",
     better="higher",
-    value=_value,
-    text=_text,
-    interval=_interval,
+    value=lambda result: result.relative.speedup if result.relative else None,
+    in_words=_in_words,
+    interval=lambda result: result.relative.interval95 if result.relative else None,
+)
+
+DEVICE_SPEEDUP = Metric(
+    name="device_speedup",
+    title="against its CPU",
+    unit="",
+    better="higher",
+    value=lambda result: result.device_speedup.speedup if result.device_speedup else None,
+    show=units.ratio,
+    interval=lambda result: result.device_speedup.interval95 if result.device_speedup else None,
 )

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from polybench.core import units
 from polybench.core.results import Result
-from polybench.metrics.base import Interval, Metric
+from polybench.metrics.base import Metric
 
 
-def _value(result: Result) -> float | None:
-    return result.step_seconds.median if result.step_seconds else None
-
-
-def _interval(result: Result) -> Interval | None:
-    return result.step_seconds.interval95 if result.step_seconds else None
-
-
-def _text(result: Result) -> str:
+def _in_words(result: Result) -> str:
     if result.step_seconds is None:
         return ""
-    median = result.step_seconds.median
-    interval = _interval(result)
+    median, interval = result.step_seconds.median, result.step_seconds.interval95
     if interval is None:
         return units.seconds(median)
     low, high = interval
@@ -31,7 +22,7 @@ STEP_TIME = Metric(
     title="step time",
     unit="s",
     better="lower",
-    value=_value,
-    text=_text,
-    interval=_interval,
+    value=lambda result: result.step_seconds.median if result.step_seconds else None,
+    in_words=_in_words,
+    interval=lambda result: result.step_seconds.interval95 if result.step_seconds else None,
 )

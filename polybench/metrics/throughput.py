@@ -1,25 +1,24 @@
-"""Images trained on in a second."""
+"""How fast it trains in the units of its users: images a second, time of an epoch."""
 
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import Result
 from polybench.metrics.base import Metric
-
-
-def _value(result: Result) -> float | None:
-    return result.samples_per_second
-
-
-def _text(result: Result) -> str:
-    return "" if result.samples_per_second is None else units.count(result.samples_per_second)
-
 
 THROUGHPUT = Metric(
     name="throughput",
     title="images per s",
     unit="images/s",
     better="higher",
-    value=_value,
-    text=_text,
+    value=lambda result: result.samples_per_second,
+    show=units.count,
+)
+
+EPOCH_TIME = Metric(
+    name="epoch_time",
+    title="epoch time",
+    unit="s",
+    better="lower",
+    value=lambda result: result.epoch_seconds,
+    show=units.seconds,
 )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Parity
+from polybench.core.results import Allocation, Allocations, Energy, Parity
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, study, typical_study
 
@@ -36,3 +36,19 @@ def test_a_cell_that_was_cut_short_is_told() -> None:
 
 def test_nothing_measured_needs_no_intervals() -> None:
     assert footnotes(study(absent("tf/cpu", "failed", "crashed"))) == []
+
+
+def test_sources_of_allocations_and_energy_are_named_once() -> None:
+    heap = Allocations(Allocation(1, 2, "Base.gc_num()", "Julia's heap"))
+    both = Allocations(Allocation(1, 2, "profiler", "tensors"), Allocation(1, 2, "memory_stats", "requests"))
+    notes = footnotes(
+        study(
+            measured("flux/cpu", 0.03, allocations=heap),
+            measured("flux+default_threads/cpu", 0.03, allocations=heap),
+            measured("torch/cuda", 0.01, allocations=both, energy=Energy(1, "NVML, GPU only")),
+        )
+    )
+    assert "flux, flux+default_threads: allocations are from Base.gc_num(): Julia's heap" in notes
+    assert "torch: allocations are from profiler: tensors" in notes
+    assert "torch: device allocations are from memory_stats: requests" in notes
+    assert "cuda: energy is from NVML, GPU only" in notes

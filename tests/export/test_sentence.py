@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.results import Parity, Relative, Result
+from polybench.core.results import DeviceSpeedup, Parity, Relative, Result
 from polybench.export.sentence import sentences
 from tests.factories import measured, study
 
@@ -54,3 +54,17 @@ def test_none_for_a_cell_that_is_not_ranked() -> None:
 
 def test_none_without_the_baseline() -> None:
     assert sentences(study(other(2, (1.9, 2.1)))) == []
+
+
+@pytest.mark.parametrize(
+    ("speedup", "text"),
+    [
+        (97.8, "torch/cuda is 97.8 times as fast as torch/cpu: 99.0% less time."),
+        (0.5, "torch/cuda is 0.500 times as fast as torch/cpu: 100% more time."),
+    ],
+)
+def test_a_device_against_the_cpu_is_said_as_the_published_studies_say_it(speedup: float, text: str) -> None:
+    found = sentences(
+        study(measured("torch/cuda", 0.001, device_speedup=DeviceSpeedup("torch/cpu", speedup, None)))
+    )
+    assert found == [text]

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from polybench.core.results import Result
 from polybench.export import render
-from polybench.export.terminal import WIDTH
 from polybench.metrics.base import Metric
-from tests.factories import absent, measured, study, typical_study
+from tests.factories import absent, study, typical_study
 
 
 def lines(columns: list[Metric], *results: Result) -> list[str]:
@@ -31,11 +30,6 @@ tf+keras_fit/cpu   112 ms ±2.5%     1,143                        2.15 s   412 M
 """
     )
     assert text.endswith("torch is 1.22 (1.22 to 1.22) times as fast as flux on cpu.\n")
-
-
-def test_fits_with_the_longest_plain_variant(columns: list[Metric]) -> None:
-    found = lines(columns, measured("torch/cpu", 0.0165), measured("torch+channels_last/cuda", 0.012))
-    assert max(len(line) for line in found) <= WIDTH
 
 
 def test_a_path_is_never_broken(columns: list[Metric]) -> None:

@@ -2,8 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.results import Memory, Parity, Relative, StepSeconds
-from polybench.metrics import DEFAULT_COLUMNS, METRICS
+from polybench.core.errors import BadInput
+from polybench.core.results import (
+    Allocation,
+    Allocations,
+    BreakEven,
+    Cost,
+    DeviceSpeedup,
+    Energy,
+    GarbageCollection,
+    Memory,
+    Parity,
+    Relative,
+    Startup,
+    StepSeconds,
+    Utilization,
+)
+from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, metrics_of
 from tests.factories import absent, measured
 
 
@@ -78,4 +93,75 @@ def test_parity(parity: Parity, value: str, word: str) -> None:
 def test_table_is_keyed_by_name_and_default_columns_exist() -> None:
     assert all(name == metric.name for name, metric in METRICS.items())
     assert set(DEFAULT_COLUMNS) <= set(METRICS)
-    assert list(DEFAULT_COLUMNS) == [name for name in METRICS if name in DEFAULT_COLUMNS]
+
+
+def test_groups_expand_and_nothing_comes_twice() -> None:
+    names = [metric.name for metric in metrics_of(["cold_start", "startup", "step_time"])]
+    assert names[0] == "cold_start"
+    assert names[-1] == "step_time"
+    assert len(names) == len(set(names)) == len(GROUPS["startup"]) + 1
+    assert [metric.name for metric in metrics_of(["all"])] == list(METRICS)
+    with pytest.raises(BadInput, match="did you mean 'step_time'"):
+        metrics_of(["steptime"])
+
+
+def test_everything_that_a_result_can_hold() -> None:
+    """One value for each metric, so that none reads another's field."""
+    result = measured(
+        "torch/cuda",
+        0.01,
+        startup=Startup(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        break_even=[BreakEven("tf/cpu", None), BreakEven("torch/cpu", 1204)],
+        allocations=Allocations(Allocation(73.0, 54.0 * 2**20, "a", "b"), Allocation(7.5, 1 << 20, "c", "d")),
+        gc=GarbageCollection(0.002, 3),
+        memory=Memory(10 << 20, 11 << 20, 12 << 20, 13 << 20, 14 << 20, 15 << 20, 16 << 20, "by process"),
+        utilization=Utilization(187.0, 1.87, 45.5, 250, {"sm": 1380}, 61, ["thermal slowdown", "power cap"]),
+        energy=Energy(4500.0, "NVML"),
+        cost=Cost(0.0034, 2.5),
+        device_speedup=DeviceSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
+    )
+    found = {name: metric.text(result) for name, metric in METRICS.items()}
+    assert found == {
+        "step_time": "10.0 ms ±2.5%",
+        "throughput": "12,800",
+        "epoch_time": "3.90 s",
+        "speedup": "1.65 (1.65 to 1.65)",
+        "device_speedup": "97.8x",
+        "allocated": "54.0 MiB",
+        "allocations": "73.0",
+        "device_allocated": "1.00 MiB",
+        "device_allocations": "7.50",
+        "gc_time": "2.00 ms",
+        "full_sweeps": "3",
+        "cold_start": "15.0 s",
+        "process_start": "1.00 s",
+        "import_time": "2.00 s",
+        "build_time": "3.00 s",
+        "data_time": "4.00 s",
+        "first_step": "5.00 s",
+        "second_step": "6.00 s",
+        "break_even": "1,204",
+        "peak_memory": "10.0 MiB",
+        "baseline_memory": "11.0 MiB",
+        "own_memory": "12.0 MiB",
+        "mapped_memory": "13.0 MiB",
+        "step_memory": "14.0 MiB",
+        "device_memory": "15.0 MiB",
+        "device_memory_nvml": "16.0 MiB",
+        "cpu": "187%",
+        "gpu": "45.5%",
+        "power": "250 W",
+        "temperature": "61.0",
+        "throttle": "thermal slowdown, power cap",
+        "energy": "4,500 J",
+        "cost": "$0.00340",
+        "relative_cost": "2.50",
+        "parity": "identical",
+    }
+
+
+def test_a_cold_start_that_is_never_repaid() -> None:
+    result = measured("flux/cpu", 0.03, break_even=[BreakEven("torch/cpu", None)])
+    assert METRICS["break_even"].text(result) == "never"
+    assert METRICS["break_even"].value(result) is None
+    assert METRICS["break_even"].text(measured("flux/cpu", 0.03)) == ""

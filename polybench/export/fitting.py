@@ -1,0 +1,27 @@
+"""Which columns a table shows when nobody chose: the most important ones that say something and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from polybench.core.results import StudyDocument
+from polybench.export.rows import Column
+from polybench.export.terminal import WIDTH, table_width
+
+C = TypeVar("C", bound=Column)
+
+
+def fitting(study: StudyDocument, candidates: Sequence[C]) -> list[C]:
+    """Those candidates that have a value in some row, as many as a terminal's width holds.
+
+    Args:
+        study: whose table it is; how wide a column is depends on its values.
+        candidates: by importance; one that does not fit is left out, a narrower one after it may still fit.
+    """
+    shown: list[C] = []
+    for column in candidates:
+        has_values = any(column.value(result) is not None for result in study.results if result.measured)
+        if has_values and table_width(study, [*shown, column]) <= WIDTH:
+            shown.append(column)
+    return shown

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Any
+
+from polybench.core.results import Allocation, Allocations, Cost, DeviceSpeedup, Result
+from polybench.export.fitting import fitting
+from polybench.export.terminal import WIDTH, table_width
+from polybench.metrics import DEFAULT_COLUMNS, metrics_of
+from tests.factories import absent, measured, study
+
+FULL: dict[str, Any] = {
+    "allocations": Allocations(Allocation(73, 54_840_000, "source", "covers")),
+    "cost": Cost(0.0034, 2.5),
+    "device_speedup": DeviceSpeedup("torch/cpu", 97.8, None),
+}
+
+
+def names(*results: Result) -> list[str]:
+    return [column.name for column in fitting(study(*results), metrics_of(DEFAULT_COLUMNS))]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    found = names(measured("torch/cpu", 0.0165), absent("tf/cuda", "unavailable", "no NVIDIA driver"))
+    assert "allocated" not in found
+    assert "cost" not in found
+    assert {"step_time", "speedup", "throughput", "parity", "peak_memory", "cold_start"} == set(found)
+
+
+def test_what_does_not_fit_is_the_least_important() -> None:
+    wide = [measured("torch+channels_last+compile/cuda", 0.0165, **FULL), measured("tf/cpu", 0.009, **FULL)]
+    found = names(*wide)
+    assert found[:4] == list(DEFAULT_COLUMNS[:4])
+    assert "throughput" not in found
+    assert table_width(study(*wide), metrics_of(found)) <= WIDTH
+
+
+def test_the_usual_table_has_all_that_is_usual() -> None:
+    usual = {"allocations": FULL["allocations"]}
+    found = names(*(measured(f"{name}/cpu", 0.0165, **usual) for name in ("flux", "torch", "tf")))
+    assert {"allocated", "throughput", "cold_start", "peak_memory", "speedup", "parity"} <= set(found)
+
+
+def test_nothing_measured() -> None:
+    assert names(absent("tf/cpu", "failed", "crashed")) == []
