@@ -27,8 +27,8 @@ function main(start_file, folder)
         seconds = PolyBench.run_steps!(trainer, batches, step, 1)
         println("step $step: loss $(trainer.loss), $(round(1000 * seconds; digits = 1)) ms")
     end
-    counted = PolyBench.counting(() -> PolyBench.run_steps!(trainer, batches, 0, length(batches)))
-    println("an epoch of $(length(batches)) more steps: ", counted)
+    (count, bytes), _ = PolyBench.count_allocations!(trainer, batches, 0, length(batches))
+    println("an epoch of $(length(batches)) more steps: $count allocations, $bytes bytes")
 end
 
 main(ARGS...)

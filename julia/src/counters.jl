@@ -1,34 +1,24 @@
 """
-What Julia counts by itself: allocations and garbage collection since the process started, and its threads.
+What Julia counts by itself, its build, and its threads.
 """
-function counters end
+function collected end
 
-"""    counters()
+"""    collected()
 
-Cumulative numbers of this process; what a block of steps did is the difference of two calls. They see Julia's own
-heap, not the memory that BLAS or a GPU allocates.
+What the garbage collector did since the process started: seconds that the program stood still for it (as `@time`
+has them), and full sweeps.
 """
-function counters()
+function collected()
     now = Base.gc_num()
-    return (
-        allocations = now.malloc + now.realloc + now.poolalloc + now.bigalloc,
-        bytes = Base.gc_total_bytes(now),
-        gc_seconds = now.total_time / 1e9,
-        sweeps = Int(now.pause),
-        full_sweeps = Int(now.full_sweep),
-    )
+    return now.total_time / 1e9, Int(now.full_sweep)
 end
 
-"""    counting(f)
+"""    count_allocations!(trainer, batches, first, n)
 
-The `counters` of one call `f()`.
+`run_steps!`, and what `allocated` says of the `n` steps together.
 """
-function counting(f)
-    before = counters()
-    f()
-    after = counters()
-    return map(-, after, before)
-end
+count_allocations!(trainer::Trainer, batches::Vector{<:Batch}, first::Int, n::Int) =
+    allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
 """    facts()
 

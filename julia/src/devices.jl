@@ -7,19 +7,21 @@ abstract type Device end
 """The CPU: arrays are `Array`s."""
 struct CPU <: Device end
 
-"""The CUDA device with this index, from 0."""
+"""The CUDA device with this index, from 0; with `tf32`, it multiplies `Float32` as TensorFloat-32."""
 struct CUDADevice <: Device
     index::Int
+    tf32::Bool
 end
 
-"""    device(name)
+"""    device(name; tf32 = false)
 
 The device of a name such as `cpu`, `cuda` or `cuda:1`.
 """
-function device(name::AbstractString)
+function device(name::AbstractString; tf32::Bool = false)
     kind, _, index = partition(name, ':')
-    kind == "cpu" && return CPU()
-    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index))
+    kind == "cpu" && !tf32 && return CPU()
+    kind == "cpu" && throw(ArgumentError("TensorFloat-32 exists on cuda only"))
+    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index), tf32)
     throw(ArgumentError("no device is called \"$name\""))
 end
 
@@ -35,12 +37,35 @@ Wait until the device has done what it was asked to do.
 """
 synchronize(::CPU) = nothing
 
+"""    allocated(f, device)
+
+What one call `f()` allocates, counted as `@time` does: (count, bytes) in Julia's heap, by all threads, and (count,
+bytes) on the device, () if that is the CPU.
+"""
+function allocated(f, ::CPU)
+    timed = @timed f()
+    return (Base.gc_alloc_count(timed.gcstats), timed.bytes), ()
+end
+
+"""    device_peak_bytes(device)
+
+The most bytes that were ever in use on the device at one time; nothing for the CPU, or if it cannot be known.
+"""
+device_peak_bytes(::CPU) = nothing
+
 """    cuda_devices()
 
 How many CUDA devices there are; 0 without the package extension.
 """
 cuda_devices() = cuda_devices(Val(:extension))
 cuda_devices(::Any) = 0
+
+"""    cuda_facts()
+
+(name, text) of what CUDA code is made with and how it computes; none without the package extension or a GPU.
+"""
+cuda_facts() = cuda_facts(Val(:extension))
+cuda_facts(::Any) = ()
 
 function partition(text::AbstractString, separator::Char)
     parts = split(text, separator; limit = 2)

@@ -18,7 +18,7 @@ layers = [
 
 """    rehearse(layers, input_shape, classes)
 
-A build, two steps, a snapshot and a reset in both precisions, with two images.
+A build, two steps, a snapshot, a count and a reset in both precisions, with two images.
 """
 function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
     images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
@@ -27,18 +27,20 @@ function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
         out = map(zero, weights)
         GC.@preserve images labels weights out begin
             addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
-            trainer = build(layers, addresses(weights), dtype, "cpu", 0.01, 0.9)
+            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", 0.01, 0.9)
             batches = load(
                 trainer, Int(pointer(images)), (2, 2, input_shape...), Int(pointer(labels)), classes,
             )
             reset!(trainer)
             run_steps!(trainer, batches, 0, 2)
             last_loss(trainer)
+            count_allocations!(trainer, batches, 0, 2)
+            device_peak_bytes(trainer)
             snapshot!(addresses(out), addresses(weights), trainer, batches, 0)
         end
     end
     set_blas_threads(BLAS.get_num_threads())
-    return counters(), facts()
+    return collected(), facts(), cuda_facts()
 end
 
 @setup_workload begin

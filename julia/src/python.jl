@@ -10,19 +10,20 @@ An array in memory that Python owns.
 """
 borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
-"""    build(layers, addresses, dtype, device_name, learning_rate, momentum)
+"""    build(layers, addresses, dtype, device_name, precision, learning_rate, momentum)
 
 A trainer. `layers` is a TOML text, `addresses` those of its weights, of type `dtype`, in the order of
-`weight_shapes`.
+`weight_shapes`; `precision` is `fp32` or `tf32`.
 """
 function build(
-    layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String,
+    layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
     learning_rate::Real, momentum::Real,
 )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
     shapes = weight_shapes(layer_records)
     weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
-    return Trainer(device(device_name), T, layer_records, weights; learning_rate, momentum)
+    target = device(device_name; tf32 = precision == "tf32")
+    return Trainer(target, T, layer_records, weights; learning_rate, momentum)
 end
 
 """    load(trainer, images, shape, labels, classes)
@@ -60,3 +61,5 @@ end
 
 """    last_loss(trainer)"""
 last_loss(trainer::Trainer) = Float64(trainer.loss)
+
+device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)

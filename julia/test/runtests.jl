@@ -88,18 +88,43 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         end
     end
 
-    @testset "counters count" begin
-        counted = PolyBench.counting(() -> sum(length, [zeros(1000) for _ in 1:10]))
-        @test counted.allocations >= 10
-        @test 80_000 <= counted.bytes < 1_000_000
+    @testset "what steps allocate" begin
+        made, batches = trainer(Float32), data(Float32)
+        steps() = PolyBench.run_steps!(made, batches, 0, 3)
+        steps()  # compiles
+        (count, bytes), on_device = PolyBench.count_allocations!(made, batches, 0, 3)
+        # Tasks on two threads take a little more or less from one time to the next.
+        @test bytes ≈ (@allocated steps()) rtol = 1e-3
+        # A convolution's output and its gradient, twice, are the least that a step must have.
+        outputs = sizeof(Float32) * 4 * (28 * 28 * 16 + 10 * 10 * 8)
+        @test bytes > 3 * 2 * outputs
+        @test count > 3 * 2 * 8  # an output and a gradient of each layer
+        @test on_device == ()
+        @test PolyBench.device_peak_bytes(made) === nothing
+        (count, bytes), _ = PolyBench.allocated(() -> [zeros(1000) for _ in 1:10], PolyBench.CPU())
+        @test 11 <= count < 100
+        @test 80_000 <= bytes < 100_000
+    end
+
+    @testset "the collector's time and sweeps are told" begin
+        seconds, sweeps = PolyBench.collected()
+        GC.gc()
+        later, more_sweeps = PolyBench.collected()
+        @test later > seconds
+        @test more_sweeps == sweeps + 1
+        @test (@allocated PolyBench.collected()) < 100  # its answer
         @test parse(Int, PolyBench.facts().julia_threads) == Threads.nthreads()
     end
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
-        @test PolyBench.device("cuda") == PolyBench.CUDADevice(0)
-        @test PolyBench.device("cuda:1") == PolyBench.CUDADevice(1)
+        @test PolyBench.device("cuda") == PolyBench.CUDADevice(0, false)
+        @test PolyBench.device("cuda:1"; tf32 = true) == PolyBench.CUDADevice(1, true)
+        @test_throws "TensorFloat-32 exists on cuda only" PolyBench.device("cpu"; tf32 = true)
         @test_throws "no device is called \"tpu\"" PolyBench.device("tpu")
+        # Without CUDA.jl there are no methods but the CPU's.
+        @test PolyBench.cuda_devices() == 0
+        @test PolyBench.cuda_facts() == ()
     end
 
     @testset "what is precompiled is what Python calls" begin

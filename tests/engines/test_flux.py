@@ -62,24 +62,57 @@ except Unavailable as lacking:
 else:
     raise AssertionError("built")
 """,
-    "other precisions are unavailable": """
+    "bf16 is unavailable": """
 try:
     build(precision="bf16")
 except Unavailable as lacking:
+    assert "no mixed precision" in lacking.reason
     assert lacking.remedy == "use --precision fp32"
 else:
     raise AssertionError("built")
 """,
-    "counters count steps": """
+    "allocations grow with the batch, but for what does not": """
+import numpy as np
+build()
+per_step = {}
+for size in (8, 16, 32):
+    engine.load(np.repeat(images[:1], size // 8, axis=1), np.zeros((1, size), np.int64))
+    engine.run_steps(0, 2)
+    per_step[size] = engine.count_allocations(0, 3).host
+    assert per_step[size].count_per_step > 100
+    # The first convolution's output and its gradient, 28 x 28 x 16 float32, are the least that there must be.
+    assert per_step[size].bytes_per_step > 2 * 4 * 28 * 28 * 16 * size
+growth = [per_step[2 * size].bytes_per_step - per_step[size].bytes_per_step for size in (8, 16)]
+# Weight gradients do not grow with the batch. The rest is rounding to size classes, and tasks.
+assert abs(growth[1] / (2 * growth[0]) - 1) < 1e-3, (growth, per_step)
+""",
+    "a step allocates the same with and without others": """
+build()
+engine.run_steps(0, 2)
+one, four = (engine.count_allocations(0, n).host for n in (1, 4))
+assert abs(one.bytes_per_step / four.bytes_per_step - 1) < 0.01, (one, four)
+assert (one.source, engine.count_allocations(0, 1).device) == ("Base.gc_num()", None)
+assert engine.device_peak_bytes() is None
+""",
+    "counting trains": """
 build()
 engine.reset()
+engine.run_steps(0, 3)
+loss = engine.loss()
+engine.reset()
+engine.count_allocations(0, 3)
+assert engine.loss() == loss
+""",
+    "what the collector did is told": """
+import juliacall
+build()
+before = engine.collected()
 engine.run_steps(0, 1)
-before = engine.counters()
-engine.run_steps(1, 3)
-after = engine.counters()
-assert after["allocations"] > before["allocations"]
-assert after["bytes"] - before["bytes"] > 3 * images[0].nbytes
-assert after["gc_seconds"] >= before["gc_seconds"]
+assert (engine.collected() - before).seconds >= 0
+juliacall.Main.seval("GC.gc()")
+done = engine.collected() - before
+assert done.seconds > 0
+assert done.full_sweeps >= 1
 """,
     "the startup is told in parts": """
 detail = engine.startup_detail()
