@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, Literal, assert_never
 
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU
+from polybench.core.results import Allocations
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -23,6 +24,7 @@ from polybench.engines.base import (
     import_framework,
     touch,
 )
+from polybench.engines.pytorch_allocations import allocations
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
@@ -135,6 +137,14 @@ class TorchEngine(Engine):
             {name: _canonical(gradient) for name, gradient in zip(self._parameters, gradients, strict=True)},
             {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()},
         )
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        return allocations(lambda: self.run_steps(first, n), n, self._device)
+
+    def device_peak_bytes(self) -> int | None:
+        import torch
+
+        return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def close(self) -> None:
         pass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU, Shape
+from polybench.core.results import Allocations
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -20,6 +23,7 @@ from polybench.engines.base import (
     cuda_index,
     import_framework,
 )
+from polybench.engines.tensorflow_allocations import allocations
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
@@ -54,10 +58,10 @@ class TensorFlowEngine(Engine):
         import tensorflow as tf
 
         self._fit = "keras_fit" in job.variants
-        on_cpu = job.device == "cpu"
+        self._on_gpu = job.device != "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
-        self.sample_kind = "step" if on_cpu and not self._fit else "block"
-        self._device = "/CPU:0" if on_cpu else "/GPU:0"
+        self.sample_kind = "block" if self._on_gpu or self._fit else "step"
+        self._device = "/GPU:0" if self._on_gpu else "/CPU:0"
         _set_threads(job.workload.threads)
         _show_only(job.device)
         tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
@@ -79,7 +83,7 @@ class TensorFlowEngine(Engine):
         if self._fit:
             # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
             # "auto" asks whether the machine has a GPU, not whether the model runs on it.
-            xla = xla or not on_cpu
+            xla = xla or self._on_gpu
             self._model.compile(self._optimizer, loss_function, jit_compile=xla)
         self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
 
@@ -116,32 +120,30 @@ class TensorFlowEngine(Engine):
             variable.assign(np.zeros(variable.shape))
 
     def run_steps(self, first: int, n: int) -> float:
-        return self._run_fit(first, n) if self._fit else self._run_loop(first, n)
+        return self._timed(self._training(first, n))
 
-    def _run_loop(self, first: int, n: int) -> float:
-        batches, train_step = self._batches, self._step
+    def _training(self, first: int, n: int) -> Callable[[], Any]:
+        """What trains these steps and answers the last loss; all that need not be timed is done."""
+        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
+        return partial(self._fit_on, _dataset(batches)) if self._fit else partial(self._loop, batches)
+
+    def _loop(self, batches: list[tuple[Any, Any]]) -> Any:
+        train_step = self._step
+        for images, labels in batches:
+            loss = train_step(images, labels)
+        return loss
+
+    def _fit_on(self, dataset: Any) -> Any:
+        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
+        return history.history["loss"][-1]
+
+    def _timed(self, training: Callable[[], Any]) -> float:
         self._synchronize()
         start = perf_counter()
-        for step in range(first, first + n):
-            images, labels = batches[step % len(batches)]
-            loss = train_step(images, labels)
+        loss = training()
         self._synchronize()
         seconds = perf_counter() - start
         self._loss = loss
-        return seconds
-
-    def _run_fit(self, first: int, n: int) -> float:
-        import tensorflow as tf
-
-        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
-        images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
-        dataset = tf.data.Dataset.from_tensor_slices((images, labels))
-        self._synchronize()
-        start = perf_counter()
-        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
-        self._synchronize()
-        seconds = perf_counter() - start
-        self._loss = history.history["loss"][-1]
         return seconds
 
     def loss(self) -> float:
@@ -161,11 +163,20 @@ class TensorFlowEngine(Engine):
             },
         )
 
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        return allocations(partial(self._timed, self._training(first, n)), n, self._on_gpu)
+
+    def device_peak_bytes(self) -> int | None:
+        import tensorflow as tf
+
+        # The only visible GPU, so its number is 0.
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._on_gpu else None
+
     def close(self) -> None:
         pass
 
     def _synchronize(self) -> None:
-        if self._device != "/CPU:0":  # on the CPU a step returns when it is done
+        if self._on_gpu:  # on the CPU a step returns when it is done
             import tensorflow as tf
 
             tf.test.experimental.sync_devices()
@@ -208,6 +219,14 @@ def from_keras(value: Array, flattened: Shape | None) -> Array:
         channels, height, width = flattened
         value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
     return np.ascontiguousarray(value)
+
+
+def _dataset(batches: list[tuple[Any, Any]]) -> Any:
+    """The batches as a `tf.data.Dataset`, an element each."""
+    import tensorflow as tf
+
+    images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
+    return tf.data.Dataset.from_tensor_slices((images, labels))
 
 
 def sequential(model: Model) -> Any:

@@ -1,7 +1,8 @@
 """Run checks on one engine in one process: `python -m tests.engines.check ENGINE FOLDER CHECKS`.
 
 CHECKS is a JSON object from a name to Python code, which finds `engine` with its framework loaded, `build`,
-and the `images` that `build` loads. The last line of the output is a JSON object: name to traceback, or "".
+and the `images` that `build` loads; `build_layers(layers, repeats)` builds another network than lenet, and
+loads each image `repeats` times. The last line of the output is a JSON object: name to traceback, or "".
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import sys
 import traceback
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from polybench.core.errors import Unavailable
+from polybench.core.layers import Layer
 from polybench.core.spec import Optimizer, Workload
 from polybench.engines.base import Job
+from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines.child import loaded_engine
 
@@ -32,7 +36,19 @@ def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
         engine.build(Job(LENET, workload, device, "float32", variants), weights)
         engine.load(images, labels)
 
-    names = {"engine": engine, "images": images, "build": build, "Unavailable": Unavailable}
+    def build_layers(layers: tuple[Layer, ...], repeats: int, variants: tuple[str, ...] = ()) -> None:
+        model = msgspec.structs.replace(LENET, layers=layers)
+        workload = Workload("lenet", "noise", repeats * images.shape[1], Optimizer(), "fp32", 2)
+        engine.build(Job(model, workload, "cpu", "float32", variants), initial_weights(model, 0))
+        engine.load(*(np.repeat(part, repeats, axis=1) for part in (images, labels)))
+
+    names = {
+        "engine": engine,
+        "images": images,
+        "build": build,
+        "build_layers": build_layers,
+        "Unavailable": Unavailable,
+    }
     tracebacks = dict.fromkeys(checks, "")
     for name, check in checks.items():
         try:
