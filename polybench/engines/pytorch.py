@@ -25,17 +25,22 @@ from polybench.engines.base import (
     touch,
 )
 from polybench.engines.pytorch_allocations import allocations
+from polybench.engines.pytorch_cudagraph import GraphedStep, require_gpu
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
 
 class TorchEngine(Engine):
-    """Eager by default; `compile` and `channels_last` are variants, and chain."""
+    """Eager by default; `channels_last`, `compile` and `cudagraph` are variants, and chain."""
 
     sample_kind: Literal["step", "block"] = "step"
 
     def load_framework(self) -> None:
         import_framework("torch", "PyTorch", "torch")
+        import torch
+
+        # cuDNN's algorithms are chosen by trying them, which TensorFlow does by default, and PyTorch doesn't.
+        torch.backends.cudnn.benchmark = True
 
     def probe(self) -> Probe:
         import torch
@@ -47,6 +52,9 @@ class TorchEngine(Engine):
         import torch
 
         self._job = job
+        self._graphed = "cudagraph" in job.variants
+        if self._graphed:
+            require_gpu(job.device)
         self._device = _device(job.device)
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
         self.sample_kind = "block" if self._device.type == "cuda" else "step"
@@ -76,6 +84,7 @@ class TorchEngine(Engine):
             # picks the convolutions' memory layout itself. float32, which is what is timed, is not affected.
             options = {"layout_optimization": False} if job.dtype == "float64" else None
             self._loss_of = torch.compile(self._loss_of, dynamic=False, options=options)
+        self._train_step = _training_step(self._loss_of, self._optimizer)
         self.reset()
 
     def conventions(self) -> Conventions:
@@ -96,6 +105,10 @@ class TorchEngine(Engine):
                 )
                 for x, y in zip(images, labels, strict=True)
             ]
+        if self._graphed:
+            # Here, since it needs a batch; what it trained meanwhile is undone.
+            self._train_step = GraphedStep(self._loss_of, self._optimizer, *self._batches[0])
+            self.reset()
 
     def reset(self) -> None:
         import torch
@@ -104,19 +117,19 @@ class TorchEngine(Engine):
             for name, parameter in self._parameters.items():
                 parameter.copy_(self._initial[name])
         self._optimizer.zero_grad()
-        # Without a buffer SGD takes the first gradient for the velocity, which is what zero momentum gives.
-        self._optimizer.state.clear()
+        # In place: a CUDA graph has their addresses.
+        for state in self._optimizer.state.values():
+            for value in state.values():
+                if torch.is_tensor(value):
+                    value.zero_()
 
     def run_steps(self, first: int, n: int) -> float:
-        batches, loss_of, optimizer = self._batches, self._loss_of, self._optimizer
+        batches, train_step = self._batches, self._train_step
         self._synchronize()
         start = perf_counter()
         for step in range(first, first + n):
             images, labels = batches[step % len(batches)]
-            optimizer.zero_grad()
-            loss = loss_of(images, labels)
-            loss.backward()
-            optimizer.step()
+            loss = train_step(images, labels)
         self._synchronize()
         seconds = perf_counter() - start
         self._loss = loss.detach()
@@ -201,6 +214,19 @@ def _loss_of_batch(model: Any, device_type: str, autocast: bool) -> Any:
     return autocast_loss_of if autocast else loss_of
 
 
+def _training_step(loss_of: Any, optimizer: Any) -> Any:
+    """The function (images, labels) -> loss, a tensor, that trains one step."""
+
+    def train_step(images: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(images, labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train_step
+
+
 def _device(device: str) -> Any:
     import torch
 
@@ -208,6 +234,7 @@ def _device(device: str) -> Any:
         return torch.device("cpu")
     cuda_build = torch.version.cuda is not None
     index = cuda_index(device, torch.cuda.device_count(), cuda_build=cuda_build, install=CUDA_INSTALL)
+    torch.cuda.set_device(index)  # streams and graphs are made on the current device
     return torch.device("cuda", index)
 
 
@@ -254,4 +281,5 @@ def _build_facts() -> dict[str, str]:
     if torch.version.cuda:
         build["cuda"] = torch.version.cuda
         build["cudnn"] = str(torch.backends.cudnn.version())
+        build["cudnn_autotune"] = "on" if torch.backends.cudnn.benchmark else "off"
     return build

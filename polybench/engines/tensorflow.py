@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -26,6 +27,7 @@ from polybench.engines.base import (
 from polybench.engines.tensorflow_allocations import allocations
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
+CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
@@ -50,6 +52,8 @@ class TensorFlowEngine(Engine):
         build = {
             key: str(info[key]) for key in ("cpu_compiler", "cuda_version", "cudnn_version") if key in info
         }
+        if tf.test.is_built_with_cuda():
+            build["cudnn_autotune"] = "on" if os.environ.get(CUDNN_AUTOTUNE, "1") == "1" else "off"
         gpus = tuple(f"cuda:{index}" for index in range(len(tf.config.list_physical_devices("GPU"))))
         return Probe({"tensorflow": tf.__version__, "keras": keras.__version__}, build, ("cpu", *gpus))
 

@@ -31,6 +31,7 @@ torch.set_num_threads(THREADS)
 torch.set_num_interop_threads(THREADS)
 torch.set_float32_matmul_precision("high" if TF32 else "highest")
 torch.backends.cudnn.allow_tf32 = TF32
+torch.backends.cudnn.benchmark = True
 memory_format = torch.channels_last if CHANNELS_LAST else torch.contiguous_format
 
 # The images, as the official files have them: 1 byte label, then red, green and blue planes.

@@ -42,6 +42,29 @@ except Unavailable as lacking:
 else:
     raise AssertionError("built")
 """,
+    "cudagraph on the CPU is unavailable with a remedy": """
+try:
+    build(variants=("channels_last", "cudagraph"))
+except Unavailable as lacking:
+    assert lacking.reason == "cudagraph needs a CUDA device" and lacking.remedy == "use --devices cuda"
+else:
+    raise AssertionError("built")
+""",
+    "reset zeroes the optimizer's state where it is": """
+build()
+engine.run_steps(0, 1)
+def momentum():
+    return [state["momentum_buffer"] for state in engine._optimizer.state.values()]
+before = momentum()
+assert len(before) == 10 and all(buffer.any() for buffer in before)
+engine.reset()
+assert all(new is old and not new.any() for new, old in zip(momentum(), before, strict=True))
+""",
+    "cuDNN tries its algorithms": """
+import torch
+assert torch.backends.cudnn.benchmark
+assert engine.probe().build.get("cudnn_autotune", "on") == "on"
+""",
     "the probe names version and build": """
 import torch
 probe = engine.probe()
