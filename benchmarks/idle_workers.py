@@ -21,7 +21,7 @@ from _study import Inputs, inputs, measure, warm_worker
 
 from polybench.core.statistics import ratio
 from polybench.launcher import WorkerProcess
-from polybench.noise import cpu_seconds
+from polybench.meters.cpu import cpu_seconds
 
 TARGET = 0.01
 IDLE = ("torch", "tf")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import psutil
 
 from polybench.core.results import RoundNoise
+from polybench.meters.cpu import cpu_seconds
 
 _OTHER_CPU_PERCENT = 10.0
 """Of one core, by processes that are not workers. An idle desktop stays below 5."""
@@ -36,15 +37,6 @@ def _read(pids: Collection[int]) -> _Reading:
     busy = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0) - idle - steal
     swap = psutil.swap_memory()
     return _Reading(time.monotonic(), busy, steal, swap.sin + swap.sout, sum(map(cpu_seconds, pids)))
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its children so far, 0 if it is gone."""
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 class NoiseMeter:

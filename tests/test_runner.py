@@ -259,7 +259,7 @@ def test_a_killed_study_leaves_no_scratch_for_ever(own_folders: Path) -> None:
 
 def test_idle_workers_sleep() -> None:
     from polybench.launcher import WorkerProcess
-    from polybench.noise import cpu_seconds
+    from polybench.meters.cpu import cpu_seconds
 
     worker = WorkerProcess({}, Path(os.environ["POLYBENCH_RESULTS"]) / "log")
     time.sleep(2.0)  # it has started by then
