@@ -10,6 +10,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.results import Allocations, Memory, Parity, Startup, Status
 from polybench.core.spec import Cell
 from polybench.engines.base import Collected, Probe
+from polybench.meters.usage import BlockUsage
 
 
 @dataclass
@@ -31,6 +32,7 @@ class CellRecord:
     losses: list[float] = field(default_factory=list)
     peak_rss_bytes: int | None = None
     collected: list[Collected] = field(default_factory=list)
+    usage: list[BlockUsage] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     warnings: list[str] = field(default_factory=list)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from polybench import schedule
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.results import RoundNoise
-from polybench.core.spec import UNTIMED_STEPS
+from polybench.core.spec import UNTIMED_STEPS, Study
 from polybench.engines.base import COLD_START
 from polybench.launcher import WorkerProcess
 from polybench.messages import Count, Counted, Load, Loaded, Measure, Measured, Prepare, Prepared, Request
+from polybench.meters.observer import Observer
+from polybench.meters.usage import BlockUsage
 from polybench.noise import NoiseMeter
 from polybench.plan import row
 from polybench.record import CellRecord
@@ -82,7 +84,7 @@ class Pace:
 
 
 class Replicate:
-    """Measures one group of cells, once each a round."""
+    """Measures one group of cells, once each a round; `observer` watches them, where there is one."""
 
     def __init__(
         self,
@@ -90,20 +92,16 @@ class Replicate:
         prepare: Callable[[CellRecord], Prepare],
         logs: Path,
         number: int,
-        *,
-        seed: int,
-        timeout: float,
-        handicaps: Mapping[str, float],
-        counts: bool,
+        study: Study,
+        observer: Observer | None,
     ) -> None:
         self._records = records
         self._prepare = prepare
         self._logs = logs
         self._number = number
-        self._seed = seed
-        self._timeout = timeout
-        self._handicaps = handicaps
-        self._counts = counts
+        self._study = study
+        self._timeout = study.timeout
+        self._observer = observer
 
     def run(
         self,
@@ -135,7 +133,7 @@ class Replicate:
                 pace.spend(seconds)
                 if self._number == 0 and pace.adaptive and done in schedule.LOOKS and narrow_enough():
                     pace.rounds = done
-            if self._counts:
+            if self._study.metrics and self._number == 0:
                 self._count(team, steps_in_epoch)
 
     @contextlib.contextmanager
@@ -196,7 +194,7 @@ class Replicate:
 
     def _round(self, team: Team, pace: Pace, number: int) -> RoundNoise:
         meter = NoiseMeter([worker.pid for _, worker in team.values()])
-        for name in schedule.order_of_round(list(team), self._seed, self._number, number):
+        for name in schedule.order_of_round(list(team), self._study.seed, self._number, number):
             self._measure(team, name, pace)
         return meter.stop(self._number, number)
 
@@ -204,13 +202,24 @@ class Replicate:
         record, worker = team[name]
         assert pace.steps is not None
         with self._failures_noted(team, name):
-            answer = worker.ask(Measure(pace.steps, self._handicaps.get(name, 0.0)), self._timeout)
+            request = Measure(pace.steps, self._study.handicaps.get(name, 0.0))
+            with self._observed(team, name) as usage:
+                answer = worker.ask(request, self._timeout)
             assert isinstance(answer, Measured)
             record.samples[-1].append(answer.step_seconds)
             record.steps_per_sample = answer.steps_per_sample
             record.peak_rss_bytes = max(record.peak_rss_bytes or 0, answer.peak_rss_bytes)
             if answer.collected is not None:
                 record.collected.append(answer.collected)
+            if usage is not None:
+                record.usage.append(usage)
+
+    def _observed(self, team: Team, name: str) -> contextlib.AbstractContextManager[BlockUsage | None]:
+        if self._observer is None:
+            return contextlib.nullcontext()
+        record, worker = team[name]
+        on_gpus = [mate.pid for other, mate in team.values() if other.cell.device != "cpu"]
+        return self._observer.block(worker.pid, record.cell.device, on_gpus)
 
     def _count(self, team: Team, steps_in_epoch: int) -> None:
         """Memory and allocations, after everything that is timed in these processes."""

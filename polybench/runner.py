@@ -24,6 +24,7 @@ from polybench.engines import ENGINES
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.materials import Materials
 from polybench.messages import Load, Loaded, Prepare
+from polybench.meters.observer import Observer
 from polybench.parity import Checker, Task
 from polybench.plan import Plan, estimated_bytes, resolve, row
 from polybench.progress import Progress
@@ -67,9 +68,9 @@ def run_study(
     plan = resolve(study)
     if store is not None:
         store.ensure_writable()
-    with only_study_here() as alone, _scratch_folder() as scratch:
+    with only_study_here() as alone, _scratch_folder() as scratch, _observer(plan, parity_only) as observer:
         progress.stage("preparing data")
-        run = _Run(plan, materials.make(plan, scratch), progress, store, argv, scratch)
+        run = _Run(plan, materials.make(plan, scratch), progress, store, argv, scratch, observer)
         if not alone:
             run.warn("another study runs on this machine: they disturb each other, and both are less certain")
         if plan.workload.threads > (usable := provenance.usable_threads()):
@@ -97,6 +98,16 @@ def _scratch_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@contextlib.contextmanager
+def _observer(plan: Plan, parity_only: bool) -> Iterator[Observer | None]:
+    """Made before any worker: it looks at what the GPUs hold without them."""
+    if parity_only or not plan.study.metrics:
+        yield None
+        return
+    with contextlib.closing(Observer({cell.device for cell in plan.cells})) as observer:
+        yield observer
+
+
 class _Run:
     """One study's state while it runs."""
 
@@ -108,10 +119,11 @@ class _Run:
         store: Store | None,
         argv: Sequence[str],
         scratch: Path,
+        observer: Observer | None,
     ) -> None:
         now = datetime.datetime.now(datetime.UTC)
         self._plan, self._files, self._progress, self._store = plan, files, progress, store
-        self._scratch = scratch
+        self._scratch, self._observer = scratch, observer
         self._context = Context(
             id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
             created=now.isoformat(timespec="seconds"),
@@ -128,6 +140,8 @@ class _Run:
         self._pace = Pace(study.steps, study.rounds, study.budget, study.processes)
         self._warnings: list[str] = []
         self._noise: list[RoundNoise] = []
+        for text in observer.warnings if observer else ():
+            self.warn(text)
 
     def warn(self, text: str) -> None:
         if text not in self._warnings:
@@ -229,11 +243,7 @@ class _Run:
             )
         for group in groups:
             self._progress.stage(f"{where}: starting {', '.join(record.cell.name for record in group)}")
-            replicate = Replicate(
-                group, self._prepare, self._logs, number,
-                seed=study.seed, timeout=study.timeout, handicaps=study.handicaps,
-                counts=study.metrics and number == 0,
-            )  # fmt: skip
+            replicate = Replicate(group, self._prepare, self._logs, number, study, self._observer)
             replicate.run(
                 self._pace,
                 share * len(group) / len(alive),

@@ -26,6 +26,7 @@ from polybench.materials import Materials
 from polybench.plan import Plan
 from polybench.record import CellRecord
 from polybench.relations import relate
+from polybench.usage_summary import add_usage
 
 DEFAULT_BASELINE = "torch/cpu"
 
@@ -146,6 +147,8 @@ def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
     )
     if samples:
         _add_times(result, record, samples, materials.epoch.steps)
+    if record.usage:
+        add_usage(result, record.usage)
     return result
 
 

@@ -106,7 +106,7 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    """Means over the blocks of timed steps.
+    """Means over the blocks of timed steps, with the reset and the untimed steps at their beginning.
 
     `cpu_percent` of one core and `cores_used` (the same as a number of cores) are the worker's; the others
     the GPU's as a whole: `gpu_percent` of the time busy, `power` in W (on the CPU that of its package),
@@ -124,6 +124,11 @@ class Utilization(msgspec.Struct, frozen=True):
 
 
 class Energy(msgspec.Struct, frozen=True):
+    """Mean power over the blocks times the seconds of an epoch, everything on the chip included.
+
+    `source` says whose power it is: of the processor's packages, of the GPU, or of both.
+    """
+
     joules_per_epoch: float | None = None
     source: str | None = None
 

@@ -1,0 +1,92 @@
+"""Whole studies with the fake engine, in real processes, on a GPU that is not there."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psutil
+import pytest
+
+from polybench.core.results import StudyDocument, Utilization
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.meters.nvml import BY_PROCESS
+from polybench.progress import Silent
+from polybench.runner import run_study
+from tests.meters.conftest import Install
+from tests.meters.fake_nvml import GPU_IS_LOST, FakeNvml, RunningProcess, h100
+
+MIB = 1 << 20
+
+
+def run(devices: tuple[str, ...], **fields: Any) -> StudyDocument:
+    study = Study(
+        ("fake",), devices, data="synthetic", processes=1, rounds=3, steps=5, timeout=60.0, **fields
+    )
+    return run_study(study, Silent(), store=None)
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def driver(install: Install) -> FakeNvml:
+    """Sees the workers that may use a GPU."""
+    card = h100()
+    fake = install(FakeNvml(card))
+
+    def look() -> None:
+        workers = [
+            child.pid
+            for child in psutil.Process().children()
+            if child.environ().get("CUDA_VISIBLE_DEVICES") != ""
+        ]
+        card.running = [RunningProcess(pid, 512 * MIB) for pid in workers]
+
+    fake.before = look
+    return fake
+
+
+def test_every_row_has_the_usage_of_its_own_device(driver: FakeNvml) -> None:
+    document = run(("cpu", "cuda"))
+    assert [result.status for result in document.results] == ["ok", "ok"]
+    on_cpu, on_gpu = (result.utilization for result in document.results)
+    assert on_cpu.cpu_percent is not None
+    assert on_cpu.gpu_percent is None
+    assert (on_gpu.gpu_percent, on_gpu.temperature, on_gpu.throttle) == (96.0, 61.0, [])
+    assert on_gpu.power is not None
+    result = document.result("fake/cuda")
+    assert (result.memory.device_nvml_bytes, result.memory.device_nvml_source) == (512 * MIB, BY_PROCESS)
+    assert result.memory.peak_rss_bytes is not None
+    assert result.energy.joules_per_epoch == pytest.approx(on_gpu.power * result.epoch_seconds)
+    assert result.warnings == []
+    assert driver.sessions == 0
+
+
+def test_a_gpu_that_is_lost_is_a_warning_and_no_failed_row(driver: FakeNvml) -> None:
+    readings = iter(range(1_000_000))
+    look = driver.before
+
+    def break_down() -> None:
+        if next(readings) == 20:
+            driver.refuse["*"] = GPU_IS_LOST
+        look()
+
+    driver.before = break_down
+    result = run(("cuda",)).result("fake/cuda")
+    assert result.status == "ok"
+    assert result.measured
+    (warning,) = [text for text in result.warnings if "not read" in text]
+    assert "GPU is lost" in warning
+
+
+def test_without_metrics_nothing_is_observed(driver: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
+    driver.before = lambda: pytest.fail("the driver was asked")
+    result = run(("cuda",), metrics=False).result("fake/cuda")
+    assert result.measured
+    assert result.utilization == Utilization()
