@@ -19,14 +19,19 @@ _NOT_PROBED = ("fake",)
 def doctor(
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> None:
-    """Show engines, devices, noise and data; ends with 0 if at least one engine runs, else 4."""
+    """Show engines, devices, meters, noise and data; ends with 0 if at least one engine runs, else 4."""
     import msgspec
 
     pick(format, {"table": None, "json": None}, "format")
     from polybench.engines import ENGINES
 
     names = [name for name in ENGINES if name not in _NOT_PROBED]
-    report = {"machine": _machine(), "data": _data(), "engines": _engines(names)}
+    report: dict[str, Any] = {
+        "machine": _machine(),
+        "data": _data(),
+        "meters": _meters(),
+        "engines": _engines(names),
+    }
     typer.echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
     frameworks = [entry for name, entry in report["engines"].items() if name != "reference"]
     raise typer.Exit(0 if any(entry["runs"] for entry in frameworks) else 4)
@@ -107,6 +112,20 @@ def _data() -> dict[str, Any]:
     return {"folder": str(data_folder()), "cifar10": found is not None, "results": str(results_folder())}
 
 
+def _meters() -> list[dict[str, Any]]:
+    """What can be told beside times."""
+    import msgspec
+
+    from polybench.meters import diagnosis
+    from polybench.meters.diagnosis import Finding
+    from polybench.resident import reset_peak
+
+    increase = "increase of peak memory in a step"
+    refused = "the kernel does not let a process reset its peak (/proc/self/clear_refs)"
+    peak = Finding(True, increase) if reset_peak() else Finding(False, increase, refused)
+    return [msgspec.to_builtins(finding) for finding in (peak, diagnosis.rapl(), *diagnosis.gpus())]
+
+
 def _text(report: dict[str, Any]) -> str:
     from polybench.core import units
 
@@ -122,11 +141,20 @@ def _text(report: dict[str, Any]) -> str:
         f"data     CIFAR-10 {'in' if data['cifar10'] else 'not in'} {data['folder']}"
         + ("" if data["cifar10"] else "; get it with: polybench data fetch"),
         f"results  {data['results']}",
-        "",
     ]
+    for number, meter in enumerate(report["meters"]):
+        lines.append(f"{'' if number else 'meters':<8} {_meter_text(meter)}")
+    lines.append("")
     for name, entry in report["engines"].items():
         lines += _engine_text(name, entry)
     return "\n".join(lines)
+
+
+def _meter_text(meter: dict[str, Any]) -> str:
+    if meter["works"]:
+        return f"{meter['what']}: readable"
+    remedy = f"; mend it with: {meter['remedy']}" if meter["remedy"] else ""
+    return f"{meter['what']}: missing, {meter['reason']}{remedy}"
 
 
 def _engine_text(name: str, entry: dict[str, Any]) -> list[str]:

@@ -150,4 +150,9 @@ def test_doctor_says_what_is_there(run: Run) -> None:
     assert result.returncode == (0 if any(runs) else 4)
     for entry in report["engines"].values():
         assert entry["runs"] or (entry["reason"] and entry["remedy"])
-    assert "polybench data fetch" in run("doctor").stdout
+    for meter in report["meters"]:
+        assert meter["works"] or meter["reason"]
+    assert any("energy of the processor" in meter["what"] for meter in report["meters"])
+    text = run("doctor").stdout
+    assert "polybench data fetch" in text
+    assert "energy of the processor" in text
