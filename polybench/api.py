@@ -12,7 +12,7 @@ import msgspec
 
 from polybench.core.errors import BadInput
 from polybench.core.results import StudyDocument, to_json
-from polybench.core.spec import QUICK_BUDGET, Study
+from polybench.core.spec import Study
 from polybench.metrics import metrics_of
 from polybench.progress import Silent
 from polybench.rendering import rendered
@@ -122,5 +122,5 @@ def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Opti
     except msgspec.ValidationError as error:
         raise BadInput(str(error)) from error
     if quick:
-        study = msgspec.structs.replace(study, processes=1, budget=min(study.budget, QUICK_BUDGET))
+        study = study.quick()
     return StudyResult(run_study(study, Silent(), store=None, argv=sys.argv, strict=strict))

@@ -13,6 +13,7 @@ from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
 from polybench.commands.list import list_studies
 from polybench.commands.parity import parity
+from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.weights import weights
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(compare)
+app.command()(run)
 app.command()(parity)
 app.command()(weights)
 app.command("list")(list_studies)

@@ -47,6 +47,11 @@ def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     return engine.memory_bytes + 4 * floats + (epoch_bytes if engine.copies_data else 0)
 
 
+def usual_start_seconds(plan: Plan) -> float:
+    """From starting one replicate's workers to their first round; they start side by side."""
+    return max(row(cell).start_seconds for cell in plan.cells)
+
+
 def resolve(study: Study) -> Plan:
     """Judge a study without its engines and devices.
 
@@ -67,7 +72,7 @@ def resolve(study: Study) -> Plan:
     by_name = {cell.name: cell for cell in grid}
     for name in (*study.handicaps, *([study.baseline] if study.baseline else [])):
         pick(name, by_name, "cell")
-    for device in study.prices:
+    for device in study.prices if study.devices else ():  # else prices may be of more than this machine has
         pick(device, dict.fromkeys(devices), "device with a price")
     workload = Workload(
         model=model.name,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from polybench.core.results import StudyDocument
 from polybench.export import FORMATS, render
 from polybench.metrics import DEFAULT_COLUMNS, METRICS, in_order, metrics_of
@@ -18,6 +20,8 @@ def rendered(
     format: str,
     columns: Sequence[Metric] | None = None,
     formats: Mapping[str, str] = FORMATS,
+    *,
+    published: bool = False,
 ) -> str:
     """The study as text that ends with a newline.
 
@@ -26,7 +30,10 @@ def rendered(
         format: a key of `formats`.
         columns: in this order; None for what the format shows by itself.
         formats: the table of formats.
+        published: whether tables have the published numbers below them; JSON is the whole document anyway.
     """
+    if not published and format != "json":
+        study = msgspec.structs.replace(study, published=[])
     return render(format, study, default_columns(study, format) if columns is None else columns, formats)
 
 

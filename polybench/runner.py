@@ -17,7 +17,7 @@ import psutil
 
 from polybench import caveats, materials, provenance, schedule
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
-from polybench.core.results import Parity, RoundNoise, StudyDocument
+from polybench.core.results import NO_FILE, About, Parity, RoundNoise, StudyDocument
 from polybench.core.spec import Cell, Study
 from polybench.core.statistics import half_width, ratio
 from polybench.engines import ENGINES
@@ -26,15 +26,12 @@ from polybench.materials import Materials
 from polybench.messages import Load, Loaded, Prepare
 from polybench.meters.observer import Observer
 from polybench.parity import Checker, Task
-from polybench.plan import Plan, estimated_bytes, resolve, row
+from polybench.plan import Plan, estimated_bytes, resolve, row, usual_start_seconds
 from polybench.progress import Progress
 from polybench.record import CellRecord
 from polybench.replicate import WARM_UP_STEPS, Pace, Replicate
 from polybench.store import Store, only_study_here
 from polybench.summary import Context, rounds_of, summarize
-
-_USUAL_START_SECONDS = 8.0
-"""Of two engines side by side, with their data, on two cores."""
 
 _MEMORY_SHARE = 0.8
 """Of the available memory, for the workers that live at the same time."""
@@ -46,6 +43,7 @@ def run_study(
     *,
     store: Store | None,
     argv: Sequence[str] = (),
+    about: About = NO_FILE,
     strict: bool = False,
     parity_only: bool = False,
 ) -> StudyDocument:
@@ -58,6 +56,7 @@ def run_study(
         progress: told what runs, between measurements.
         store: where to save after each finished part; None saves nothing.
         argv: the command line, for the record.
+        about: what the study file says beside the study, for the record.
         strict: refuse to measure when an engine or device is unavailable.
         parity_only: check, but measure nothing.
 
@@ -70,7 +69,9 @@ def run_study(
         store.ensure_writable()
     with only_study_here() as alone, _scratch_folder() as scratch, _observer(plan, parity_only) as observer:
         progress.stage("preparing data")
-        run = _Run(plan, materials.make(plan, scratch), progress, store, argv, scratch, observer)
+        run = _Run(
+            plan, materials.make(plan, scratch), progress, store, _context(argv, about), scratch, observer
+        )
         if not alone:
             run.warn("another study runs on this machine: they disturb each other, and both are less certain")
         if plan.workload.threads > (usable := provenance.usable_threads()):
@@ -84,6 +85,18 @@ def run_study(
         except KeyboardInterrupt:
             run.interrupted()
         return run.finish()
+
+
+def _context(argv: Sequence[str], about: About) -> Context:
+    now = datetime.datetime.now(datetime.UTC)
+    return Context(
+        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        created=now.isoformat(timespec="seconds"),
+        tool=provenance.tool(),
+        argv=list(argv),
+        about=about,
+        host=provenance.host(),
+    )
 
 
 @contextlib.contextmanager
@@ -117,21 +130,13 @@ class _Run:
         files: Materials,
         progress: Progress,
         store: Store | None,
-        argv: Sequence[str],
+        context: Context,
         scratch: Path,
         observer: Observer | None,
     ) -> None:
-        now = datetime.datetime.now(datetime.UTC)
         self._plan, self._files, self._progress, self._store = plan, files, progress, store
-        self._scratch, self._observer = scratch, observer
-        self._context = Context(
-            id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
-            created=now.isoformat(timespec="seconds"),
-            tool=provenance.tool(),
-            argv=list(argv),
-            host=provenance.host(),
-        )
-        self._logs = (store.folder if store else _cache("logs").parent) / "logs" / self._context.id
+        self._scratch, self._observer, self._context = scratch, observer, context
+        self._logs = (store.folder if store else _cache("logs").parent) / "logs" / context.id
         self._records = [
             CellRecord(cell, worker_environment(row(cell), cell.device, plan.workload.threads, cell.variants))
             for cell in plan.cells
@@ -215,23 +220,19 @@ class _Run:
 
     def measure(self) -> None:
         """All replicates; the document is saved after each."""
-        processes, seconds = self._plan.study.processes, 0.0
+        study, seconds = self._plan.study, 0.0
+        processes = study.processes
+        expected = study.budget + processes * usual_start_seconds(self._plan)  # before anything has been seen
         for number in range(processes):
             alive = [record for record in self._records if record.alive]
             if not alive:
                 return
-            self._progress.remaining(
-                seconds / number * (processes - number) if number else self._longest_seconds()
-            )
+            self._progress.remaining(seconds / number * (processes - number) if number else expected)
             start = time.monotonic()
             self._replicate(alive, number)
             seconds += time.monotonic() - start
             self._save()
         self._progress.remaining(0.0)
-
-    def _longest_seconds(self) -> float:
-        """All of the budget, and a usual start for each process: before anything has been seen."""
-        return self._plan.study.budget + _USUAL_START_SECONDS * self._plan.study.processes
 
     def _replicate(self, alive: list[CellRecord], number: int) -> None:
         study, share = self._plan.study, self._pace.share

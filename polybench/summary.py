@@ -12,6 +12,7 @@ import tomli_w
 
 from polybench.core import statistics
 from polybench.core.results import (
+    About,
     GarbageCollection,
     Host,
     Result,
@@ -41,6 +42,7 @@ class Context(msgspec.Struct, frozen=True):
     created: str
     tool: Tool
     argv: list[str]
+    about: About
     host: Host
 
 
@@ -91,11 +93,13 @@ def summarize(
         created=context.created,
         polybench=context.tool,
         argv=context.argv,
+        title=context.about.title,
         study=study_toml(plan.study),
         settings=_settings(plan, materials, base, rounds, steps),
         host=context.host,
         warnings=list(warnings),
         results=results,
+        published=context.about.published,
     )
 
 

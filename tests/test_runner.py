@@ -157,7 +157,7 @@ def test_the_study_repeats_itself_from_its_toml() -> None:
         ({"engines": ("fake",), "baseline": "torch/cpu"}, "unknown cell"),
         ({"engines": ("fake",), "batch_size": 2001}, "2001"),
         ({"engines": ("fake",), "data": "/no/such/folder"}, "/no/such/folder"),
-        ({"engines": ("fake",), "prices": {"gpu": 1.0}}, "device with a price"),
+        ({"engines": ("fake",), "devices": ("cpu",), "prices": {"cuda": 1.0}}, "device with a price"),
         ({"engines": ("fake",), "precision": "tf32"}, "tf32"),
     ],
 )

@@ -9,7 +9,6 @@ import typer
 from polybench.commands import options as o
 from polybench.commands.describe import print_scripts
 from polybench.commands.execute import Presentation, execute, print_plan
-from polybench.core.spec import QUICK_BUDGET
 
 
 def compare(
@@ -45,9 +44,7 @@ def compare(
     save: o.Save = True,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the cells and a time; run nothing.")
-    ] = False,
+    dry_run: o.DryRun = False,
     describe: Annotated[
         bool, typer.Option("--describe", help="Print the plain scripts that do what is timed; run nothing.")
     ] = False,
@@ -70,11 +67,11 @@ def compare(
         input=input_mode,
         threads=threads,
         seed=seed,
-        processes=1 if quick else processes,
+        processes=processes,
         rounds=rounds,
         steps=steps,
         target=target,
-        budget=min(budget, QUICK_BUDGET) if quick else budget,
+        budget=budget,
         timeout=timeout,
         parity=not no_parity,
         parity_steps=parity_steps,
@@ -83,6 +80,8 @@ def compare(
         prices=o.parse_pairs(price or [], "--price"),
         handicaps=o.parse_pairs(handicap or [], "--handicap"),
     )
+    if quick:
+        study = study.quick()
     if describe:
         print_scripts(study)
         return

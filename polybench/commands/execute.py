@@ -14,6 +14,7 @@ import typer
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.core.names import pick
+from polybench.core.results import NO_FILE, About
 from polybench.core.spec import Study
 from polybench.export import FORMATS, PARITY_FORMATS
 from polybench.rendering import rendered
@@ -29,9 +30,17 @@ class Presentation(NamedTuple):
     save: bool
     quiet: bool
     verbose: bool
+    published: bool = False
 
 
-def execute(study: Study, how: Presentation, *, strict: bool = False, parity_only: bool = False) -> NoReturn:
+def execute(
+    study: Study,
+    how: Presentation,
+    *,
+    about: About = NO_FILE,
+    strict: bool = False,
+    parity_only: bool = False,
+) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
     from polybench.runner import run_study
     from polybench.store import Store, results_folder
@@ -43,25 +52,34 @@ def execute(study: Study, how: Presentation, *, strict: bool = False, parity_onl
     store = Store(results_folder(how.results)) if how.save else None
     with _termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         result = run_study(
-            study, progress, store=store, argv=sys.argv[1:], strict=strict, parity_only=parity_only
+            study,
+            progress,
+            store=store,
+            argv=sys.argv[1:],
+            about=about,
+            strict=strict,
+            parity_only=parity_only,
         )
-    emit(rendered(result, how.format, metrics, formats), how.output)
+    emit(rendered(result, how.format, metrics, formats, published=how.published), how.output)
     if store is not None and not how.quiet:
         typer.echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
     raise typer.Exit(exit_code(result, parity_only=parity_only))
 
 
 def print_plan(study: Study) -> None:
-    """The cells that would be measured, and for how long at most."""
-    from polybench.plan import resolve
+    """The cells that would be measured, and about how long that takes at most."""
+    from polybench.plan import resolve, usual_start_seconds
 
     plan = resolve(study)
+    starts = study.processes + study.parity  # the identity check has workers of its own
+    start = usual_start_seconds(plan)
     for cell in plan.cells:
         typer.echo(cell.name)
     workload = plan.workload
     typer.echo(
-        f"{workload.model}, batch {workload.batch_size}, {workload.precision}, {workload.threads} threads;"
-        f" {study.processes} processes a cell, timed for at most {study.budget:g} s in all",
+        f"{workload.model}, batch {workload.batch_size}, {workload.precision}, threads {workload.threads},"
+        f" processes {study.processes}\nabout {study.budget + starts * start:.0f} s: timed for at most"
+        f" {study.budget:g} s in all, and {starts} starts of about {start:.0f} s",
         err=True,
     )
 

@@ -160,6 +160,7 @@ Metrics = Annotated[
         _HOW, "--metrics/--no-metrics", help="Look at allocations, memory, utilization and energy as well."
     ),
 ]
+DryRun = Annotated[bool, _option(_HOW, "--dry-run", help="Print the cells and a time; run nothing.")]
 Strict = Annotated[
     bool,
     _option(_HOW, "--strict", help="Exit with 3 when an engine or device is missing, measuring nothing."),
@@ -185,6 +186,10 @@ Columns = Annotated[
         help=f"Metrics to show, in this order: {', '.join(METRICS)}; or a group: {', '.join(GROUPS)}.",
         show_default="the important ones that fit; every one in csv",
     ),
+]
+Published = Annotated[
+    bool,
+    _option(_OUT, "--published", help="Show the author's numbers below the table, where a file has any."),
 ]
 Format = Annotated[str, _option(_OUT, "--format", help="table, markdown, csv, json or latex.")]
 Output = Annotated[Path | None, _option(_OUT, "--output", help="Write to a file instead of standard output.")]

@@ -17,6 +17,7 @@ from polybench.rendering import rendered
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help="An ID, a unique prefix of one, or `last`.")],
     columns: o.Columns = None,
+    published: o.Published = False,
     format: o.Format = "table",
     output: o.Output = None,
     results: o.Results = None,
@@ -30,4 +31,5 @@ def show(
     metrics = chosen(columns)
     pick(format, FORMATS, "format")
     ensure_writable(output)
-    emit(rendered(Store(results_folder(results)).load(study), format, metrics), output)
+    document = Store(results_folder(results)).load(study)
+    emit(rendered(document, format, metrics, published=published), output)

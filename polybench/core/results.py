@@ -307,19 +307,49 @@ class Tool(msgspec.Struct, frozen=True):
     commit: str | None
 
 
+class Published(msgspec.Struct, frozen=True):
+    """One number that the author of a study printed: a reference, measured elsewhere.
+
+    `value` is in `unit` and has the author's digits; a pair where a range was printed. `label` is what ran,
+    as the author calls it.
+    """
+
+    label: str
+    quantity: str
+    value: float | tuple[float, float]
+    unit: str
+    hardware: str
+    source: str
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a study file says beside its study."""
+
+    title: str | None = None
+    published: list[Published] = []
+
+
+NO_FILE = About()
+
+
 class StudyDocument(msgspec.Struct, kw_only=True):
-    """The saved document. `study` is the whole study as TOML: running it repeats the measurement."""
+    """The saved document. `study` is the whole study as TOML: running it repeats the measurement.
+
+    `title` and `published` come from a study file; none of the published numbers was measured here.
+    """
 
     schema: str = SCHEMA
     id: str
     created: str
     polybench: Tool
     argv: list[str]
+    title: str | None = None
     study: str
     settings: Settings
     host: Host
     warnings: list[str] = []
     results: list[Result] = []
+    published: list[Published] = []
 
     def result(self, cell: str) -> Result:
         return next(result for result in self.results if result.cell == cell)

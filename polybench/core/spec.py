@@ -6,6 +6,7 @@ except for names (engines, models), which their own tables check.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Literal
 
@@ -17,8 +18,9 @@ from polybench.core.errors import BadInput
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload"]
 
-PositiveInt = Annotated[int, Meta(ge=1)]
-NaturalInt = Annotated[int, Meta(ge=0)]
+_LARGEST = 2**63 - 1  # TOML and JSON hold no larger number for every reader
+PositiveInt = Annotated[int, Meta(ge=1, le=_LARGEST)]
+NaturalInt = Annotated[int, Meta(ge=0, le=_LARGEST)]
 PositiveFloat = Annotated[float, Meta(gt=0)]
 
 UNTIMED_STEPS = 2
@@ -109,11 +111,20 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def __post_init__(self) -> None:
         if not self.engines:
             raise BadInput("no engines given; try --engines torch,tf")
-        for device in self.devices or ():
+        for device in (*(self.devices or ()), *self.prices):
             if not _DEVICE.fullmatch(device):
                 raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
         if self.precision == "tf32" and "cpu" in (self.devices or ()):
             raise BadInput("precision tf32 exists on cuda only; use --precision fp32 for the cpu")
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            for number in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise BadInput(f"{name} is {number}; write a finite number")
+
+    def quick(self) -> Study:
+        """The same in one process and a short timed part: numbers at once, and no verdict."""
+        return msgspec.structs.replace(self, processes=1, budget=min(self.budget, QUICK_BUDGET))
 
 
 def cells(engines: tuple[str, ...], devices: tuple[str, ...]) -> tuple[Cell, ...]:

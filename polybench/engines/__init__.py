@@ -16,6 +16,7 @@ class EngineRow(msgspec.Struct, frozen=True):
     memory of a worker of the hungriest variant that has trained `lenet`, less the data.
     `environment` is set for its workers, and so is what `environment_factory`, `module:function`, answers
     when it is given device, threads and variants at run time.
+    `start_seconds` is the cold start of a worker for `lenet`, beside two other engines on two cores.
     `copies_data` says that `load` makes a private copy of the batches.
     `does_arithmetic` is False for an engine that only plays a script: there is nothing to check for parity.
     """
@@ -27,6 +28,7 @@ class EngineRow(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     environment_factory: str | None = None
     memory_bytes: int = 64 << 20
+    start_seconds: float = 1.0
     copies_data: bool = False
     does_arithmetic: bool = True
 
@@ -39,6 +41,7 @@ ENGINES: dict[str, EngineRow] = {
         variants={"default_threads": "one Julia thread, as Julia starts; BLAS threads from the study"},
         environment_factory="polybench.julia.environment:environment",
         memory_bytes=700 << 20,
+        start_seconds=17.4,
     ),
     "torch": EngineRow(
         "polybench.engines.pytorch:TorchEngine",
@@ -50,6 +53,7 @@ ENGINES: dict[str, EngineRow] = {
             "cudagraph": "the whole step, replayed as a CUDA graph, with a copy of its batch on the device",
         },
         memory_bytes=350 << 20,
+        start_seconds=5.0,
     ),
     "tf": EngineRow(
         "polybench.engines.tensorflow:TensorFlowEngine",
@@ -62,6 +66,7 @@ ENGINES: dict[str, EngineRow] = {
         # cuDNN's algorithms are chosen by trying them, whatever the user's environment says.
         environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_CUDNN_USE_AUTOTUNE": "1"},
         memory_bytes=480 << 20,
+        start_seconds=8.1,
         copies_data=True,
     ),
     "reference": EngineRow(

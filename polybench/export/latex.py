@@ -7,22 +7,26 @@ from collections.abc import Sequence
 from tabulate import LATEX_ESCAPE_RULES, tabulate
 
 from polybench.core.results import StudyDocument
-from polybench.export.rows import NOT_RANKED, Column, Table, build
+from polybench.export import published
+from polybench.export.rows import NOT_RANKED, Column, build
 
 
 def render(study: StudyDocument, columns: Sequence[Column]) -> str:
     """A `table` environment, caption above, notes below, for a document in UTF-8."""
     table = build(study, columns)
-    notes = [*(f"{cell}: {fate}" for cell, fate in table.absent), *table.footnotes, *table.sentences]
+    notes = [
+        *(f"{cell}: {fate}" for cell, fate in table.absent),
+        *table.footnotes,
+        *table.sentences,
+        *table.sources,
+    ]
     lines = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped('; '.join(table.heading))}}}",
-        *_rows(table, table.ranked),
-        *(
-            [rf"\par\medskip {NOT_RANKED}\par\smallskip", *_rows(table, table.unranked)]
-            * bool(table.unranked)
-        ),
+        *_rows(table.ranked, table.header, table.alignment),
+        *_block(NOT_RANKED, table.unranked, table.header, table.alignment),
+        *_block(published.TITLE, table.published, published.HEADER, published.ALIGNMENT),
         r"\par\smallskip\footnotesize\raggedright",
         *(rf"{_escaped(note)}\par" for note in notes),
         r"\end{table}",
@@ -30,12 +34,14 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(table: Table, rows: list[list[str]]) -> list[str]:
+def _block(title: str, rows: list[list[str]], header: list[str], alignment: list[str]) -> list[str]:
+    return [rf"\par\medskip {title}\par\smallskip", *_rows(rows, header, alignment)] if rows else []
+
+
+def _rows(rows: list[list[str]], header: list[str], alignment: list[str]) -> list[str]:
     if not rows:
         return []
-    return tabulate(
-        rows, table.header, "latex_booktabs", colalign=table.alignment, disable_numparse=True
-    ).splitlines()
+    return tabulate(rows, header, "latex_booktabs", colalign=alignment, disable_numparse=True).splitlines()
 
 
 def _escaped(text: str) -> str:

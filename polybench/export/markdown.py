@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from polybench.core.results import StudyDocument
-from polybench.export.rows import NOT_RANKED, Column, Table, build
+from polybench.export import published
+from polybench.export.rows import NOT_RANKED, Column, build
 
 _SPECIAL = re.compile(r"([\\`*|<])")
 
@@ -18,21 +19,24 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
     table = build(study, columns)
     blocks = (
         "  \n".join(_escaped(line) for line in table.heading),
-        _rows(table, table.ranked),
+        _rows(table.ranked, table.header, table.alignment),
         f"**{NOT_RANKED}**" if table.unranked else "",
-        _rows(table, table.unranked),
+        _rows(table.unranked, table.header, table.alignment),
         _list([*(f"{cell}: {fate}" for cell, fate in table.absent), *table.footnotes]),
         "  \n".join(_escaped(sentence) for sentence in table.sentences),
+        f"**{published.TITLE}**" if table.published else "",
+        _rows(table.published, published.HEADER, published.ALIGNMENT),
+        _list(table.sources),
     )
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _rows(table: Table, rows: list[list[str]]) -> str:
+def _rows(rows: list[list[str]], header: list[str], alignment: list[str]) -> str:
     if not rows:
         return ""
     escaped = [[_escaped(text) for text in row] for row in rows]
-    header = [_escaped(title) for title in table.header]
-    return tabulate(escaped, header, "pipe", colalign=table.alignment, disable_numparse=True)
+    titles = [_escaped(title) for title in header]
+    return tabulate(escaped, titles, "pipe", colalign=alignment, disable_numparse=True)
 
 
 def _list(lines: list[str]) -> str:

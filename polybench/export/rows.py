@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from polybench.core.results import Result, StudyDocument
+from polybench.export import published
 from polybench.export.footnotes import failed_parity, footnotes
 from polybench.export.heading import heading
 from polybench.export.one_line import one_line
@@ -40,6 +41,7 @@ class Table(msgspec.Struct, frozen=True):
 
     `header`, `alignment` ("left" or "right") and every row have the cell's name first. `ranked` did the same
     arithmetic, `unranked` did not. `absent` are the cells without times, with what became of them.
+    `published` has rows of its own, under the header `export.published.HEADER`.
     """
 
     heading: list[str]
@@ -50,6 +52,8 @@ class Table(msgspec.Struct, frozen=True):
     absent: list[tuple[str, str]]
     footnotes: list[str]
     sentences: list[str]
+    published: list[list[str]]
+    sources: list[str]
 
 
 def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
@@ -59,7 +63,7 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         return [result.cell, *(column.text(result) for column in columns)]
 
     return Table(
-        heading=heading(study),
+        heading=[*([one_line(study.title)] if study.title else []), *heading(study)],
         header=["cell", *(column.title for column in columns)],
         alignment=["left", *("left" if column.unit is None else "right" for column in columns)],
         ranked=[row(result) for result in study.results if result.ranked],
@@ -71,6 +75,8 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ],
         footnotes=footnotes(study),
         sentences=sentences(study),
+        published=published.rows(study),
+        sources=published.sources(study),
     )
 
 

@@ -8,6 +8,7 @@ from textwrap import fill, wrap
 from tabulate import tabulate
 
 from polybench.core.results import StudyDocument
+from polybench.export import published
 from polybench.export.rows import NOT_RANKED, Column, Table, build
 
 WIDTH = 100
@@ -26,6 +27,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         [NOT_RANKED, *unranked] if unranked else [],
         [_wrapped(note, first="  ", rest="    ") for note in table.footnotes],
         [_wrapped(sentence) for sentence in table.sentences],
+        _published(table),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -61,6 +63,14 @@ def _numbers_aligned(column: Sequence[str]) -> list[str]:
 def _absent(table: Table) -> list[str]:
     width = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
     return [_wrapped(fate, first=f"{cell:<{width}}  ", rest=" " * (width + 2)) for cell, fate in table.absent]
+
+
+def _published(table: Table) -> list[str]:
+    if not table.published:
+        return []
+    text = tabulate(table.published, published.HEADER, "simple", disable_numparse=True)
+    lines = [line.rstrip() for line in text.splitlines()]
+    return [published.TITLE, "", *lines, "", *(_wrapped(source, first="  ") for source in table.sources)]
 
 
 def _wrapped(text: str, first: str = "", rest: str = "") -> str:

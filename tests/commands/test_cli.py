@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
 def test_help_and_version(run: Run) -> None:
     assert "compare" in run("--help").stdout
     assert run("--version").stdout.startswith("polybench 0.")
-    for command in ("compare", "parity", "weights", "list", "show", "doctor", "data"):
+    for command in ("compare", "run", "parity", "weights", "list", "show", "doctor", "data"):
         result = run(command, "--help")
         assert result.returncode == 0
         assert "Usage" in result.stdout

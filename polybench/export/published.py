@@ -1,0 +1,29 @@
+"""The block of an author's own numbers, kept apart from everything that was measured."""
+
+from __future__ import annotations
+
+from polybench.core.results import StudyDocument
+
+TITLE = "published (not measured here)"
+HEADER = ["what", "hardware", "quantity", "value"]
+ALIGNMENT = ["left"] * len(HEADER)
+
+
+def rows(study: StudyDocument) -> list[list[str]]:
+    """One row a number, in the order of the study file."""
+    return [
+        [number.label, number.hardware, number.quantity, f"{_digits(number.value)} {number.unit}".rstrip()]
+        for number in study.published
+    ]
+
+
+def sources(study: StudyDocument) -> list[str]:
+    """Each publication once."""
+    return [f"source: {source}" for source in dict.fromkeys(number.source for number in study.published)]
+
+
+def _digits(value: float | tuple[float, float]) -> str:
+    """All digits that the author printed, not rounded to what we print of our own."""
+    if isinstance(value, tuple):
+        return " to ".join(map(_digits, value))
+    return f"{value:,.12g}"

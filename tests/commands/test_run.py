@@ -1,0 +1,107 @@
+"""`polybench run` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.core.results import from_json
+from polybench.study_file import REFERENCES
+from tests.commands.test_cli import run as program
+from tests.test_plain import folder
+
+__all__ = ["folder", "program"]
+
+STUDY = """
+title = "Two fakes"
+published = "paper"
+engines = ["fake", "fake+slow"]
+devices = ["cpu"]
+data = "cifar"
+batch_size = 16
+processes = 2
+rounds = 1
+steps = 5
+[prices]
+cpu = 3.6
+"""
+REFERENCE = """
+[paper]
+source = "a journal"
+numbers = [{label = "Flux", hardware = "i7", quantity = "time an epoch", value = 82.470, unit = "s"}]
+"""
+
+
+@pytest.fixture
+def study(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / REFERENCES).write_text(REFERENCE)
+    file = tmp_path / "two.toml"
+    file.write_text(STUDY)
+    return file
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def test_a_file_is_measured_shown_and_repeated(
+    program: Callable[..., CompletedProcess[str]], study: Path
+) -> None:
+    first = program("run", study.name, "--published")
+    assert first.returncode == 0
+    assert first.stdout.startswith("Two fakes\nlenet ")
+    assert "fake+slow/cpu" in first.stdout
+    table, block = first.stdout.split("published (not measured here)")
+    assert "82.47 s" in block
+    assert "82.47" not in table
+    assert program("show", "last", "--published").stdout == first.stdout
+    assert program("show", "last").stdout == table.rstrip() + "\n"
+
+    saved = from_json(program("show", "last", "--format", "json").stdout.encode())
+    again = run("last", "--format", "json", "--no-save", "--quiet")
+    repeated = from_json(again.stdout.encode())
+    assert repeated.study == saved.study
+    assert repeated.settings == saved.settings
+    assert (repeated.title, repeated.published) == (saved.title, saved.published)
+    assert [result.cell for result in repeated.results] == [result.cell for result in saved.results]
+    assert repeated.results[0].cost is not None
+
+
+def test_quick_and_other_data(study: Path) -> None:
+    done = run(study, "--quick", "--no-save", "--format", "json", "--quiet")
+    assert json.loads(done.stdout)["settings"]["processes"] == 1
+    lost = run(study, "--data", "nowhere")
+    assert isinstance(lost.exception, BadInput)
+    assert "nowhere" in str(lost.exception)
+
+
+def test_dry_run(study: Path) -> None:
+    planned = run(study, "--dry-run")
+    assert planned.exit_code == 0
+    assert planned.stdout.split() == ["fake/cpu", "fake+slow/cpu"]
+    assert "processes 2\nabout 63 s: timed for at most 60 s in all, and 3 starts" in planned.stderr
+    assert "about 12 s" in run(study, "--dry-run", "--quick").stderr
+
+
+def test_bad_input(program: Callable[..., CompletedProcess[str]], study: Path) -> None:
+    study.write_text("engines = ['fake']\nbatchsize = 8\n")
+    done = program("run", study.name)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: two.toml:2: unknown key 'batchsize'; did you mean 'batch_size'?")
+    for name, message in {
+        "nowhere.toml": "cannot read nowhere.toml",
+        f"{study.parent}/": "Is a directory",
+        "nothing": "no study 'nothing' in ",
+    }.items():
+        error = run(name).exception
+        assert isinstance(error, BadInput)
+        assert message in str(error)

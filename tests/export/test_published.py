@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from polybench.core.results import Published, from_json
+from polybench.metrics.base import Metric
+from polybench.rendering import rendered
+from tests.factories import typical_study
+
+PUBLISHED = [
+    Published("Flux_1", "allocations", 1407620.0, "", "GTX 1080", "a journal"),
+    Published("Flux_1", "speed", (8.0, 9.5), "times", "GTX 1080", "a journal"),
+    Published("torch", "time", 0.828756, "s", "", "a blog"),
+]
+STUDY = msgspec.structs.replace(typical_study(), published=PUBLISHED, title="A\nstudy")
+
+
+@pytest.mark.parametrize("name", ["table", "markdown", "latex"])
+def test_the_block_comes_last_and_only_when_asked_for(name: str, columns: list[Metric]) -> None:
+    without = rendered(STUDY, name, columns)
+    assert "published" not in without
+    assert "A study" in without.splitlines()[2 if name == "latex" else 0]
+    text = rendered(STUDY, name, columns, published=True)
+    block = text[text.index("published (not measured here)") :]
+    for value in ("1,407,620", "8 to 9.5 times", "0.828756 s", "source: a journal", "source: a blog"):
+        assert block.count(value) == 1
+    for cell in ("torch/cpu", "tf/cpu"):
+        assert text.index(cell) < text.index("published")
+
+
+def test_csv_is_of_what_was_measured(columns: list[Metric]) -> None:
+    assert rendered(STUDY, "csv", columns, published=True) == rendered(typical_study(), "csv", columns)
+
+
+def test_json_always_has_them(columns: list[Metric]) -> None:
+    for published in (False, True):
+        assert from_json(rendered(STUDY, "json", columns, published=published).encode()) == STUDY
