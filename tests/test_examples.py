@@ -4,24 +4,78 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import tomli_w
 from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.core.errors import Unavailable
+from polybench.core.results import from_json
 from polybench.core.spec import Study
+from polybench.data import synthetic
 from polybench.julia import package_folder
 from polybench.julia.finding import check, find
+from polybench.models import MODELS
 from polybench.plan import resolve
+from polybench.publications import published_numbers
+from polybench.study_file import REFERENCES
 from tests.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine
 
 __all__ = ["folder"]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+STUDIES = sorted(path.name for path in EXAMPLES.glob("*.toml") if path.name != REFERENCES)
+REAL = "flux_tutorial.toml"
+"""The one whose example a real engine trains; for the others a fake one will do."""
+TINY = {
+    "devices": ["cpu"],
+    "data": "synthetic",
+    "batch_size": 8,
+    "threads": 1,
+    "processes": 1,
+    "rounds": 1,
+    "steps": 2,
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_studies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study runs as its file says, but for tiny settings."""
+    table = tomllib.loads((EXAMPLES / name).read_text("utf-8"))
+    if table["model"] not in MODELS:
+        pytest.skip(f"{name}: {table['model']} not in MODELS")
+    monkeypatch.setitem(synthetic.IMAGES, "train", 64)
+    assert table["engines"] == ["flux", "torch", "tf"]
+    if name == REAL:
+        pytest.importorskip("torch", reason="torch is not installed")
+    tiny = TINY | {"engines": ["torch"] if name == REAL else ["fake"]}
+    # The example's own file is checked by reading it; its tiny copy needs the references beside it.
+    planned = CliRunner().invoke(app, ["run", str(EXAMPLES / name), "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    (tmp_path / name).write_text(tomli_w.dumps(table | tiny), "utf-8")
+    shutil.copy(EXAMPLES / REFERENCES, tmp_path)
+    run = CliRunner().invoke(app, ["run", str(tmp_path / name), "--no-save", "--quiet", "--format", "json"])
+    assert run.exit_code == 0, run.output
+    document = from_json(run.stdout.encode())
+    assert document.title == table["title"]
+    assert document.published
+    assert document.settings.model == table["model"]
+    assert document.results[0].measured
+    assert document.results[0].parity.status == ("pass" if name == REAL else "skipped")
+
+
+def test_every_publication_has_its_study() -> None:
+    publications = tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8"))
+    named = [tomllib.loads((EXAMPLES / name).read_text("utf-8"))["published"] for name in STUDIES]
+    assert sorted(named) == sorted(publications)
+    for name in publications:
+        assert published_numbers(EXAMPLES / REFERENCES, name)
 
 
 def test_compare_in_python() -> None:
