@@ -39,6 +39,9 @@ class Options(TypedDict, total=False):
     rounds: int | None
     steps: int | None
     target: float
+    epochs: int | None
+    accuracy: bool
+    until: dict[str, float]
     budget: float
     timeout: float
     parity: bool

@@ -54,6 +54,25 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     handicap: float = 0.0
 
 
+class Restart(msgspec.Struct, frozen=True, tag="restart"):
+    """Back to step 0, from these initial weights (`.npz`, canonical) from now on. Answer: Advanced."""
+
+    weights: str
+
+
+class Train(msgspec.Struct, frozen=True, tag="train"):
+    """Go on training, `n` steps from `first`, timed as a whole. Answer: Trained."""
+
+    first: int
+    n: int
+
+
+class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
+    """Classify the test images with the current weights. Answer: Evaluated."""
+
+    test: EpochFile
+
+
 class Count(msgspec.Struct, frozen=True, tag="count"):
     """The memory of `steps` steps, then their allocations; nothing is timed. Answer: Counted."""
 
@@ -64,7 +83,7 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     """End the process. Answer: Closed."""
 
 
-Request = Load | Prepare | TakeSnapshot | Advance | Measure | Count | Close
+Request = Load | Prepare | TakeSnapshot | Advance | Measure | Count | Restart | Train | Evaluate | Close
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
@@ -99,6 +118,17 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     collected: Collected | None = None
 
 
+class Trained(msgspec.Struct, frozen=True, tag="trained"):
+    seconds: float
+    loss: float
+
+
+class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
+    """The share of the images that was classified rightly."""
+
+    accuracy: float
+
+
 class Counted(msgspec.Struct, frozen=True, tag="counted"):
     memory: Memory
     allocations: Allocations
@@ -121,7 +151,19 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-Answer = Loaded | Prepared | Snapped | Advanced | Measured | Counted | Closed | Lacking | Failed
+Answer = (
+    Loaded
+    | Prepared
+    | Snapped
+    | Advanced
+    | Measured
+    | Counted
+    | Trained
+    | Evaluated
+    | Closed
+    | Lacking
+    | Failed
+)
 
 encoder = msgspec.json.Encoder()
 request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

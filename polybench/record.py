@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from polybench.core.errors import Unavailable
-from polybench.core.results import Allocations, Memory, Parity, Startup, Status
+from polybench.core.results import Allocations, Memory, Parity, Startup, Status, Training
 from polybench.core.spec import Cell
 from polybench.engines.base import Collected, Probe
 from polybench.meters.usage import BlockUsage
@@ -35,6 +35,7 @@ class CellRecord:
     usage: list[BlockUsage] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
+    trainings: list[Training] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property

@@ -18,7 +18,7 @@ import psutil
 from polybench import caveats, materials, provenance, schedule
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
 from polybench.core.results import NO_FILE, About, Parity, RoundNoise, StudyDocument
-from polybench.core.spec import Cell, Study
+from polybench.core.spec import Cell, Study, trains
 from polybench.core.statistics import half_width, ratio
 from polybench.engines import ENGINES
 from polybench.launcher import WorkerProcess, worker_environment
@@ -32,6 +32,7 @@ from polybench.record import CellRecord
 from polybench.replicate import WARM_UP_STEPS, Pace, Replicate
 from polybench.store import Store, only_study_here
 from polybench.summary import Context, rounds_of, summarize
+from polybench.train import Trainer
 
 _MEMORY_SHARE = 0.8
 """Of the available memory, for the workers that live at the same time."""
@@ -82,6 +83,7 @@ def run_study(
             run.verify(strict)
             if not parity_only:
                 run.measure()
+                run.train()
         except KeyboardInterrupt:
             run.interrupted()
         return run.finish()
@@ -253,6 +255,26 @@ class _Run:
                 self._noise.append,
             )
         self._pace.replicate_done()
+
+    def train(self) -> None:
+        """Whole trainings, if the study has them: seed by seed, one cell at a time in random order."""
+        study = self._plan.study
+        if not trains(study):
+            return
+        trainer = Trainer(study, self._prepare, self._files.test, self._logs)
+        for number in range(study.processes):
+            seed = study.seed + number
+            weights = materials.seeded_weights(self._plan, seed, self._scratch)
+            alive = [record for record in self._records if record.alive]
+            for record in schedule.order_of_round(alive, study.seed, number, 0):
+                what = f"training {record.cell.name}, seed {seed}"
+                trainer.train(
+                    record,
+                    seed,
+                    weights,
+                    lambda epoch, what=what: self._progress.stage(f"{what}, epoch {epoch + 1}"),  # type: ignore[misc]
+                )
+                self._save()
 
     def _prepare(self, record: CellRecord) -> Prepare:
         warm_up = min(WARM_UP_STEPS, self._files.epoch.steps)

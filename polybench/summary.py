@@ -20,6 +20,7 @@ from polybench.core.results import (
     Settings,
     Startup,
     StudyDocument,
+    TimeToAccuracy,
     Tool,
 )
 from polybench.core.spec import Study
@@ -123,7 +124,7 @@ def _settings(
         rounds=rounds,
         steps_per_round=steps,
         input=workload.input,
-        epochs=None,
+        epochs=study.epochs,
         baseline=base,
         prices=study.prices,
     )
@@ -146,9 +147,11 @@ def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
         losses=[loss for loss in record.losses if math.isfinite(loss)],
         startup=_startup(record.startups),
         warnings=list(record.warnings),
+        trainings=[training for training in record.trainings if training.epochs],
         allocations=record.allocations,
         memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
     )
+    _add_trainings(result, plan.study.until.get("accuracy"))
     if samples:
         _add_times(result, record, samples, materials.epoch.steps)
     if record.usage:
@@ -162,13 +165,32 @@ def _add_times(
     seconds = statistics.step_seconds(samples, record.sample_kind)
     result.step_seconds = seconds
     result.samples_per_second = result.workload.batch_size / seconds.median
-    result.epoch_seconds = steps_in_epoch * seconds.median
+    if not result.trainings:
+        result.epoch_seconds = steps_in_epoch * seconds.median
     result.gc = _collection(record, seconds.n * record.steps_per_sample)
     result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
     if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:
         result.warnings.append(
             f"steps became {rise:.1%} slower from the first round to the last (heat, memory, a leak?)"
         )
+
+
+def _add_trainings(result: Result, wanted: float | None) -> None:
+    if not result.trainings:
+        return
+    result.epoch_seconds = stdlib_statistics.median(
+        epoch.seconds for training in result.trainings for epoch in training.epochs
+    )
+    last = [training.epochs[-1].accuracy for training in result.trainings]
+    final = [accuracy for accuracy in last if accuracy is not None]
+    if final:
+        result.accuracy = stdlib_statistics.fmean(final)
+        result.accuracy_std = stdlib_statistics.stdev(final) if len(final) > 1 else None
+    if wanted is not None:
+        times = [training.seconds_to(wanted) for training in result.trainings]
+        reached = [seconds for seconds in times if seconds is not None]
+        median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
+        result.time_to_accuracy = TimeToAccuracy(wanted, median, len(reached), len(times))
 
 
 def _collection(record: CellRecord, steps: int) -> GarbageCollection:

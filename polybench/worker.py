@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import singledispatchmethod
 from typing import Any
 
 import msgspec
@@ -33,6 +34,8 @@ from polybench.messages import (
     Closed,
     Count,
     Counted,
+    Evaluate,
+    Evaluated,
     Failed,
     Lacking,
     Load,
@@ -42,8 +45,11 @@ from polybench.messages import (
     Prepare,
     Prepared,
     Request,
+    Restart,
     Snapped,
     TakeSnapshot,
+    Train,
+    Trained,
     encoder,
     request_decoder,
 )
@@ -77,25 +83,10 @@ class Worker:
             text = str(error).strip().splitlines()
             return Failed(f"{type(error).__name__} in {_name(request)}: {text[0] if text else 'no message'}")
 
+    @singledispatchmethod
     def _obey(self, request: Request) -> Answer:
-        match request:
-            case Load():
-                return self._load(request)
-            case Prepare():
-                return self._prepare(request)
-            case TakeSnapshot():
-                return self._snapshot(request)
-            case Advance():
-                self.engine.run_steps(request.first, request.n)
-                return Advanced()
-            case Measure():
-                return self._measure(request)
-            case Count():
-                return self._count(request)
-            case Close():
-                if self._engine is not None:
-                    self._engine.close()
-                return Closed()
+        """One method for each kind of request."""
+        raise TypeError(f"no answer to {type(request).__name__}")
 
     @property
     def engine(self) -> Engine:
@@ -103,6 +94,7 @@ class Worker:
             raise CellFailed("no engine loaded")
         return self._engine
 
+    @_obey.register
     def _load(self, request: Load) -> Loaded:
         module, _, name = request.factory.partition(":")
         start = time.perf_counter()
@@ -113,10 +105,10 @@ class Worker:
         self._engine = engine
         return Loaded(engine.probe())
 
+    @_obey.register
     def _prepare(self, request: Prepare) -> Prepared:
         engine = self.engine
-        with np.load(request.weights) as file:
-            weights = {name: file[name] for name in file.files}
+        weights = _weights(request.weights)
         build_seconds = _timed(lambda: engine.build(request.job, weights))
         images, labels = open_epoch(request.epoch)
         data_seconds = _timed(lambda: engine.load(images, labels))
@@ -137,20 +129,56 @@ class Worker:
         )
         return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
 
+    @_obey.register
     def _snapshot(self, request: TakeSnapshot) -> Snapped:
         snapshot = self.engine.snapshot(request.step)
         _save(request.gradients, snapshot.gradients)
         _save(request.weights, snapshot.weights)
         return Snapped(snapshot.loss if math.isfinite(snapshot.loss) else None)
 
+    @_obey.register
+    def _advance(self, request: Advance) -> Advanced:
+        self.engine.run_steps(request.first, request.n)
+        return Advanced()
+
+    @_obey.register
     def _measure(self, request: Measure) -> Measured:
         seconds, collected = measure_block(self.engine, request.steps, request.handicap)
         return Measured(seconds, request.steps // len(seconds), resident().peak, collected)
 
+    @_obey.register
+    def _restart(self, request: Restart) -> Advanced:
+        self.engine.start_from(_weights(request.weights))
+        self.engine.reset()
+        return Advanced()
+
+    @_obey.register
+    def _train(self, request: Train) -> Trained:
+        seconds = self.engine.run_steps(request.first, request.n)
+        return Trained(seconds, finite_loss(self.engine, f"after {request.first + request.n} steps"))
+
+    @_obey.register
+    def _evaluate(self, request: Evaluate) -> Evaluated:
+        images, labels = open_epoch(request.test)
+        right = sum(self.engine.correct(x, y) for x, y in zip(images, labels, strict=True))
+        return Evaluated(right / labels.size)
+
+    @_obey.register
     def _count(self, request: Count) -> Counted:
         memory, allocations = count(self.engine, request.steps)
         baseline = self._baseline_rss_bytes
         return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
+
+    @_obey.register
+    def _close(self, _: Close) -> Closed:
+        if self._engine is not None:
+            self._engine.close()
+        return Closed()
+
+
+def _weights(path: str) -> Weights:
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
 
 
 def _save(path: str, tensors: Weights) -> None:

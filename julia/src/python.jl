@@ -39,6 +39,24 @@ function load(trainer::Trainer, images::Int, shape::NTuple{5,Int}, labels::Int, 
     )
 end
 
+"""    start_from!(trainer, addresses)
+
+Take these weights, given as in `build`, as the initial ones, which `reset!` goes back to.
+"""
+function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
+    for (initial, address) in zip(trainer.initial, addresses)
+        copyto!(initial, flipped(borrow(eltype(initial), address, canonical_size(initial))))
+    end
+end
+
+"""    correct(trainer, images, shape, labels)
+
+How many images are classified as their labels say: float32 (batch, channels, height, width), whose shape is given in
+this order, and int64 labels.
+"""
+correct(trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int) =
+    correct(trainer, borrow(Float32, images, reverse(shape)), borrow(Int64, labels, (first(shape),)))
+
 """    snapshot!(gradients, weights, trainer, batches, step)
 
 Write gradients and weights, canonical, to these addresses, in the order of `weight_shapes`; returns the loss.

@@ -82,3 +82,14 @@ function loss_and_gradients(trainer::Trainer, batches::Vector{<:Batch}, step::In
         Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), trainer.network.chain)
     return loss, parameters(trainer.network, gradients[1])
 end
+
+"""    correct(trainer, images, labels)
+
+How many of the images (width, height, channels, batch) are classified as their labels, from 0, say; as at inference.
+"""
+function correct(trainer::Trainer, images::AbstractArray{<:Real,4}, labels::AbstractVector{<:Integer})
+    chain = Flux.testmode!(trainer.network.chain)
+    logits = Array(chain(place(trainer.device, convert(Array{typeof(trainer.loss)}, images))))
+    Flux.trainmode!(trainer.network.chain)
+    return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
+end

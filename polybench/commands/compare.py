@@ -28,6 +28,9 @@ def compare(
     quick: o.Quick = False,
     rounds: o.Rounds = None,
     steps: o.Steps = None,
+    epochs: o.Epochs = None,
+    accuracy: o.Accuracy = o.DEFAULTS.accuracy,
+    until: o.Until = None,
     target: o.Target = f"{o.DEFAULTS.target:.0%}",  # type: ignore[assignment]
     budget: o.Budget = f"{o.DEFAULTS.budget:g}s",  # type: ignore[assignment]
     timeout: o.Timeout = f"{o.DEFAULTS.timeout:g}s",  # type: ignore[assignment]
@@ -70,6 +73,9 @@ def compare(
         processes=processes,
         rounds=rounds,
         steps=steps,
+        epochs=epochs,
+        accuracy=accuracy,
+        until=o.parse_pairs([until] if until else [], "--until"),
         target=target,
         budget=budget,
         timeout=timeout,

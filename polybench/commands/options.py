@@ -134,6 +134,19 @@ Rounds = Annotated[
 Steps = Annotated[
     int | None, _option(_HOW, "--steps", help="Timed steps in a round.", show_default="about half a second")
 ]
+Epochs = Annotated[
+    int | None,
+    _option(
+        _HOW, "--epochs", help="Also train for this many whole epochs, once a seed.", show_default="none"
+    ),
+]
+Accuracy = Annotated[
+    bool, _option(_HOW, "--accuracy", help="Evaluate on the test images after each epoch (1 by default).")
+]
+Until = Annotated[
+    str | None,
+    _option(_HOW, "--until", help="accuracy=0.60: train until then, and tell how long it took."),
+]
 Target = Annotated[
     float,
     _option(

@@ -203,6 +203,43 @@ class DeviceSpeedup(msgspec.Struct, frozen=True):
     interval95: tuple[float, float] | None
 
 
+class TrainedEpoch(msgspec.Struct, frozen=True):
+    """One epoch of a whole training; `steps_per_second` is of its tenths. Evaluation is not in `seconds`.
+
+    `loss` is the last step's. `accuracy` is the share of the test images that is classified rightly.
+    """
+
+    seconds: float
+    steps_per_second: list[float]
+    loss: float
+    accuracy: float | None
+
+
+class Training(msgspec.Struct, frozen=True):
+    """A whole training from the initial weights of one seed, in a process of its own."""
+
+    seed: int
+    epochs: list[TrainedEpoch]
+
+    def seconds_to(self, accuracy: float) -> float | None:
+        """Training time up to the end of the first epoch with at least this accuracy; None if none has it."""
+        seconds = 0.0
+        for epoch in self.epochs:
+            seconds += epoch.seconds
+            if epoch.accuracy is not None and epoch.accuracy >= accuracy:
+                return seconds
+        return None
+
+
+class TimeToAccuracy(msgspec.Struct, frozen=True):
+    """`seconds` of training: the median over seeds, null if only `reached` of `seeds` got there."""
+
+    accuracy: float
+    seconds: float | None
+    reached: int
+    seeds: int
+
+
 class Samples(msgspec.Struct, frozen=True):
     """Every sample: seconds of a step, as [process][round][sample]."""
 
@@ -212,7 +249,10 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What one cell gave. A cell that could not be measured has a status, a reason and mostly nulls."""
+    """What one cell gave. A cell that could not be measured has a status, a reason and mostly nulls.
+
+    `accuracy` is the mean over seeds after the last epoch, `accuracy_std` its standard deviation.
+    """
 
     cell: str
     engine: str
@@ -239,6 +279,9 @@ class Result(msgspec.Struct, kw_only=True):
     parity: Parity = Parity("skipped", "not asked for")
     losses: list[float] = []
     accuracy: float | None = None
+    accuracy_std: float | None = None
+    time_to_accuracy: TimeToAccuracy | None = None
+    trainings: list[Training] = []
     relative: Relative | None = None
     device_speedup: DeviceSpeedup | None = None
     samples: Samples | None = None

@@ -97,6 +97,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     rounds: PositiveInt | None = None
     steps: PositiveInt | None = None
     target: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    epochs: PositiveInt | None = None
+    accuracy: bool = False
+    until: dict[Literal["accuracy"], Annotated[float, Meta(gt=0, lt=1)]] = {}
+    """Train until the test accuracy is at least this, for `epochs` at most."""
     budget: PositiveFloat = 60.0
     timeout: PositiveFloat = 600.0
     parity: bool = True
@@ -125,6 +129,16 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def quick(self) -> Study:
         """The same in one process and a short timed part: numbers at once, and no verdict."""
         return msgspec.structs.replace(self, processes=1, budget=min(self.budget, QUICK_BUDGET))
+
+
+def trains(study: Study) -> bool:
+    """Whether whole trainings belong to the study, besides the rounds."""
+    return study.epochs is not None or study.accuracy or bool(study.until)
+
+
+def evaluates(study: Study) -> bool:
+    """Whether these trainings are evaluated on the test images."""
+    return study.accuracy or bool(study.until)
 
 
 def cells(engines: tuple[str, ...], devices: tuple[str, ...]) -> tuple[Cell, ...]:

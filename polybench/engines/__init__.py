@@ -79,6 +79,7 @@ ENGINES: dict[str, EngineRow] = {
         "a scripted engine with a scripted clock, for tests and demonstrations",
         variants={
             "crash": "the process dies while it is measured",
+            "diverge": "the loss stops being finite in a long training",
             "garbage": "answers something that is no message",
             "hang": "never answers when it is measured",
             "nan": "the loss stops being finite",

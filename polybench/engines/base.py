@@ -126,6 +126,10 @@ class Engine(Protocol):
         """Initial weights and zero optimizer state; nothing of this is timed."""
         ...
 
+    def start_from(self, weights: Weights) -> None:
+        """Take these as the initial weights, which `reset` goes back to; canonical, as in `build`."""
+        ...
+
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps): the hot loop.
 
@@ -136,6 +140,17 @@ class Engine(Protocol):
 
     def loss(self) -> float:
         """The loss that the last step of `run_steps` computed (before its update)."""
+        ...
+
+    def correct(self, images: Array, labels: Array) -> int:
+        """How many images the current weights classify rightly: the largest logit is the label's.
+
+        As at inference: no dropout, batch norm with its running statistics. Changes nothing.
+
+        Args:
+            images: (batch, channels, height, width), float32 in 0..1.
+            labels: (batch), int64.
+        """
         ...
 
     def snapshot(self, step: int) -> Snapshot:

@@ -31,7 +31,8 @@ PROCESS_NOISE = 0.02
 STEP_NOISE = 0.005
 # A worker's first steps and its warm-up are called first; what comes after them is measured.
 CALLS_BEFORE_ACCIDENT = 4
-STEPS_BEFORE_NAN = 4
+STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole training only
+STEPS_TO_HALF_RIGHT = 10
 COLLECTION_SECONDS = 0.001
 STEPS_OF_A_SWEEP = 10
 ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
@@ -70,6 +71,9 @@ class FakeEngine(Engine):
     def reset(self) -> None:
         self._steps = 0
 
+    def start_from(self, weights: Weights) -> None:
+        pass
+
     def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
         self._calls += 1
         if self._calls > CALLS_BEFORE_ACCIDENT:
@@ -81,9 +85,14 @@ class FakeEngine(Engine):
 
     def loss(self) -> float:
         """From log(10), a guess among ten classes, down to a half of it."""
-        if "nan" in self._variants and self._steps > STEPS_BEFORE_NAN:
-            return math.nan
+        for variant, steps in STEPS_BEFORE_NAN.items():
+            if variant in self._variants and self._steps > steps:
+                return math.nan
         return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
+
+    def correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
+        """More with every step, up to all."""
+        return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_RIGHT))
 
     def snapshot(self, step: int) -> Snapshot:
         raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")

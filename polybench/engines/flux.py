@@ -131,11 +131,21 @@ class FluxEngine(Engine):
     def reset(self) -> None:
         self._polybench.reset_b(self._trainer)
 
+    def start_from(self, weights: Weights) -> None:
+        arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
+        self._polybench.start_from_b(self._trainer, _addresses(arrays))
+
     def run_steps(self, first: int, n: int) -> float:
         return float(self._polybench.run_steps_b(self._trainer, self._batches, first, n))
 
     def loss(self) -> float:
         return float(self._polybench.last_loss(self._trainer))
+
+    def correct(self, images: Array, labels: Array) -> int:
+        images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)
+        return int(
+            self._polybench.correct(self._trainer, images.ctypes.data, images.shape, labels.ctypes.data)
+        )
 
     def snapshot(self, step: int) -> Snapshot:
         gradients, weights = (

@@ -68,10 +68,8 @@ class TorchEngine(Engine):
         model = model.to(self._device, self._dtype, memory_format=self._memory_format)
         # The modules have the layers' names, so PyTorch's names are the canonical ones.
         self._parameters = dict(model.named_parameters())
-        self._initial = {
-            name: torch.from_numpy(value).to(self._device)
-            for name, value in as_dtype(weights, job.dtype).items()
-        }
+        self._model = model
+        self.start_from(weights)
         optimizer = job.workload.optimizer
         self._optimizer = torch.optim.SGD(
             model.parameters(), lr=optimizer.learning_rate, momentum=optimizer.momentum
@@ -123,6 +121,14 @@ class TorchEngine(Engine):
                 if torch.is_tensor(value):
                     value.zero_()
 
+    def start_from(self, weights: Weights) -> None:
+        import torch
+
+        self._initial = {
+            name: torch.from_numpy(value).to(self._device)
+            for name, value in as_dtype(weights, self._job.dtype).items()
+        }
+
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._train_step
         self._synchronize()
@@ -137,6 +143,18 @@ class TorchEngine(Engine):
 
     def loss(self) -> float:
         return float(self._loss.item())
+
+    def correct(self, images: Array, labels: Array) -> int:
+        import torch
+
+        self._model.eval()
+        with torch.inference_mode():
+            # A copy, since the mapped file is read-only, which PyTorch warns of.
+            batch = torch.tensor(images, dtype=self._dtype, device=self._device)
+            logits = self._model(batch.to(memory_format=self._memory_format))
+            right = logits.argmax(dim=1).cpu() == torch.tensor(labels)
+        self._model.train()
+        return int(right.sum())
 
     def snapshot(self, step: int) -> Snapshot:
         import torch

@@ -78,7 +78,7 @@ class ReferenceEngine(Engine):
 
     def build(self, job: Job, weights: Weights) -> None:
         self._job = job
-        self._initial = as_dtype(weights, "float64")
+        self.start_from(weights)
         self.reset()
 
     def conventions(self) -> Conventions:
@@ -90,6 +90,9 @@ class ReferenceEngine(Engine):
     def reset(self) -> None:
         self._weights = as_dtype(self._initial, "float64")
         self._velocity = {name: np.zeros_like(value) for name, value in self._initial.items()}
+
+    def start_from(self, weights: Weights) -> None:
+        self._initial = as_dtype(weights, "float64")
 
     def run_steps(self, first: int, n: int) -> float:
         optimizer = self._job.workload.optimizer
@@ -103,6 +106,12 @@ class ReferenceEngine(Engine):
 
     def loss(self) -> float:
         return self._loss
+
+    def correct(self, images: Array, labels: Array) -> int:
+        y = images.astype(np.float64)
+        for layer in self._job.model.layers:
+            y, _ = _forward(layer, y, self._weights, EXACT)
+        return int((y.argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         loss, gradients = self._gradients(step)

@@ -89,6 +89,7 @@ class TensorFlowEngine(Engine):
             # "auto" asks whether the machine has a GPU, not whether the model runs on it.
             xla = xla or self._on_gpu
             self._model.compile(self._optimizer, loss_function, jit_compile=xla)
+        self._logits = tf.function(lambda images: self._model(images, training=False))
         self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
 
         flattened = flattened_shapes(job.model)
@@ -98,10 +99,7 @@ class TensorFlowEngine(Engine):
             if layer.weights
             for part, variable in (("weight", layer.kernel), ("bias", layer.bias))
         }
-        self._initial = {
-            name: to_keras(weights[name].astype(job.dtype), placed.flattened)
-            for name, placed in self._variables.items()
-        }
+        self.start_from(weights)
         self.reset()
 
     def conventions(self) -> Conventions:
@@ -122,6 +120,12 @@ class TensorFlowEngine(Engine):
         # Not the learning rate, which is among the optimizer's variables as well.
         for variable in (self._optimizer.iterations, *self._optimizer.momentums):
             variable.assign(np.zeros(variable.shape))
+
+    def start_from(self, weights: Weights) -> None:
+        self._initial = {
+            name: to_keras(weights[name].astype(self._dtype), placed.flattened)
+            for name, placed in self._variables.items()
+        }
 
     def run_steps(self, first: int, n: int) -> float:
         return self._timed(self._training(first, n))
@@ -152,6 +156,13 @@ class TensorFlowEngine(Engine):
 
     def loss(self) -> float:
         return float(self._loss)
+
+    def correct(self, images: Array, labels: Array) -> int:
+        import tensorflow as tf
+
+        with tf.device(self._device):
+            logits = self._logits(tf.constant(images.transpose(0, 2, 3, 1), dtype=self._dtype))
+        return int((logits.numpy().argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         loss, gradients = self._gradients(*self._batches[step % len(self._batches)])

@@ -19,6 +19,7 @@ def footnotes(study: StudyDocument) -> list[str]:
         ),
         *_deviations(study),
         *_sources(study),
+        *_trainings(study),
         *(
             f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
             for result in study.results
@@ -72,3 +73,26 @@ def _sources(study: StudyDocument) -> list[str]:
 
 def _plain_name(result: Result) -> str:
     return f"{result.engine}+{result.variant}" if result.variant else result.engine
+
+
+def _trainings(study: StudyDocument) -> list[str]:
+    """What an accuracy in the table is of, and whom the time to it leaves out."""
+    trained = [result for result in study.results if result.trainings]
+    if not trained:
+        return []
+    seeds = max(len(result.trainings) for result in trained)
+    epochs = max(len(training.epochs) for result in trained for training in result.trainings)
+    spread = "; accuracy ± its standard deviation over them" if seeds > 1 else ""
+    return [
+        f"trained for {_plural(epochs, 'epoch')} at most, from {_plural(seeds, 'seed')}{spread}",
+        *(
+            f"{result.cell}: {found.reached} of {_plural(found.seeds, 'seed')} reached"
+            f" accuracy {found.accuracy:g}"
+            for result in trained
+            if (found := result.time_to_accuracy) and found.reached < found.seeds
+        ),
+    ]
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from polybench.core.names import pick
 from polybench.metrics import allocations, cost, memory, startup, utilization
+from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
 from polybench.metrics.speedup import DEVICE_SPEEDUP, SPEEDUP
@@ -20,6 +21,8 @@ METRICS: dict[str, Metric] = {
         EPOCH_TIME,
         SPEEDUP,
         DEVICE_SPEEDUP,
+        ACCURACY,
+        TIME_TO_ACCURACY,
         allocations.ALLOCATED,
         allocations.ALLOCATIONS,
         allocations.DEVICE_ALLOCATED,
@@ -48,6 +51,8 @@ DEFAULT_COLUMNS = (
     "step_time",
     "speedup",
     "parity",
+    "accuracy",
+    "time_to_accuracy",
     "allocated",
     "peak_memory",
     "cold_start",

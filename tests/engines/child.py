@@ -57,6 +57,12 @@ def main(engine_name: str, variants: str, dtype: str, precision: str, folder: Pa
     engine.load(images, labels)
     engine.reset()
     out["losses_after_build"] = train(engine, 3)
+
+    engine.start_from({name: np.roll(value, 1) for name, value in weights.items()})
+    engine.reset()
+    out["correct_of_other_weights"] = [engine.correct(x, y) for x, y in zip(images, labels, strict=True)]
+    out["losses_of_other_weights"] = train(engine, 3)
+    out["correct_after_training"] = [engine.correct(x, y) for x, y in zip(images, labels, strict=True)]
     engine.close()
     np.savez(folder / "out.npz", **out)
 

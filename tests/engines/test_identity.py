@@ -105,6 +105,19 @@ def test_after_the_last_batch_comes_the_first(drive: Drive, name: str) -> None:
 
 
 @every_engine
+def test_other_initial_weights_and_evaluation_are_those_of_the_reference(
+    drive: Drive, reference: Outcome, name: str
+) -> None:
+    found = drive(name, "float64")
+    losses = found["losses_of_other_weights"]
+    np.testing.assert_allclose(losses, reference["losses_of_other_weights"], rtol=1e-9)
+    assert losses[0] != pytest.approx(found["losses"][0], rel=1e-3)
+    for when in ("correct_of_other_weights", "correct_after_training"):
+        assert 0 < sum(reference[when]) < 32
+        np.testing.assert_array_equal(found[when], reference[when])
+
+
+@every_engine
 def test_snapshots_are_canonical(drive: Drive, name: str) -> None:
     found = drive(name, "float32")
     for tensor, shape in LENET.weight_shapes().items():

@@ -16,6 +16,7 @@ from polybench.core.results import (
     Relative,
     Startup,
     StepSeconds,
+    TimeToAccuracy,
     Utilization,
 )
 from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, metrics_of
@@ -119,6 +120,9 @@ def test_everything_that_a_result_can_hold() -> None:
         energy=Energy(4500.0, "NVML"),
         cost=Cost(0.0034, 2.5),
         device_speedup=DeviceSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
+        accuracy=0.6123,
+        accuracy_std=0.0081,
+        time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
     )
     found = {name: metric.text(result) for name, metric in METRICS.items()}
     assert found == {
@@ -127,6 +131,8 @@ def test_everything_that_a_result_can_hold() -> None:
         "epoch_time": "3.90 s",
         "speedup": "1.65 (1.65 to 1.65)",
         "device_speedup": "97.8x",
+        "accuracy": "0.612 ±0.008",
+        "time_to_accuracy": "83.1 s",
         "allocated": "54.0 MiB",
         "allocations": "73.0",
         "device_allocated": "1.00 MiB",

@@ -1,0 +1,40 @@
+"""How well whole trainings classify the test images, and how long that took."""
+
+from __future__ import annotations
+
+from polybench.core import units
+from polybench.core.results import Result
+from polybench.metrics.base import Metric
+
+
+def _in_words(result: Result) -> str:
+    if result.accuracy is None:
+        return ""
+    spread = "" if result.accuracy_std is None else f" ±{result.accuracy_std:.3f}"
+    return f"{result.accuracy:.3f}{spread}"
+
+
+def _time_in_words(result: Result) -> str:
+    found = result.time_to_accuracy
+    if found is None:
+        return ""
+    return "not reached" if found.seconds is None else units.seconds(found.seconds)
+
+
+ACCURACY = Metric(
+    name="accuracy",
+    title="test accuracy",
+    unit="",
+    better="higher",
+    value=lambda result: result.accuracy,
+    in_words=_in_words,
+)
+
+TIME_TO_ACCURACY = Metric(
+    name="time_to_accuracy",
+    title="time to accuracy",
+    unit="s",
+    better="lower",
+    value=lambda result: result.time_to_accuracy.seconds if result.time_to_accuracy else None,
+    in_words=_time_in_words,
+)
