@@ -33,6 +33,7 @@ class CellRecord:
     peak_rss_bytes: int | None = None
     collected: list[Collected] = field(default_factory=list)
     usage: list[BlockUsage] = field(default_factory=list)
+    gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)
     allocations: Allocations = field(default_factory=Allocations)
     trainings: list[Training] = field(default_factory=list)

@@ -141,11 +141,24 @@ class Replicate:
         team: Team = {}
         with contextlib.ExitStack() as stack:
             for record in self._records:
-                log = self._logs / f"{record.cell.name.replace('/', '_')}.{self._number}.log"
-                # The first process starts as a user's own does, so its startup is the one to report.
-                environment = record.environment | ({} if self._number else {COLD_START: "yes"})
-                team[record.cell.name] = record, stack.enter_context(WorkerProcess(environment, log))
+                team[record.cell.name] = record, stack.enter_context(self._worker(record))
             yield team
+
+    @contextlib.contextmanager
+    def _worker(self, record: CellRecord) -> Iterator[WorkerProcess]:
+        """A fresh worker; what its end sets free of a GPU's memory is what it held, whoever else is there."""
+        log = self._logs / f"{record.cell.name.replace('/', '_')}.{self._number}.log"
+        # The first process starts as a user's own does, so its startup is the one to report.
+        environment = record.environment | ({} if self._number else {COLD_START: "yes"})
+        with WorkerProcess(environment, log) as worker:
+            yield worker
+            before = self._gpu_bytes(record)
+        after = self._gpu_bytes(record)
+        if before is not None and after is not None and before > after:
+            record.gpu_bytes_freed = max(record.gpu_bytes_freed or 0, before - after)
+
+    def _gpu_bytes(self, record: CellRecord) -> int | None:
+        return self._observer.gpu_bytes(record.cell.device) if self._observer else None
 
     def _warm_up(self, team: Team) -> int:
         self._ask_all(team, lambda record: Load(row(record.cell).factory), _keep_probe)

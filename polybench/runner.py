@@ -115,7 +115,7 @@ def _scratch_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _observer(plan: Plan, parity_only: bool) -> Iterator[Observer | None]:
-    """Made before any worker: it looks at what the GPUs hold without them."""
+    """What watches the workers; nothing does where only times are wanted."""
     if parity_only or not plan.study.metrics:
         yield None
         return

@@ -155,7 +155,7 @@ def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
     if samples:
         _add_times(result, record, samples, materials.epoch.steps)
     if record.usage:
-        add_usage(result, record.usage)
+        add_usage(result, record.usage, record.gpu_bytes_freed)
     return result
 
 

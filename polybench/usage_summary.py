@@ -9,8 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.core.results import Energy, Memory, Result, Utilization
-from polybench.meters.nvml import BY_PROCESS, THROTTLE_REASONS, THROTTLED
+from polybench.meters.nvml import THROTTLE_REASONS, THROTTLED
 from polybench.meters.usage import BlockUsage, GpuSample, GpuUsage
+
+BY_PROCESS = "NVML, by process id"
+BY_DIFFERENCE = "NVML, difference of the device's used memory when the worker ended"
 
 
 class Power(NamedTuple):
@@ -20,9 +23,10 @@ class Power(NamedTuple):
     source: str
 
 
-def add_usage(result: Result, blocks: Sequence[BlockUsage]) -> None:
+def add_usage(result: Result, blocks: Sequence[BlockUsage], gpu_bytes_freed: int | None = None) -> None:
     """Fill in what was seen of a measured cell, whose `epoch_seconds` is known.
 
+    `gpu_bytes_freed`: by how much the used memory of its GPU fell when a worker ended, at most.
     The energy of an epoch is the mean power over the blocks times the time of an epoch: a block's power is
     also that of its reset and its untimed steps, which are a small part of it and do much the same work.
     """
@@ -31,8 +35,8 @@ def add_usage(result: Result, blocks: Sequence[BlockUsage]) -> None:
     package, gpu = _package_power(blocks), _gpu_power(gpus)
     result.utilization = _utilization(blocks, samples, package if result.device == "cpu" else gpu)
     result.energy = _energy(result.epoch_seconds, gpu, package)
-    result.memory = _memory(result.memory, samples)
-    result.warnings += _warnings(blocks, gpus)
+    result.memory = _memory(result.memory, samples, gpu_bytes_freed)
+    result.warnings += _warnings(blocks, gpus, bool(gpus) and result.memory.device_nvml_bytes is None)
 
 
 def _utilization(
@@ -84,18 +88,17 @@ def _energy(epoch_seconds: float | None, gpu: Power | None, package: Power | Non
     return Energy(joules, source if package else f"{source}, GPU only")
 
 
-def _memory(memory: Memory, samples: Sequence[GpuSample]) -> Memory:
-    """The most that was seen; what the driver says of the process itself goes before a difference."""
-    known = [
-        (s.memory_source == BY_PROCESS, s.memory_bytes, s.memory_source) for s in samples if s.memory_bytes
-    ]
-    if not known:
-        return memory
-    _, most, source = max(known)
-    return msgspec.structs.replace(memory, device_nvml_bytes=most, device_nvml_source=source)
+def _memory(memory: Memory, samples: Sequence[GpuSample], freed: int | None) -> Memory:
+    """What the driver says of the process, at most; else, as in many containers, what its end set free."""
+    most = max((s.memory_bytes for s in samples if s.memory_bytes is not None), default=None)
+    if most is not None:
+        return msgspec.structs.replace(memory, device_nvml_bytes=most, device_nvml_source=BY_PROCESS)
+    if freed is not None:
+        return msgspec.structs.replace(memory, device_nvml_bytes=freed, device_nvml_source=BY_DIFFERENCE)
+    return memory
 
 
-def _warnings(blocks: Sequence[BlockUsage], gpus: Sequence[GpuUsage]) -> Iterator[str]:
+def _warnings(blocks: Sequence[BlockUsage], gpus: Sequence[GpuUsage], memory_unknown: bool) -> Iterator[str]:
     """What could not be read, each reason once; then what makes a GPU's times less certain."""
     failures: dict[str, dict[str, None]] = {}
     for block in blocks:
@@ -104,6 +107,8 @@ def _warnings(blocks: Sequence[BlockUsage], gpus: Sequence[GpuUsage]) -> Iterato
             failures.setdefault(why, {})[what] = None
     for why, whats in failures.items():
         yield f"not read: {', '.join(whats)} ({why})"
+    if memory_unknown and not failures:
+        yield "not read: device memory (NVML tells it neither by process nor by difference)"
     slowed = [bits for gpu in gpus if (bits := _throttled(gpu))]
     if slowed:
         yield f"the GPU was throttled in {len(slowed)} of {len(blocks)} blocks: {', '.join(_reasons(slowed))}"

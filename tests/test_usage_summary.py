@@ -7,30 +7,23 @@ from typing import Any
 import pytest
 
 from polybench.core.results import Energy, Memory, Result, Utilization
-from polybench.meters.nvml import BY_DIFFERENCE, BY_PROCESS
 from polybench.meters.usage import BlockUsage, GpuSample, GpuUsage
-from polybench.usage_summary import add_usage
+from polybench.usage_summary import BY_DIFFERENCE, BY_PROCESS, add_usage
 from tests.factories import measured
 
 EPOCH_SECONDS = 10.0
 
 
-def row(device: str, *blocks: BlockUsage) -> Result:
+def row(device: str, *blocks: BlockUsage, freed: int | None = None) -> Result:
     result = measured(f"torch/{device}", 0.0165)
     result.epoch_seconds = EPOCH_SECONDS
-    add_usage(result, blocks)
+    add_usage(result, blocks, freed)
     return result
 
 
 def look(**changes: Any) -> GpuSample:
     fields = {"gpu_percent": 80.0, "power": 200.0, "sm_clock": 1500.0, "memory_clock": 877.0}
-    fields |= {
-        "temperature": 50.0,
-        "throttle": 0,
-        "memory_bytes": 500,
-        "memory_source": BY_PROCESS,
-        "others": 0,
-    }
+    fields |= {"temperature": 50.0, "throttle": 0, "memory_bytes": 500, "others": 0}
     return GpuSample(**(fields | changes))  # type: ignore[arg-type]
 
 
@@ -81,8 +74,15 @@ def test_gpu_and_processor_together() -> None:
 
 
 def test_the_driver_s_word_of_the_process_goes_before_a_difference() -> None:
-    result = row("cuda", gpu_block(look(memory_bytes=900, memory_source=BY_DIFFERENCE), look()))
-    assert (result.memory.device_nvml_bytes, result.memory.device_nvml_source) == (500, BY_PROCESS)
+    assert row("cuda", gpu_block(look()), freed=900).memory.device_nvml_bytes == 500
+    memory = row("cuda", gpu_block(look(memory_bytes=None)), freed=900).memory
+    assert (memory.device_nvml_bytes, memory.device_nvml_source) == (900, BY_DIFFERENCE)
+
+
+def test_memory_that_nothing_tells_is_a_warning() -> None:
+    result = row("cuda", gpu_block(look(memory_bytes=None)))
+    assert result.memory.device_nvml_bytes is None
+    assert result.warnings == ["not read: device memory (NVML tells it neither by process nor by difference)"]
 
 
 def test_throttling_and_strangers_are_warnings() -> None:

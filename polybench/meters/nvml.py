@@ -7,11 +7,10 @@ https://docs.nvidia.com/deploy/nvml-api/
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from polybench.meters.usage import GpuSample, MemorySource
+from polybench.meters.usage import GpuSample
 
 Value = TypeVar("Value")
 Handle = Any
@@ -29,9 +28,6 @@ THROTTLE_REASONS = {
 
 THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 """What slows a GPU down that was not asked for: heat and power. Clocks set by the user are no accident."""
-
-BY_PROCESS: MemorySource = "NVML, by process id"
-BY_DIFFERENCE: MemorySource = "NVML, difference of the device's used memory"
 
 
 class Rates(Protocol):
@@ -100,15 +96,16 @@ class Gpu:
     def __init__(self, nvml: Nvml, index: int) -> None:
         self._nvml = nvml
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        self._used_before: int | None = None
-        with contextlib.suppress(nvml.NVMLError):
-            self._used_before = nvml.nvmlDeviceGetMemoryInfo(self._handle).used
 
     def joules(self, failures: dict[str, str]) -> float | None:
         """The energy counter; counts in steps of some 20 to 100 ms."""
         return self._try(
             "energy", lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3, failures
         )
+
+    def used_bytes(self) -> int | None:
+        """Of the whole device; None if it does not say."""
+        return self._try("memory", lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used, {})
 
     def sample(self, pid: int, mates: Collection[int], failures: dict[str, str]) -> GpuSample:
         """Look once.
@@ -119,7 +116,7 @@ class Gpu:
             failures: gets what could not be read -> why.
         """
         nvml, handle = self._nvml, self._handle
-        memory, source, others = self._memory(pid, mates, failures)
+        memory, others = self._processes(pid, mates, failures)
         return GpuSample(
             gpu_percent=self._try(
                 "utilization", lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, failures
@@ -134,7 +131,6 @@ class Gpu:
             ),
             throttle=self._try("throttling", self._throttle, failures),
             memory_bytes=memory,
-            memory_source=source,
             others=others,
         )
 
@@ -147,26 +143,21 @@ class Gpu:
         except self._nvml.NVMLError:
             return self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
 
-    def _memory(
+    def _processes(
         self, pid: int, mates: Collection[int], failures: dict[str, str]
-    ) -> tuple[int | None, MemorySource | None, int | None]:
-        """Bytes, their source, and how many processes are not ours.
+    ) -> tuple[int | None, int | None]:
+        """Bytes of the worker, and how many processes are not ours.
 
-        In a container the driver may list processes by the host's numbers, or ours with 0 bytes.
+        In a container the driver may list processes by the host's numbers, or ours with 0 bytes: that says
+        neither what is the worker's nor whose the others are.
         """
         running = self._try(
             "processes", lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle), failures
         )
         by_pid = {process.pid: process.usedGpuMemory for process in running or ()}
-        others = len(by_pid.keys() - set(mates)) if pid in by_pid else None
-        if own := by_pid.get(pid):
-            return own, BY_PROCESS, others
-        used = self._try("memory", lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used, failures)
-        if len(mates) > 1:
-            failures["memory"] = f"not told by process, and {len(mates)} workers share the GPUs"
-        elif used is not None and self._used_before is not None:
-            return max(0, used - self._used_before), BY_DIFFERENCE, others
-        return None, None, others
+        if pid not in by_pid:
+            return None, None
+        return by_pid[pid] or None, len(by_pid.keys() - set(mates))
 
     def _try(self, what: str, read: Callable[[], Value], failures: dict[str, str]) -> Value | None:
         try:

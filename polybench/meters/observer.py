@@ -1,4 +1,4 @@
-"""Watches one worker for the length of a block; made once for a study, before any worker is started."""
+"""Watches one worker for the length of a block; made once for a study."""
 
 from __future__ import annotations
 
@@ -62,6 +62,11 @@ class Observer:
             with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
+    def gpu_bytes(self, device: str) -> int | None:
+        """What is used of the device's memory now, by whomever; None on the CPU and where it is not known."""
+        gpu = self._gpus.get(device)
+        return gpu.used_bytes() if isinstance(gpu, Gpu) else None
+
     @contextlib.contextmanager
     def block(self, pid: int, device: str, mates: Collection[int]) -> Iterator[BlockUsage]:
         """Watch process `pid` on `device`; the usage that is given is complete when the block ends.
@@ -83,6 +88,7 @@ class Observer:
             if sampler is not None:
                 usage.gpu = sampler.stop()
                 if usage.gpu is None:
+                    self._nvml = None  # to shut it down might take as long
                     usage.failures["GPU"] = self._gpus[device] = "NVML does not answer any more"
 
     def _sampler(self, pid: int, device: str, mates: Collection[int], usage: BlockUsage) -> Sampler | None:

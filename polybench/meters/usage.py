@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
-
-MemorySource = Literal["NVML, by process id", "NVML, difference of the device's used memory"]
 
 
 @dataclass
@@ -13,8 +10,9 @@ class GpuSample:
     """One look at a GPU. None: it did not say, and `GpuUsage.failures` says why.
 
     `gpu_percent` is of NVML's own window, which is between a sixth of a second and a second long; `power`
-    in W, clocks in MHz, `temperature` in degrees Celsius, `throttle` NVML's bits. `others`: how many
-    processes are on the GPU that are no workers of this study; None where it cannot be known.
+    in W, clocks in MHz, `temperature` in degrees Celsius, `throttle` NVML's bits. `memory_bytes` is
+    the worker's, by its process id. `others`: how many processes are on the GPU that are no workers of this
+    study; None where it cannot be known.
     """
 
     gpu_percent: float | None = None
@@ -24,7 +22,6 @@ class GpuSample:
     temperature: float | None = None
     throttle: int | None = None
     memory_bytes: int | None = None
-    memory_source: MemorySource | None = None
     others: int | None = None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from polybench.meters.nvml import BY_DIFFERENCE, BY_PROCESS, THROTTLE_REASONS, Gpu, Nvml
+from polybench.meters.nvml import THROTTLE_REASONS, Gpu, Nvml
 from polybench.meters.usage import GpuSample
 from tests.meters.fake_nvml import (
     FUNCTION_NOT_FOUND,
@@ -55,7 +55,7 @@ def test_a_look_at_an_h100_in_si_units() -> None:
     found, failures = sample(FakeNvml(card), (PID, MATE))
     assert found == GpuSample(
         gpu_percent=96, power=pytest.approx(512.304), sm_clock=1980, memory_clock=2619, temperature=61,
-        throttle=0, memory_bytes=1822 * MIB, memory_source=BY_PROCESS, others=0,
+        throttle=0, memory_bytes=1822 * MIB, others=0,
     )  # fmt: skip
     assert failures == {}
 
@@ -67,7 +67,7 @@ def test_a_look_at_an_h100_in_si_units() -> None:
         ("PowerUsage", "power", "power"),
         ("ClockInfo", "sm_clock", "clocks"),
         ("Temperature", "temperature", "temperature"),
-        ("ComputeRunningProcesses", "others", "processes"),
+        ("ComputeRunningProcesses", "memory_bytes", "processes"),
     ],
 )
 @pytest.mark.parametrize("error", [NOT_SUPPORTED, NO_PERMISSION])
@@ -100,28 +100,25 @@ def test_another_process_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    "running",
+    ("running", "others"),
     [
-        [],
-        [RunningProcess(STRANGER, 512 * MIB)],  # in a container: the host's number of the worker
-        [RunningProcess(PID, None)],
-        [RunningProcess(PID, 0)],  # in a container, since driver 560
+        ([], None),
+        ([RunningProcess(STRANGER, 512 * MIB)], None),  # in a container: the host's number of the worker
+        ([RunningProcess(PID, None)], 0),
+        ([RunningProcess(PID, 0)], 0),  # in a container, since driver 560
     ],
 )
-def test_memory_that_is_not_told_by_process_is_a_difference(running: list[RunningProcess]) -> None:
+def test_memory_that_is_not_told_by_process(running: list[RunningProcess], others: int | None) -> None:
     card = v100()
-    fake = FakeNvml(card)
-    gpu = Gpu(fake, 0)
-    card.used += 600 * MIB
     card.running = running
-    failures: dict[str, str] = {}
-    found = gpu.sample(PID, (PID,), failures)
-    assert (found.memory_bytes, found.memory_source) == (600 * MIB, BY_DIFFERENCE)
-    assert not found.others
+    found, failures = sample(FakeNvml(card))
+    assert found.memory_bytes is None
+    assert found.others == others
     assert failures == {}
 
 
-def test_a_difference_says_nothing_when_several_workers_share_the_gpu() -> None:
-    found, failures = sample(FakeNvml(), (PID, MATE))
-    assert found.memory_bytes is None
-    assert failures == {"memory": "not told by process, and 2 workers share the GPUs"}
+def test_the_memory_of_the_whole_device() -> None:
+    fake = FakeNvml()
+    assert Gpu(fake, 0).used_bytes() == v100().used
+    fake.refuse["MemoryInfo"] = NO_PERMISSION
+    assert Gpu(fake, 0).used_bytes() is None

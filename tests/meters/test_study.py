@@ -11,19 +11,17 @@ import pytest
 from polybench.core.results import StudyDocument, Utilization
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.meters.nvml import BY_PROCESS
 from polybench.progress import Silent
 from polybench.runner import run_study
+from polybench.usage_summary import BY_DIFFERENCE, BY_PROCESS
 from tests.meters.conftest import Install
-from tests.meters.fake_nvml import GPU_IS_LOST, FakeNvml, RunningProcess, h100
+from tests.meters.fake_nvml import GPU_IS_LOST, NOT_SUPPORTED, FakeNvml, RunningProcess, h100
 
 MIB = 1 << 20
 
 
-def run(devices: tuple[str, ...], **fields: Any) -> StudyDocument:
-    study = Study(
-        ("fake",), devices, data="synthetic", processes=1, rounds=3, steps=5, timeout=60.0, **fields
-    )
+def run(devices: tuple[str, ...], engines: tuple[str, ...] = ("fake",), **fields: Any) -> StudyDocument:
+    study = Study(engines, devices, data="synthetic", processes=1, rounds=3, steps=5, timeout=60.0, **fields)
     return run_study(study, Silent(), store=None)
 
 
@@ -46,6 +44,7 @@ def driver(install: Install) -> FakeNvml:
             if child.environ().get("CUDA_VISIBLE_DEVICES") != ""
         ]
         card.running = [RunningProcess(pid, 512 * MIB) for pid in workers]
+        card.used = h100().used + 600 * MIB * len(workers)
 
     fake.before = look
     return fake
@@ -65,6 +64,15 @@ def test_every_row_has_the_usage_of_its_own_device(driver: FakeNvml) -> None:
     assert result.energy.joules_per_epoch == pytest.approx(on_gpu.power * result.epoch_seconds)
     assert result.warnings == []
     assert driver.sessions == 0
+
+
+def test_in_a_container_the_memory_is_what_each_worker_s_end_sets_free(driver: FakeNvml) -> None:
+    driver.refuse["ComputeRunningProcesses"] = NOT_SUPPORTED
+    document = run(("cuda",), ("fake", "fake+slow"))
+    for result in document.results:
+        memory = result.memory
+        assert (memory.device_nvml_bytes, memory.device_nvml_source) == (600 * MIB, BY_DIFFERENCE)
+        assert "not read: processes (Not Supported)" in result.warnings
 
 
 def test_a_gpu_that_is_lost_is_a_warning_and_no_failed_row(driver: FakeNvml) -> None:
