@@ -31,6 +31,8 @@ class Options(TypedDict, total=False):
     optimizer: str | None
     learning_rate: float | None
     momentum: float | None
+    weight_decay: float | None
+    schedule: Sequence[tuple[int, float]] | None
     precision: str
     input: str
     threads: int | None

@@ -27,13 +27,13 @@ from polybench.engines.base import EXACT, Conventions, Job
 from polybench.messages import Advance, Answer, Prepare, Prepared, Request, Snapped, TakeSnapshot
 from polybench.tensor_errors import (
     ALGORITHM,
-    TIMED,
     ExpectedUpdate,
     State,
     algorithm_errors,
     deviations,
     summarize,
     timed_errors,
+    timed_tolerance,
     worst_failure,
 )
 
@@ -80,7 +80,7 @@ class Checker:
                 steps=task.steps,
                 batch_size=task.epoch.batch_size,
                 algorithm=summarize(algorithm, ALGORITHM),
-                timed=summarize(timed, TIMED[task.job.workload.precision]),
+                timed=summarize(timed, timed_tolerance(task.job.workload)),
                 deviations=self._deviations(task, conventions, folder),
                 tensors=algorithm + timed,
             )
@@ -121,8 +121,8 @@ class Checker:
 
     def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
         conventions = _prepare(engine, task, task.job, task.weights)
-        tolerance = TIMED[task.job.workload.precision]
-        update = ExpectedUpdate(task.job.workload.optimizer, folder / "velocity")
+        tolerance = timed_tolerance(task.job.workload)
+        update = ExpectedUpdate(task.job.workload.optimizer, folder / "updates")
         tensors: list[TensorError] = []
         for step in range(task.steps + 1):
             got = _snapshot(engine, task, folder / "timed", step)
@@ -131,7 +131,7 @@ class Checker:
             expected = self._at_weights(task, conventions, got.weights, step, folder / "expected")
             tensors += timed_errors(task.job.workload.precision, step, got, expected)
             if step < task.steps:
-                update.take(got)
+                update.take(step, got)
                 _ask(engine, Advance(step, 1), task)
         return tensors, conventions
 

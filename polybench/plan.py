@@ -11,12 +11,11 @@ from polybench import provenance
 from polybench.core.errors import BadInput
 from polybench.core.layers import Model
 from polybench.core.names import pick
-from polybench.core.spec import Cell, Optimizer, Study, Workload, cells
+from polybench.core.optimizers import OPTIMIZERS, Optimizer
+from polybench.core.spec import Cell, Study, Workload, cells
 from polybench.engines import ENGINES, EngineRow
 from polybench.engines.base import Job
 from polybench.models import MODELS
-
-OPTIMIZERS = {"momentum": Optimizer}
 
 
 class Plan(NamedTuple):
@@ -91,9 +90,15 @@ def _devices_of_machine() -> tuple[str, ...]:
 
 
 def _optimizer(study: Study, model: Model) -> Optimizer:
-    """The model's own declaration, with what the study overrides."""
+    """The model's own declaration, with what the study overrides.
+
+    Another optimizer has none of the model's settings, and another rate none of the model's changes of it.
+    """
     optimizer = model.optimizer
     if study.optimizer is not None and study.optimizer != optimizer.name:
-        optimizer = pick(study.optimizer, OPTIMIZERS, "optimizer")()
-    overrides = {"learning_rate": study.learning_rate, "momentum": study.momentum}
-    return msgspec.structs.replace(optimizer, **{k: v for k, v in overrides.items() if v is not None})
+        optimizer = pick(study.optimizer, OPTIMIZERS, "optimizer")
+    if study.learning_rate is not None:
+        optimizer = msgspec.structs.replace(optimizer, schedule=())
+    names = ("learning_rate", "momentum", "weight_decay", "schedule")
+    overrides = {name: value for name in names if (value := getattr(study, name)) is not None}
+    return msgspec.structs.replace(optimizer, **overrides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from polybench.core.optimizers import Optimizer
 from polybench.core.results import (
     Deviation,
     Host,
@@ -18,7 +19,7 @@ from polybench.core.results import (
     StudyDocument,
     Tool,
 )
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.spec import Workload
 from polybench.core.statistics import ratio, step_seconds
 
 WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)

@@ -9,6 +9,9 @@ import numpy as np
 from polybench.engines import reference_layers
 from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
 from polybench.engines.reference import ReferenceEngine, loss_and_gradients
+from polybench.engines.reference_optimizers import State
+
+ZERO = np.zeros(())
 
 
 class Correct(ReferenceEngine):
@@ -42,29 +45,64 @@ class MissingPermutation(ReferenceEngine):
 class WrongMomentum(ReferenceEngine):
     """v <- mu v + (1 - mu) g."""
 
-    def run_steps(self, first: int, n: int) -> float:
-        optimizer = self._job.workload.optimizer
-        for step in range(first, first + n):
-            self._loss, gradients = self._gradients(step)
-            for name, gradient in gradients.items():
-                self._velocity[name] *= optimizer.momentum
-                self._velocity[name] += (1 - optimizer.momentum) * gradient
-                self._weights[name] -= optimizer.learning_rate * self._velocity[name]
-        return 0.01
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        mu = self._job.workload.optimizer.momentum
+        v = mu * state.get("v", ZERO) + (1 - mu) * g
+        return w - rate * v, {"v": v}
 
 
 class NesterovMomentum(ReferenceEngine):
     """Looks ahead: right in its first gradient, wrong in every update."""
 
-    def run_steps(self, first: int, n: int) -> float:
-        optimizer = self._job.workload.optimizer
-        for step in range(first, first + n):
-            self._loss, gradients = self._gradients(step)
-            for name, g in gradients.items():
-                self._velocity[name] = optimizer.momentum * self._velocity[name] + g
-                ahead = g + optimizer.momentum * self._velocity[name]
-                self._weights[name] -= optimizer.learning_rate * ahead
-        return 0.01
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        mu = self._job.workload.optimizer.momentum
+        v = mu * state.get("v", ZERO) + g
+        return w - rate * (g + mu * v), {"v": v}
+
+
+class RateInVelocity(ReferenceEngine):
+    """V <- mu V + rate g, w <- w - V: right until the rate changes."""
+
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        v = self._job.workload.optimizer.momentum * state.get("v", ZERO) + rate * g
+        return w - v, {"v": v}
+
+
+class LateChange(ReferenceEngine):
+    """The rate changes one step after the right one."""
+
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        kept = {name: value for name, value in state.items() if name != "rate"}
+        w, kept = super()._updated(w, g, kept, float(state.get("rate", np.array(rate))))
+        return w, kept | {"rate": np.array(rate)}
+
+
+class EpsilonInsideRoot(ReferenceEngine):
+    """RMSprop as Keras has it."""
+
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        s = 0.9 * state.get("s", ZERO) + 0.1 * g**2
+        return w - rate * g / np.sqrt(s + 1e-7), {"s": s}
+
+
+class EpsilonBeforeCorrection(ReferenceEngine):
+    """Adam as Keras has it: epsilon is added to the root of the v that is not bias-corrected."""
+
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        t = state.get("t", ZERO) + 1
+        m = 0.9 * state.get("m", ZERO) + 0.1 * g
+        v = 0.999 * state.get("v", ZERO) + 0.001 * g**2
+        alpha = rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        return w - alpha * m / (np.sqrt(v) + 1e-8), {"t": t, "m": m, "v": v}
+
+
+class DecoupledDecay(ReferenceEngine):
+    """The weights shrink beside the update, as in AdamW."""
+
+    def _updated(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        decay = self._job.workload.optimizer.weight_decay
+        moved, kept = super()._updated(w, g - decay * w, state, rate)
+        return moved - rate * decay * w, kept
 
 
 class DroppedBias(ReferenceEngine):

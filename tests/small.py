@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.core.layers import Model
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
 from polybench.data import Dataset
 from polybench.data.batches import epoch_order
 from polybench.data.epoch import EpochFile, write_epoch
@@ -37,12 +38,12 @@ def files(folder: Path, data: Dataset | None = None, batch_size: int = 8) -> Fil
     return Files(folder / "weights.npz", write_epoch(data, order, folder))
 
 
-def workload(batch_size: int = 8, precision: Any = "fp32", **optimizer: float) -> Workload:
+def workload(batch_size: int = 8, precision: Any = "fp32", **optimizer: Any) -> Workload:
     return Workload(
         model="lenet",
         dataset="synthetic",
         batch_size=batch_size,
-        optimizer=Optimizer(**optimizer),  # type: ignore[arg-type]
+        optimizer=Optimizer(**optimizer),
         precision=precision,
         threads=1,
     )

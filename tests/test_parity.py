@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import CellFailed
+from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.results import Parity
 from polybench.data import Dataset
 from polybench.parity import Checker, Task
@@ -68,6 +69,34 @@ def test_planted_bugs_fail_the_algorithm(bug: str, tmp_path: Path) -> None:
     assert parity.status == "fail"
     assert parity.reason is not None
     assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")
+
+
+OPTIMIZER_BUGS = [
+    ("RateInVelocity", {"schedule": ((1, 0.001),)}),
+    ("RateInVelocity", {"schedule": ((2, 0.02),)}),
+    ("LateChange", {"schedule": ((1, 0.001),)}),
+    ("EpsilonInsideRoot", {"name": "rmsprop"}),
+    ("EpsilonBeforeCorrection", {"name": "adam"}),
+    ("DecoupledDecay", {"weight_decay": 1e-4}),
+    ("DecoupledDecay", {"name": "adam", "learning_rate": 0.001, "weight_decay": 1e-4}),
+]
+
+
+@pytest.mark.parametrize(("bug", "optimizer"), OPTIMIZER_BUGS)
+def test_a_wrong_formula_fails_both_parts(bug: str, optimizer: dict[str, Any], tmp_path: Path) -> None:
+    parity = check(bug, tmp_path, **optimizer)
+    assert parity.status == "fail"
+    assert {t.part for t in parity.tensors if not t.passed} == {"algorithm", "timed"}
+    # In the timed part the reference takes the engine's weights, so that only the update can be wrong.
+    assert {t.kind for t in parity.tensors if t.part == "timed" and not t.passed} == {"weight"}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_right_formula_passes(name: str, tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, name=name, weight_decay=1e-4, schedule=((1, 0.001),))
+    assert parity.status == "pass"
+    assert parity.timed is not None
+    assert parity.timed.max_weight_error == 0
 
 
 @pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])

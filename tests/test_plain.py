@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from polybench import materials
 from polybench.commands.weights import weights
 from polybench.core.errors import Unavailable
-from polybench.core.spec import Optimizer, Study, Workload, cells
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Study, Workload, cells
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.messages import Load, Prepare
 from polybench.plain import plain_command, plain_script, render
@@ -134,6 +135,14 @@ def test_unknown_constant():
         render("lenet_pytorch.py", {"DROPOUT": 0.5})
 
 
-def script_of(engine, model="lenet", precision="fp32"):
-    workload = Workload(model, "cifar10", 128, OPTIMIZER, precision, 3)
+@pytest.mark.parametrize(
+    "optimizer",
+    [Optimizer("nesterov"), Optimizer("adam"), Optimizer(weight_decay=1e-4), Optimizer(schedule=((9, 0.1),))],
+)
+def test_no_script_for_other_optimizers(optimizer):
+    assert script_of("torch", optimizer=optimizer) is None
+
+
+def script_of(engine, model="lenet", precision="fp32", optimizer=OPTIMIZER):
+    workload = Workload(model, "cifar10", 128, optimizer, precision, 3)
     return plain_script(cells((engine,), ("cpu",))[0], workload, 7)

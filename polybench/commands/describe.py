@@ -34,6 +34,8 @@ def print_scripts(study: Study) -> None:
             continue
         script = plain_script(cell, plan.workload, steps)
         if script is None:
-            typer.echo(f"# {cell.name}: no plain script for this engine, variant, model or precision\n")
+            typer.echo(
+                f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n"
+            )
         else:
             typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}\n{script}")

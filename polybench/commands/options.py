@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from polybench.core.errors import BadInput
+from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.spec import Study
 from polybench.metrics import GROUPS, METRICS
 
@@ -57,6 +58,17 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
     return pairs
 
 
+def parse_schedule(texts: list[str] | None) -> tuple[tuple[int, float], ...] | None:
+    """`step=rate`, each step given once, in any order; None where nothing is given."""
+    if not texts:
+        return None
+    rates = parse_pairs(texts, "--schedule")
+    for step in rates:
+        if not step.isdecimal():
+            raise BadInput(f"--schedule: {step!r} is no step; write step=rate, for example 40000=0.01")
+    return tuple(sorted((int(step), rate) for step, rate in rates.items()))
+
+
 def make_study(**fields: Any) -> Study:
     """The study with these fields; a value outside its range is bad input that names the option."""
     import msgspec
@@ -99,13 +111,32 @@ BatchSize = Annotated[
     int | None, _option(_WHAT, "--batch-size", help="Images a step.", show_default="the model's own")
 ]
 OptimizerName = Annotated[
-    str | None, _option(_WHAT, "--optimizer", help="momentum", show_default="the model's own")
+    str | None,
+    _option(_WHAT, "--optimizer", help=f"{', '.join(OPTIMIZERS)}.", show_default="the model's own"),
 ]
 LearningRate = Annotated[
     float | None, _option(_WHAT, "--learning-rate", help="For the optimizer.", show_default="the model's own")
 ]
 Momentum = Annotated[
     float | None, _option(_WHAT, "--momentum", help="For the optimizer.", show_default="the model's own")
+]
+WeightDecay = Annotated[
+    float | None,
+    _option(
+        _WHAT,
+        "--weight-decay",
+        help="Times the weights, added to the gradient.",
+        show_default="the model's own",
+    ),
+]
+Schedule = Annotated[
+    list[str] | None,
+    _option(
+        _WHAT,
+        "--schedule",
+        help="Another rate from a step on: --schedule 40000=0.01 --schedule 60000=0.001",
+        show_default="the model's own",
+    ),
 ]
 PrecisionName = Annotated[str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16.")]
 InputName = Annotated[

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from polybench.core.spec import Optimizer
+from polybench.core.optimizers import Optimizer
 
 Shape = tuple[int, ...]
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
 
 SCHEMA = "polybench.study/1"
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
+from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, WeightDecay
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload"]
@@ -30,14 +31,6 @@ QUICK_BUDGET = 10.0
 """Seconds that `--quick` is timed for at most: enough for 5 rounds of a few engines."""
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-
-
-class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Momentum: v <- momentum v + g, w <- w - learning_rate v (v never contains the rate)."""
-
-    name: Literal["momentum"] = "momentum"
-    learning_rate: PositiveFloat = 0.01
-    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.9
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,8 +80,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     data: str = "auto"
     batch_size: PositiveInt | None = None
     optimizer: str | None = None
-    learning_rate: PositiveFloat | None = None
-    momentum: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    learning_rate: Rate | None = None
+    momentum: Momentum | None = None
+    weight_decay: WeightDecay | None = None
+    schedule: Schedule | None = None
     precision: Precision = "fp32"
     input: InputMode = "preload"
     threads: PositiveInt | None = None

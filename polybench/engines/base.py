@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from polybench.core.errors import Unavailable
 from polybench.core.layers import Model
+from polybench.core.optimizers import Optimizer
 from polybench.core.results import Allocations
 from polybench.core.spec import Workload
 
@@ -131,7 +132,7 @@ class Engine(Protocol):
         ...
 
     def run_steps(self, first: int, n: int) -> float:
-        """Train on batches first, first + 1, ... (modulo the loaded steps): the hot loop.
+        """Train on batches first, first + 1, ... (modulo the loaded steps), each at its rate: the hot loop.
 
         Returns:
             Wall seconds of the n steps, the device synchronized before the clock stops.
@@ -180,6 +181,13 @@ class Engine(Protocol):
         return {}
 
     def close(self) -> None: ...
+
+
+def at_rates(optimizer: Optimizer, first: int, n: int, set_rate: Callable[[float], None]) -> Iterator[int]:
+    """The steps first, first + 1, ...; `set_rate` is called before the first and where the rate changes."""
+    for steps, rate in optimizer.stretches(first, n):
+        set_rate(rate)
+        yield from steps
 
 
 def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:

@@ -11,6 +11,7 @@ import numpy as np
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU
 from polybench.engines import reference_layers as layers
 from polybench.engines.base import EXACT, Array, Conventions, Engine, Job, Probe, Snapshot, Weights, as_dtype
+from polybench.engines.reference_optimizers import State, updated
 
 
 def loss_and_gradients(
@@ -56,17 +57,8 @@ def _forward(layer: Layer, x: Array, weights: Weights, conventions: Conventions)
             assert_never(layer)
 
 
-def momentum_update(
-    weights: Weights, velocity: Weights, gradients: Weights, learning_rate: float, momentum: float
-) -> None:
-    """v <- momentum v + g, then w <- w - learning_rate v, in place."""
-    for name, gradient in gradients.items():
-        velocity[name][...] = momentum * velocity[name] + gradient
-        weights[name][...] -= learning_rate * velocity[name]
-
-
 class ReferenceEngine(Engine):
-    """Forward, backward and momentum in NumPy; follows the conventions of its job."""
+    """Forward, backward and update in NumPy; follows the conventions of its job."""
 
     sample_kind = "step"
 
@@ -89,19 +81,20 @@ class ReferenceEngine(Engine):
 
     def reset(self) -> None:
         self._weights = as_dtype(self._initial, "float64")
-        self._velocity = {name: np.zeros_like(value) for name, value in self._initial.items()}
+        self._state: dict[str, State] = {}
 
     def start_from(self, weights: Weights) -> None:
         self._initial = as_dtype(weights, "float64")
 
     def run_steps(self, first: int, n: int) -> float:
-        optimizer = self._job.workload.optimizer
         start = perf_counter()
         for step in range(first, first + n):
             self._loss, gradients = self._gradients(step)
-            momentum_update(
-                self._weights, self._velocity, gradients, optimizer.learning_rate, optimizer.momentum
-            )
+            rate = self._job.workload.optimizer.rate_at(step)
+            for name, gradient in gradients.items():
+                self._weights[name], self._state[name] = self._updated(
+                    self._weights[name], gradient, self._state.get(name, {}), rate
+                )
         return perf_counter() - start
 
     def loss(self) -> float:
@@ -119,6 +112,9 @@ class ReferenceEngine(Engine):
 
     def close(self) -> None:
         pass
+
+    def _updated(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        return updated(self._job.workload.optimizer, rate, w, gradient, state)
 
     def _gradients(self, step: int) -> tuple[float, Mapping[str, Array]]:
         batch = step % len(self._images)

@@ -4,7 +4,7 @@ Source: "GPU vs CPU benchmarks with Flux.jl", 2021, after the Flux tutorial of 2
 """
 
 from polybench.core.layers import Conv, Dense, Flatten, MaxPool, Model, ReLU
-from polybench.core.spec import Optimizer
+from polybench.core.optimizers import Optimizer
 
 LENET = Model(
     name="lenet",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
+from polybench.core.optimizers import Optimizer
 from polybench.core.spec import UNTIMED_STEPS, Cell, Workload
 from polybench.julia.environment import threads
 from polybench.julia.finding import check, find
@@ -31,7 +32,7 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
     """The script that trains this cell's network and times `steps` steps; None if there is none."""
     name = _name(cell, workload)
     optimizer = workload.optimizer
-    if name is None or workload.precision == "bf16":
+    if name is None or workload.precision == "bf16" or not _plain_momentum(optimizer):
         return None
     constants: dict[str, object] = {
         "DEVICE": cell.device,
@@ -67,6 +68,12 @@ def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, l
     julia_threads, _ = threads(workload.threads, cell.variants)
     options = [f"--project={julia.project}", "--startup-file=no", f"--threads={julia_threads}"]
     return script, [julia.executable, *options, str(script)]
+
+
+def _plain_momentum(optimizer: Optimizer) -> bool:
+    """Whether this is the optimizer that the scripts have: with any rate and momentum, and nothing else."""
+    plain = Optimizer("momentum", optimizer.learning_rate, optimizer.momentum)
+    return optimizer.name == "momentum" and optimizer == plain
 
 
 def _name(cell: Cell, workload: Workload) -> str | None:

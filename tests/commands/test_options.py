@@ -43,6 +43,16 @@ def test_names_and_pairs() -> None:
             o.parse_pairs([bad], "--price")
 
 
+def test_a_schedule_in_any_order() -> None:
+    assert o.parse_schedule(["10=0.1", "9=0.2"]) == ((9, 0.2), (10, 0.1))
+    assert o.parse_schedule(None) is None
+    for bad in ("soon=0.1", "-1=0.1", "5", "5=0"):
+        with pytest.raises(BadInput, match="--schedule"):
+            o.parse_schedule([bad])
+    with pytest.raises(BadInput, match="--schedule"):
+        o.make_study(schedule=o.parse_schedule(["0=0.1"]))
+
+
 def test_a_study_names_the_option_that_is_out_of_range() -> None:
     assert o.make_study() == Study()
     with pytest.raises(BadInput, match="--parity-steps"):

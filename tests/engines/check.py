@@ -17,7 +17,8 @@ import numpy as np
 
 from polybench.core.errors import Unavailable
 from polybench.core.layers import Layer
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
 from polybench.engines.base import Job
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
 from polybench.engines.base import EXACT, Job
 from polybench.engines.fake import ALLOCATED, COLLECTION_SECONDS, FakeEngine
 from polybench.models.lenet import LENET

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
 from polybench.engines.base import Conventions, Job
-from polybench.engines.reference import ReferenceEngine, loss_and_gradients, momentum_update
+from polybench.engines.reference import ReferenceEngine, loss_and_gradients
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 
@@ -39,14 +40,6 @@ def test_gradients_agree_with_finite_differences_along_random_directions() -> No
         assert (above - below) / 2e-5 == pytest.approx(
             (gradients[name] * direction).sum(), rel=1e-5, abs=1e-9
         )
-
-
-def test_momentum_by_hand() -> None:
-    weights, velocity = {"w": np.array([1.0])}, {"w": np.array([0.0])}
-    momentum_update(weights, velocity, {"w": np.array([2.0])}, 0.1, 0.9)
-    assert (weights["w"].item(), velocity["w"].item()) == pytest.approx((0.8, 2.0))
-    momentum_update(weights, velocity, {"w": np.array([1.0])}, 0.1, 0.9)
-    assert (weights["w"].item(), velocity["w"].item()) == pytest.approx((0.52, 2.8))
 
 
 def test_a_declared_convention_changes_gradients_and_not_the_loss() -> None:
