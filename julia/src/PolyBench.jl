@@ -7,6 +7,7 @@ without Python. Nothing here depends on PythonCall. Steps are counted from 0, as
 module PolyBench
 
 using Flux: Flux, Chain, Conv, Dense, MaxPool
+using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
 using LinearAlgebra: BLAS
 using PrecompileTools: @compile_workload, @setup_workload
 using TOML: TOML
@@ -15,6 +16,7 @@ include("devices.jl")
 include("weights.jl")
 include("network.jl")
 include("batches.jl")
+include("optimizers.jl")
 include("training.jl")
 include("counters.jl")
 include("python.jl")

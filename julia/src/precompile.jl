@@ -27,11 +27,12 @@ function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
         out = map(zero, weights)
         GC.@preserve images labels weights out begin
             addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
-            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", 0.01, 0.9)
+            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0)
             batches = load(
                 trainer, Int(pointer(images)), (2, 2, input_shape...), Int(pointer(labels)), classes,
             )
             reset!(trainer)
+            set_rate!(trainer, 0.01)
             run_steps!(trainer, batches, 0, 2)
             last_loss(trainer)
             count_allocations!(trainer, batches, 0, 2)

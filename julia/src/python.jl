@@ -10,20 +10,21 @@ An array in memory that Python owns.
 """
 borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
-"""    build(layers, addresses, dtype, device_name, precision, learning_rate, momentum)
+"""    build(layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay)
 
 A trainer. `layers` is a TOML text, `addresses` those of its weights, of type `dtype`, in the order of
-`weight_shapes`; `precision` is `fp32` or `tf32`.
+`weight_shapes`; `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`, which has no use for the momentum
+of some.
 """
 function build(
     layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-    learning_rate::Real, momentum::Real,
+    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real,
 )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
     shapes = weight_shapes(layer_records)
     weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
     target = device(device_name; tf32 = precision == "tf32")
-    return Trainer(target, T, layer_records, weights; learning_rate, momentum)
+    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay)
 end
 
 """    load(trainer, images, shape, labels, classes)

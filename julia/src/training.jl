@@ -1,29 +1,31 @@
 """
 The training: one step, the timed block of steps, and what the parity check looks at.
-
-The optimizer is Flux's own `Momentum`, v <- mu v + lr g and w <- w - v: as long as the rate does not change, v is lr
-times the velocity of the canonical formula v <- mu v + g, w <- w - lr v, so the weights are the same.
 """
 mutable struct Trainer{D<:Device,N<:Network,S,T<:AbstractFloat}
     const device::D
     const network::N
-    const rule::Flux.Momentum
+    const rule::AbstractRule
+    const initial_rate::Float64
     const initial::Vector{AbstractArray{T}}
     state::S
+    rate::Float64
     loss::T
 end
 
-"""    Trainer(device, T, records, weights; learning_rate, momentum)
+"""    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, settings...)
 
-A network of element type `T` with canonical initial `weights`, and its optimizer.
+A network of element type `T` with canonical initial `weights`, and its optimizer: a name and settings of `rule`.
 """
-function Trainer(device::Device, ::Type{T}, records, weights; learning_rate, momentum) where {T}
+function Trainer(
+    device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, settings...,
+) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
     placed = Network(place(device, made.chain), made.names)
-    rule = Flux.Momentum(Float64(learning_rate), Float64(momentum))
     initial = AbstractArray{T}[copy(array) for (_, array) in parameters(placed)]
-    return Trainer(device, placed, rule, initial, Flux.setup(rule, placed.chain), T(NaN))
+    rate = Float64(learning_rate)
+    update = rule(optimizer; learning_rate, settings...)
+    return Trainer(device, placed, update, rate, initial, Flux.setup(update, placed.chain), rate, T(NaN))
 end
 
 """    reset!(trainer)
@@ -35,6 +37,18 @@ function reset!(trainer::Trainer)
         copyto!(array, initial)
     end
     trainer.state = Flux.setup(trainer.rule, trainer.network.chain)
+    trainer.rate = trainer.initial_rate
+    return nothing
+end
+
+"""    set_rate!(trainer, rate)
+
+The learning rate from the next step on; nothing is done where it is the rate already.
+"""
+function set_rate!(trainer::Trainer, rate::Real)
+    rate == trainer.rate && return nothing
+    change_rate!(trainer.state, trainer.rate, rate)
+    trainer.rate = rate
     return nothing
 end
 

@@ -55,21 +55,45 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     @testset "momentum is v <- mu v + g, w <- w - lr v" begin
         made, batches = trainer(Float64), data(Float64)
         velocity = Dict(name => zero(a) for (name, a) in PolyBench.parameters(made.network))
-        for step in 0:3
+        for (step, rate) in zip(0:3, (0.05, 0.05, 0.2, 0.01))
             before = Dict(name => copy(a) for (name, a) in PolyBench.parameters(made.network))
             loss, gradients = PolyBench.loss_and_gradients(made, batches, step)
+            PolyBench.set_rate!(made, rate)
             PolyBench.run_steps!(made, batches, step, 1)
             @test made.loss ≈ loss rtol = 1e-14
             for ((name, after), (_, gradient)) in zip(PolyBench.parameters(made.network), gradients)
                 velocity[name] = 0.9 .* velocity[name] .+ gradient
-                @test after ≈ before[name] .- 0.05 .* velocity[name] rtol = 1e-12
+                @test after ≈ before[name] .- rate .* velocity[name] rtol = 1e-12
             end
         end
+    end
+
+    @testset "where the rate changes, velocities are rescaled and nothing else" begin
+        states = map(("nesterov", "rmsprop", "adam")) do name
+            w, g = (a = [1.0, 2.0], b = [3.0]), (a = [0.1, -0.2], b = [0.3])
+            state = Flux.setup(PolyBench.rule(name; learning_rate = 0.1, weight_decay = 0.5), w)
+            Flux.update!(state, w, g)
+            before = deepcopy(state.a.state)
+            PolyBench.change_rate!(state, 0.1, 0.02)
+            @test state.b.rule.opts[2].eta == 0.02
+            @test state.b.rule.opts[1].lambda == 0.5
+            (before, state.a.state)
+        end
+        @test states[1][2][2] ≈ 0.2 .* states[1][1][2]
+        @test states[2][1] == states[2][2]
+        @test states[3][1] == states[3][2]
+    end
+
+    @testset "optimizers are Flux's own" begin
+        @test PolyBench.rule("sgd"; learning_rate = 0.1) == Flux.Descent(0.1)
+        @test PolyBench.rule("rmsprop"; learning_rate = 0.1) == Flux.RMSProp(0.1, 0.9, 1e-7)
+        @test_throws "no optimizer \"adamw\"" PolyBench.rule("adamw"; learning_rate = 0.1)
     end
 
     @testset "reset starts over exactly" begin
         made, batches = trainer(Float32), data(Float32)
         losses = map(1:2) do _
+            PolyBench.set_rate!(made, 0.001)
             PolyBench.reset!(made)
             [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in 0:4]
         end

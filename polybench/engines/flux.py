@@ -108,7 +108,7 @@ class FluxEngine(Engine):
         self._trainer = self._polybench.build(
             tomli_w.dumps({"layers": msgspec.to_builtins(job.model.layers)}),
             _addresses(arrays), job.dtype, job.device, job.workload.precision,
-            optimizer.learning_rate, optimizer.momentum,
+            optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
         )  # fmt: skip
 
     def conventions(self) -> Conventions:
@@ -136,7 +136,13 @@ class FluxEngine(Engine):
         self._polybench.start_from_b(self._trainer, _addresses(arrays))
 
     def run_steps(self, first: int, n: int) -> float:
-        return float(self._polybench.run_steps_b(self._trainer, self._batches, first, n))
+        seconds = 0.0
+        for steps, rate in self._job.workload.optimizer.stretches(first, n):
+            self._polybench.set_rate_b(self._trainer, rate)
+            seconds += float(
+                self._polybench.run_steps_b(self._trainer, self._batches, steps.start, len(steps))
+            )
+        return seconds
 
     def loss(self) -> float:
         return float(self._polybench.last_loss(self._trainer))

@@ -1,15 +1,17 @@
-"""PyTorch as its users write it: an eager `nn.Sequential`, NCHW, with `torch.optim.SGD`."""
+"""PyTorch as its users write it: an eager `nn.Sequential`, NCHW, with an optimizer of `torch.optim`."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections import OrderedDict
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, assert_never
 
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU
 from polybench.core.results import Allocations
+from polybench.engines import pytorch_optimizers
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -20,12 +22,13 @@ from polybench.engines.base import (
     Snapshot,
     Weights,
     as_dtype,
+    at_rates,
     cuda_index,
     import_framework,
     touch,
 )
 from polybench.engines.pytorch_allocations import allocations
-from polybench.engines.pytorch_cudagraph import GraphedStep, require_gpu
+from polybench.engines.pytorch_cudagraph import GraphedStep, check_graphable
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
@@ -54,7 +57,7 @@ class TorchEngine(Engine):
         self._job = job
         self._graphed = "cudagraph" in job.variants
         if self._graphed:
-            require_gpu(job.device)
+            check_graphable(job)
         self._device = _device(job.device)
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
         self.sample_kind = "block" if self._device.type == "cuda" else "step"
@@ -70,10 +73,7 @@ class TorchEngine(Engine):
         self._parameters = dict(model.named_parameters())
         self._model = model
         self.start_from(weights)
-        optimizer = job.workload.optimizer
-        self._optimizer = torch.optim.SGD(
-            model.parameters(), lr=optimizer.learning_rate, momentum=optimizer.momentum
-        )
+        self._optimizer = pytorch_optimizers.make(job.workload.optimizer, model.parameters())
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
         self._loss_of = _loss_of_batch(model, self._device.type, autocast)
         if "compile" in job.variants:
@@ -115,7 +115,7 @@ class TorchEngine(Engine):
             for name, parameter in self._parameters.items():
                 parameter.copy_(self._initial[name])
         self._optimizer.zero_grad()
-        # In place: a CUDA graph has their addresses.
+        # Zero state is what missing state means. In place: a CUDA graph has the addresses.
         for state in self._optimizer.state.values():
             for value in state.values():
                 if torch.is_tensor(value):
@@ -131,9 +131,11 @@ class TorchEngine(Engine):
 
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._train_step
+        set_rate = partial(pytorch_optimizers.set_rate, self._optimizer)
+        steps = at_rates(self._job.workload.optimizer, first, n, set_rate)
         self._synchronize()
         start = perf_counter()
-        for step in range(first, first + n):
+        for step in steps:
             images, labels = batches[step % len(batches)]
             loss = train_step(images, labels)
         self._synchronize()

@@ -9,18 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from polybench.core.errors import Unavailable
+from polybench.engines.base import Job
 
 WARM_UP_STEPS = 3  # as many as PyTorch's documentation takes before it captures
 
 
-def require_gpu(device: str) -> None:
-    """Raise Unavailable where no graph can be captured.
-
-    Args:
-        device: as in a Job.
-    """
-    if device == "cpu":
+def check_graphable(job: Job) -> None:
+    """Raise Unavailable where no graph of the job's step can be captured."""
+    if job.device == "cpu":
         raise Unavailable("cudagraph needs a CUDA device", "use --devices cuda")
+    if job.workload.optimizer.schedule:
+        raise Unavailable(
+            "a CUDA graph keeps the learning rate it was captured with", "leave the schedule out"
+        )
 
 
 class GraphedStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, assert_never
@@ -21,6 +21,7 @@ from polybench.engines.base import (
     Probe,
     Snapshot,
     Weights,
+    at_rates,
     cuda_index,
     import_framework,
 )
@@ -35,7 +36,8 @@ class TensorFlowEngine(Engine):
     """A `tf.function` step by default; `xla` compiles it, `keras_fit` is `model.fit` instead; they chain.
 
     `model.fit` can only be timed as a whole, its own cost for each call included, as its users pay it.
-    The loss that it reports is the mean over the block; for a block of one step, that step's.
+    The loss that it reports is the mean over the block; for a block of one step, that step's. A block in
+    which the rate changes is several calls, and the loss the last one's.
     """
 
     sample_kind: Literal["step", "block"] = "step"
@@ -61,6 +63,9 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
+        from polybench.engines.tensorflow_optimizers import CanonicalOptimizer
+
+        self._job = job
         self._fit = "keras_fit" in job.variants
         self._on_gpu = job.device != "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
@@ -78,19 +83,15 @@ class TensorFlowEngine(Engine):
         xla = "xla" in job.variants
         with tf.device(self._device):
             self._model = sequential(job.model)
-            optimizer = job.workload.optimizer
-            # Keras takes a plain float through float32, even where the weights are float64.
-            momentum = np.float64(optimizer.momentum)
-            self._optimizer = keras.optimizers.SGD(optimizer.learning_rate, momentum=momentum)
-            self._optimizer.build(self._model.trainable_variables)
+            self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if self._fit:
             # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
             # "auto" asks whether the machine has a GPU, not whether the model runs on it.
             xla = xla or self._on_gpu
-            self._model.compile(self._optimizer, loss_function, jit_compile=xla)
+            self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla)
         self._logits = tf.function(lambda images: self._model(images, training=False))
-        self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
+        self._step, self._gradients = _functions(self._model, self._optimizer.keras, loss_function, xla)
 
         flattened = flattened_shapes(job.model)
         self._variables = {
@@ -117,9 +118,7 @@ class TensorFlowEngine(Engine):
     def reset(self) -> None:
         for name, placed in self._variables.items():
             placed.variable.assign(self._initial[name])
-        # Not the learning rate, which is among the optimizer's variables as well.
-        for variable in (self._optimizer.iterations, *self._optimizer.momentums):
-            variable.assign(np.zeros(variable.shape))
+        self._optimizer.reset()
 
     def start_from(self, weights: Weights) -> None:
         self._initial = {
@@ -132,17 +131,32 @@ class TensorFlowEngine(Engine):
 
     def _training(self, first: int, n: int) -> Callable[[], Any]:
         """What trains these steps and answers the last loss; all that need not be timed is done."""
-        batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
-        return partial(self._fit_on, _dataset(batches)) if self._fit else partial(self._loop, batches)
+        optimizer = self._job.workload.optimizer
+        if self._fit:
+            return partial(
+                self._fit_on, [(self._dataset(steps), rate) for steps, rate in optimizer.stretches(first, n)]
+            )
+        return partial(self._loop, at_rates(optimizer, first, n, self._optimizer.set_rate))
 
-    def _loop(self, batches: list[tuple[Any, Any]]) -> Any:
-        train_step = self._step
-        for images, labels in batches:
+    def _loop(self, steps: Iterable[int]) -> Any:
+        batches, train_step = self._batches, self._step
+        for step in steps:
+            images, labels = batches[step % len(batches)]
             loss = train_step(images, labels)
         return loss
 
-    def _fit_on(self, dataset: Any) -> Any:
-        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
+    def _dataset(self, steps: range) -> Any:
+        """The batches of these steps as a `tf.data.Dataset`, an element each."""
+        import tensorflow as tf
+
+        batches = [self._batches[step % len(self._batches)] for step in steps]
+        images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
+        return tf.data.Dataset.from_tensor_slices((images, labels))
+
+    def _fit_on(self, stretches: Iterable[tuple[Any, float]]) -> Any:
+        for dataset, rate in stretches:
+            self._optimizer.set_rate(rate)
+            history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
         return history.history["loss"][-1]
 
     def _timed(self, training: Callable[[], Any]) -> float:
@@ -234,14 +248,6 @@ def from_keras(value: Array, flattened: Shape | None) -> Array:
         channels, height, width = flattened
         value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
     return np.ascontiguousarray(value)
-
-
-def _dataset(batches: list[tuple[Any, Any]]) -> Any:
-    """The batches as a `tf.data.Dataset`, an element each."""
-    import tensorflow as tf
-
-    images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
-    return tf.data.Dataset.from_tensor_slices((images, labels))
 
 
 def sequential(model: Model) -> Any:

@@ -1,0 +1,47 @@
+"""Engines with optimizers as their frameworks have them, where that is not the canonical formula."""
+
+from __future__ import annotations
+
+import types
+from unittest.mock import patch
+
+import numpy as np
+
+from polybench.engines.base import Job, Weights
+from polybench.engines.pytorch import TorchEngine
+from polybench.engines.tensorflow import TensorFlowEngine
+
+
+class KerasOwn(TensorFlowEngine):
+    """Keras's Adam and RMSprop: epsilon is added before the bias correction, and under the root."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        import keras
+
+        from polybench.engines import tensorflow_optimizers
+
+        own = {name: getattr(keras.optimizers, name) for name in ("Adam", "RMSprop")}
+        with patch.multiple(tensorflow_optimizers, **own):
+            super().build(job, weights)
+
+
+class KerasRateInVelocity(TensorFlowEngine):
+    """Keras's SGD under a schedule: the velocity keeps the rate with which it was made."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, weights)
+
+        def set_rate(optimizer: object, rate: float) -> None:
+            optimizer.keras.learning_rate = np.float64(rate)
+
+        self._optimizer.set_rate = types.MethodType(set_rate, self._optimizer)
+
+
+class TorchDecoupledDecay(TorchEngine):
+    """AdamW: the weights shrink beside the update."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        import torch
+
+        with patch.object(torch.optim, "Adam", torch.optim.AdamW):
+            super().build(job, weights)

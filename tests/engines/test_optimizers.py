@@ -1,0 +1,144 @@
+"""Every optimizer in every engine against the reference, on lenet: one process an engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.errors import Unavailable
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import UNTIMED_STEPS
+from polybench.engines import ENGINES
+from polybench.launcher import WorkerProcess, worker_environment
+from polybench.messages import Advance, Load, Measure, Prepare, Snapped, TakeSnapshot
+from polybench.parity import Checker, Task
+from polybench.tensor_errors import State, algorithm_errors
+from tests import small
+from tests.engines.conftest import REPOSITORY
+from tests.sessions import InProcess
+
+STEPS = 3
+TIMEOUT = 240.0
+REFERENCE = "polybench.engines.reference:ReferenceEngine"
+CHANGES = ((1, 0.02), (2, 0.004))
+
+OPTIMIZERS = {
+    "sgd": Optimizer("sgd", 0.05, schedule=CHANGES),
+    "momentum": Optimizer("momentum", 0.05, 0.8, schedule=CHANGES),
+    "momentum+decay": Optimizer("momentum", 0.05, weight_decay=0.1),
+    "nesterov": Optimizer("nesterov", 0.05, 0.8),
+    "nesterov+decay": Optimizer("nesterov", 0.05, weight_decay=0.1, schedule=CHANGES),
+    "rmsprop": Optimizer("rmsprop", 0.001),
+    "rmsprop+decay": Optimizer("rmsprop", 0.001, weight_decay=0.1, schedule=((1, 0.0001),)),
+    "adam": Optimizer("adam", 0.001),
+    "adam+decay": Optimizer("adam", 0.001, weight_decay=0.1, schedule=((1, 0.0001),)),
+}
+CASES = [
+    *(("torch", case) for case in OPTIMIZERS),
+    *(("tf", case) for case in OPTIMIZERS),
+    *(("tf+xla", case) for case in ("adam+decay",)),
+    *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
+    # Each costs seconds of compilation; weight decay is a rule before the others, which stay the same.
+    *(("flux", case) for case in ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay")),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> small.Files:
+    return small.files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
+    """One for all engines: what the reference trained for one of them is there for the next."""
+    return Checker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
+    """The process of an engine, which has loaded its framework; skips where that is missing."""
+    started: dict[str, WorkerProcess | str] = {}
+    with ExitStack() as stack:
+
+        def get(engine: str) -> WorkerProcess:
+            if engine not in started:
+                environment = worker_environment(ENGINES[engine], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+                log = tmp_path_factory.mktemp(engine) / "log"
+                process = stack.enter_context(WorkerProcess(os.environ | environment, log))
+                started[engine] = process
+                try:
+                    process.ask(Load(ENGINES[engine].factory), TIMEOUT)
+                except Unavailable as lacking:
+                    started[engine] = lacking.reason
+            found = started[engine]
+            if isinstance(found, str):
+                pytest.skip(found)
+            return found
+
+        yield get
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_it_is_the_canonical_formula(
+    name: str, case: str, worker: Any, checker: Checker, files: small.Files, tmp_path: Path
+) -> None:
+    engine, *variants = name.split("+")
+    session = worker(engine)
+    workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
+    job = msgspec.structs.replace(small.job(), workload=workload, variants=tuple(variants))
+
+    parity = checker.check(session, Task(job, files.weights, files.epoch, STEPS, TIMEOUT))
+    assert parity.status == "pass", parity.reason
+
+    # In one block, over the changes of the rate; and after a reset, with which a measurement begins.
+    job = msgspec.structs.replace(job, dtype="float64")
+    prepared = session.ask(Prepare(job, str(files.weights), files.epoch), TIMEOUT)
+    job = msgspec.structs.replace(job, variants=(), conventions=prepared.conventions)
+    reference = InProcess(REFERENCE)
+    reference.ask(Prepare(job, str(files.weights), files.epoch))
+    reference.ask(Advance(0, STEPS))
+    expected = snapshot(reference, tmp_path / "expected")
+    for label, request in (("block", Advance(0, STEPS)), ("reset", Measure(STEPS - UNTIMED_STEPS))):
+        session.ask(request, TIMEOUT)
+        errors = list(algorithm_errors(STEPS, snapshot(session, tmp_path / label), expected))
+        assert [error for error in errors if not error.passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "bug", "case"),
+    [
+        ("torch", "TorchDecoupledDecay", "adam+decay"),
+        ("tf", "KerasOwn", "adam"),
+        ("tf", "KerasOwn", "rmsprop"),
+        ("tf", "KerasRateInVelocity", "momentum"),
+    ],
+)
+def test_what_the_frameworks_have_of_their_own_fails(
+    engine: str, bug: str, case: str, worker: Any, checker: Checker, files: small.Files
+) -> None:
+    session = worker(engine)
+    session.ask(Load(f"tests.engines.planted_optimizers:{bug}"), TIMEOUT)
+    try:
+        workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
+        job = msgspec.structs.replace(small.job(), workload=workload)
+        parity = checker.check(session, Task(job, files.weights, files.epoch, STEPS, TIMEOUT))
+    finally:
+        session.ask(Load(ENGINES[engine].factory), TIMEOUT)
+    assert {t.part for t in parity.tensors if not t.passed} == {"algorithm", "timed"}
+
+
+def snapshot(session: Any, folder: Path) -> State:
+    folder.mkdir()
+    gradients, weights = folder / "gradients.npz", folder / "weights.npz"
+    answer = session.ask(TakeSnapshot(STEPS, str(gradients), str(weights)), TIMEOUT)
+    assert isinstance(answer, Snapped)
+    assert answer.loss is not None
+    return State(answer.loss, gradients, weights)
