@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from polybench.engines import reference_layers
 from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
-from polybench.engines.reference import ReferenceEngine, loss_and_gradients
+from polybench.engines.reference import ReferenceEngine
+from polybench.engines.reference_network import Pass, loss_and_gradients
 
 
 class Correct(ReferenceEngine):
@@ -45,7 +44,7 @@ class WrongMomentum(ReferenceEngine):
     def run_steps(self, first: int, n: int) -> float:
         optimizer = self._job.workload.optimizer
         for step in range(first, first + n):
-            self._loss, gradients = self._gradients(step)
+            self._loss, gradients, _ = self._pass(step)
             for name, gradient in gradients.items():
                 self._velocity[name] *= optimizer.momentum
                 self._velocity[name] += (1 - optimizer.momentum) * gradient
@@ -59,7 +58,7 @@ class NesterovMomentum(ReferenceEngine):
     def run_steps(self, first: int, n: int) -> float:
         optimizer = self._job.workload.optimizer
         for step in range(first, first + n):
-            self._loss, gradients = self._gradients(step)
+            self._loss, gradients, _ = self._pass(step)
             for name, g in gradients.items():
                 self._velocity[name] = optimizer.momentum * self._velocity[name] + g
                 ahead = g + optimizer.momentum * self._velocity[name]
@@ -70,29 +69,27 @@ class NesterovMomentum(ReferenceEngine):
 class DroppedBias(ReferenceEngine):
     """The last layer's bias is never trained."""
 
-    def _gradients(self, step: int) -> tuple[float, dict[str, Array]]:
-        loss, gradients = super()._gradients(step)
-        return loss, dict(gradients) | {"dense3.bias": np.zeros(10)}
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"dense3.bias": np.zeros(10)})
 
 
 class OffByOneBatch(ReferenceEngine):
     """Trains on the batch after the right one."""
 
-    def _gradients(self, step: int) -> Any:
-        return super()._gradients(step + 1)
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step + 1)
 
 
 class DoubleSoftmax(ReferenceEngine):
     """Cross-entropy of probabilities that are taken for logits."""
 
-    def _gradients(self, step: int) -> Any:
+    def _pass(self, step: int) -> Pass:
         batch = step % len(self._images)
         return double_softmax(self._job, self._weights, self._images[batch], self._labels[batch])
 
 
-def double_softmax(
-    job: Job, weights: Weights, images: Array, labels: Array
-) -> tuple[float, dict[str, Array]]:
+def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> Pass:
     """Loss and gradients with a second softmax, by chaining the right gradient through it."""
     import unittest.mock
 
@@ -132,9 +129,9 @@ class DeclaredPooling(UndeclaredPooling):
 class NotFinite(ReferenceEngine):
     """Gives gradients that are no numbers."""
 
-    def _gradients(self, step: int) -> Any:
-        loss, gradients = super()._gradients(step)
-        return loss, dict(gradients) | {"conv1.bias": np.full(16, np.nan)}
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"conv1.bias": np.full(16, np.nan)})
 
 
 class WrongShape(ReferenceEngine):

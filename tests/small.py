@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.layers import Model
+from polybench.core.model import Model
 from polybench.core.spec import Optimizer, Workload
 from polybench.data import Dataset
 from polybench.data.batches import epoch_order

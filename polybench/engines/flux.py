@@ -12,6 +12,7 @@ import numpy as np
 import tomli_w
 
 from polybench.core.errors import Unavailable
+from polybench.core.layers import Conv, Dense, Flatten, MaxPool, ReLU
 from polybench.engines.base import (
     COLD_START,
     Array,
@@ -23,6 +24,7 @@ from polybench.engines.base import (
     Weights,
     as_dtype,
     cuda_index,
+    no_such_layer,
     touch,
 )
 from polybench.julia import finding, package_folder
@@ -168,6 +170,14 @@ def _cuda_wanted(julia: finding.Julia) -> bool:
 def _refuse(job: Job) -> None:
     if job.workload.precision != "fp32":
         raise Unavailable(f"flux does not train in {job.workload.precision} yet", "use --precision fp32")
+    for layer in job.model.layers:
+        match layer:
+            case Conv(stride=1, pad=0, bias=True) | Dense() | ReLU() | Flatten():
+                pass
+            case MaxPool() if layer.size == layer.stride:
+                pass
+            case _:
+                raise no_such_layer("flux", layer)
 
 
 def _addresses(arrays: Weights) -> tuple[int, ...]:

@@ -6,9 +6,10 @@ import re
 import warnings
 from collections import OrderedDict
 from time import perf_counter
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU
+from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
+from polybench.core.model import Model
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -21,6 +22,7 @@ from polybench.engines.base import (
     as_dtype,
     cuda_index,
     import_framework,
+    no_such_layer,
     touch,
 )
 
@@ -161,18 +163,18 @@ def _module(layer: Layer) -> Any:
     from torch import nn
 
     match layer:
-        case Conv():
+        case Conv(stride=1, pad=0, bias=True):
             return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel)
         case Dense():
             return nn.Linear(layer.inputs, layer.outputs)
-        case MaxPool():
+        case MaxPool() if layer.size == layer.stride:
             return nn.MaxPool2d(layer.size)
         case ReLU():
             return nn.ReLU()
         case Flatten():
             return nn.Flatten()
         case _:
-            assert_never(layer)
+            raise no_such_layer("torch", layer)
 
 
 def _loss_of_batch(model: Any, device_type: str, autocast: bool) -> Any:

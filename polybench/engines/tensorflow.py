@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU, Shape
+from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU, Shape
+from polybench.core.model import Model
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -19,6 +20,7 @@ from polybench.engines.base import (
     Weights,
     cuda_index,
     import_framework,
+    no_such_layer,
 )
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
@@ -222,18 +224,18 @@ def _layer(layer: Layer) -> Any:
     from keras import layers
 
     match layer:
-        case Conv():
+        case Conv(stride=1, pad=0, bias=True):
             return layers.Conv2D(layer.outputs, layer.kernel, name=layer.name)
         case Dense():
             return layers.Dense(layer.outputs, name=layer.name)
-        case MaxPool():
+        case MaxPool() if layer.size == layer.stride:
             return layers.MaxPooling2D(layer.size)
         case ReLU():
             return layers.ReLU()
         case Flatten():
             return layers.Flatten()
         case _:
-            assert_never(layer)
+            raise no_such_layer("tf", layer)
 
 
 def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
