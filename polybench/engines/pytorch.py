@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import OrderedDict
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Literal
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
-from polybench.core.model import Model
 from polybench.engines.base import (
     EXACT,
     Array,
@@ -22,9 +20,9 @@ from polybench.engines.base import (
     as_dtype,
     cuda_index,
     import_framework,
-    no_such_layer,
     touch,
 )
+from polybench.engines.dropout_masks import dropout_masks
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
@@ -46,6 +44,8 @@ class TorchEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:
         import torch
 
+        from polybench.engines.pytorch_layers import network
+
         self._job = job
         self._device = _device(job.device)
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
@@ -56,10 +56,11 @@ class TorchEngine(Engine):
         _set_threads(job.workload.threads)
         _set_tf32(job.workload.precision == "tf32")
 
-        model = sequential(job.model)
-        model = model.to(self._device, self._dtype, memory_format=self._memory_format)
-        # The modules have the layers' names, so PyTorch's names are the canonical ones.
-        self._parameters = dict(model.named_parameters())
+        self._network = network(job.model, given_masks=job.dropout == "given")
+        model = self._network.module
+        model.to(self._device, self._dtype, memory_format=self._memory_format)
+        self._parameters = self._network.tensors(job.model.weight_shapes())
+        self._state = self._network.tensors(job.model.state_shapes())
         self._initial = {
             name: torch.from_numpy(value).to(self._device)
             for name, value in as_dtype(weights, job.dtype).items()
@@ -101,8 +102,10 @@ class TorchEngine(Engine):
         import torch
 
         with torch.no_grad():
-            for name, parameter in self._parameters.items():
-                parameter.copy_(self._initial[name])
+            for name, tensor in (self._parameters | self._state).items():
+                tensor.copy_(self._initial[name])
+        # Dropout of its own draws the same masks after every reset.
+        torch.manual_seed(self._job.seed)
         self._optimizer.zero_grad()
         # Without a buffer SGD takes the first gradient for the velocity, which is what zero momentum gives.
         self._optimizer.state.clear()
@@ -111,7 +114,7 @@ class TorchEngine(Engine):
         batches, loss_of, optimizer = self._batches, self._loss_of, self._optimizer
         self._synchronize()
         start = perf_counter()
-        for step in range(first, first + n):
+        for step in self._steps(first, n):
             images, labels = batches[step % len(batches)]
             optimizer.zero_grad()
             loss = loss_of(images, labels)
@@ -128,53 +131,40 @@ class TorchEngine(Engine):
     def snapshot(self, step: int) -> Snapshot:
         import torch
 
-        images, labels = self._batches[step % len(self._batches)]
-        loss = self._loss_of(images, labels)
+        (step,) = self._steps(step, 1)
+        state = {name: _canonical(tensor) for name, tensor in self._state.items()}
+        loss = self._loss_of(*self._batches[step % len(self._batches)])
         # Unlike `backward`, `grad` leaves nothing behind in the parameters.
         gradients = torch.autograd.grad(loss, list(self._parameters.values()))
+        for name, value in state.items():  # the forward pass has moved it
+            self._state[name].copy_(torch.from_numpy(value))
         return Snapshot(
             loss.item(),
             {name: _canonical(gradient) for name, gradient in zip(self._parameters, gradients, strict=True)},
-            {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()},
+            {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()} | state,
         )
 
     def close(self) -> None:
         pass
+
+    def _steps(self, first: int, n: int) -> Iterable[int]:
+        """The steps' numbers; where dropout masks are given, each step's are put in place before it."""
+        steps = range(first, first + n)
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        import torch
+
+        batch_size = len(self._batches[0][1])
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            self._network.named[name].mask = torch.from_numpy(mask).to(self._device, self._dtype)
+        return step
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             import torch
 
             torch.cuda.synchronize(self._device)
-
-
-def sequential(model: Model) -> Any:
-    """`model` as an `nn.Sequential`; layers with weights keep their names."""
-    from torch import nn
-
-    return nn.Sequential(
-        OrderedDict(
-            (getattr(layer, "name", f"layer{i}"), _module(layer)) for i, layer in enumerate(model.layers)
-        )
-    )
-
-
-def _module(layer: Layer) -> Any:
-    from torch import nn
-
-    match layer:
-        case Conv(stride=1, pad=0, bias=True):
-            return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel)
-        case Dense():
-            return nn.Linear(layer.inputs, layer.outputs)
-        case MaxPool() if layer.size == layer.stride:
-            return nn.MaxPool2d(layer.size)
-        case ReLU():
-            return nn.ReLU()
-        case Flatten():
-            return nn.Flatten()
-        case _:
-            raise no_such_layer("torch", layer)
 
 
 def _loss_of_batch(model: Any, device_type: str, autocast: bool) -> Any:

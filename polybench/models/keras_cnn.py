@@ -34,5 +34,5 @@ KERAS_CNN = Model(
     ),
     batch_size=32,
     optimizer=Optimizer("momentum", learning_rate=0.01, momentum=0.9),
-    parity_batch_size=16,
+    parity_batch_size=32,
 )

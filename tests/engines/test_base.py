@@ -96,6 +96,7 @@ def test_rows_and_modules_match() -> None:
     assert modules - rows == {
         "base",
         "dropout_masks",
+        "pytorch_layers",
         "reference_layers",
         "reference_network",
         "reference_windows",
