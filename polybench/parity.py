@@ -39,6 +39,10 @@ from polybench.tensor_errors import (
     worst_failure,
 )
 
+_LARGEST_CACHED = 10_000_000
+"""Parameters: three states of a network are kept as float64, weights and gradients, here 480 MB. Those of a
+larger one are kept for one study only."""
+
 
 class Session(Protocol):
     """Something that answers requests: a worker process, or in tests a worker in this process."""
@@ -105,11 +109,13 @@ class Checker:
         job = msgspec.structs.replace(
             task.job, device="cpu", dtype="float64", variants=(), conventions=conventions
         )
-        folder = self._cache / _digest(job, task)
+        large = task.job.model.total_parameters() > _LARGEST_CACHED
+        cache = self._scratch / "reference" if large else self._cache
+        folder = cache / _digest(job, task)
         losses = folder / "losses.json"
         if not losses.exists():
-            self._cache.mkdir(parents=True, exist_ok=True)
-            fresh = Path(tempfile.mkdtemp(dir=self._cache))
+            cache.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=cache))
             _prepare(self._reference, task, job, task.weights)
             states = _run_freely(self._reference, task, fresh)
             (fresh / "losses.json").write_bytes(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
 import numpy as np
 
+from polybench.core.layers import BatchNorm
 from polybench.engines import reference_layers
 from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
 from polybench.engines.reference import ReferenceEngine
@@ -111,8 +115,6 @@ class UndeclaredPooling(ReferenceEngine):
     RULE = Conventions(max_pool_within=3.45e-4, source="a test")
 
     def build(self, job: Job, weights: Weights) -> None:
-        import msgspec
-
         super().build(msgspec.structs.replace(job, conventions=self.RULE), weights)
 
     def conventions(self) -> Conventions:
@@ -142,3 +144,50 @@ class WrongShape(ReferenceEngine):
         return Snapshot(
             loss, {n: g.T if isinstance(g, np.ndarray) else g for n, g in gradients.items()}, weights
         )
+
+
+class KerasMomentum(ReferenceEngine):
+    """Batch norm takes the momentum for 1 minus it."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(
+            _with_norms(job, lambda norm: msgspec.structs.replace(norm, momentum=1 - norm.momentum)), weights
+        )
+
+
+class OtherEpsilon(ReferenceEngine):
+    """Batch norm with another framework's default epsilon."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(_with_norms(job, lambda norm: msgspec.structs.replace(norm, epsilon=2e-3)), weights)
+
+
+class StaleStatistics(ReferenceEngine):
+    """Running statistics are never updated."""
+
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step)._replace(state={})
+
+
+class OtherMasks(ReferenceEngine):
+    """Dropout draws masks of its own."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(msgspec.structs.replace(job, seed=job.seed + 1), weights)
+
+
+class UndeclaredVariance(UndeclaredPooling):
+    """Keras's running variance, without saying so."""
+
+    RULE = Conventions(running_variance="biased", source="a test")
+
+
+class DeclaredVariance(DeclaredPooling):
+    """The same, declared."""
+
+    RULE = UndeclaredVariance.RULE
+
+
+def _with_norms(job: Job, change: Callable[[BatchNorm], BatchNorm]) -> Job:
+    layers = tuple(change(layer) if isinstance(layer, BatchNorm) else layer for layer in job.model.layers)
+    return msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=layers))

@@ -3,18 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.layers import (
-    AveragePool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Dropout,
-    Flatten,
-    GlobalAveragePool,
-    MaxPool,
-    ReLU,
-    Residual,
-)
+from polybench.core.layers import Conv, Dense, GlobalAveragePool
 from polybench.core.model import Model
 from polybench.core.spec import Optimizer, Workload
 from polybench.engines.base import EXACT, Conventions, Job
@@ -22,40 +11,8 @@ from polybench.engines.dropout_masks import dropout_masks
 from polybench.engines.reference import ReferenceEngine
 from polybench.engines.reference_network import loss_and_gradients
 from polybench.models.initial_weights import initial_weights
+from tests.networks import EVERYTHING
 
-# Every layer and option of the vocabulary, in a network that can be differentiated entry by entry.
-EVERYTHING = Model(
-    name="everything",
-    summary="",
-    input_shape=(3, 9, 8),
-    classes=3,
-    layers=(
-        Conv("conv1", 3, 4, 3, padding="same", bias=False),
-        BatchNorm("norm1", 4, epsilon=1e-3, momentum=0.3),
-        ReLU(),
-        Residual(
-            (
-                Conv("block.conv1", 4, 5, 3, stride=2, padding=1),
-                BatchNorm("block.norm1", 5),
-                ReLU(),
-                Residual((Conv("block.inner.conv", 5, 5, 1),)),
-            ),
-            (Conv("block.projection", 4, 5, 1, stride=2, bias=False),),
-        ),
-        MaxPool(2, 1),
-        Dropout("dropout1", 0.25),
-        Residual((AveragePool(1), Conv("same", 5, 5, 3, padding=1)), ()),
-        AveragePool(2),
-        Flatten(),
-        Dense("dense1", 10, 6),
-        BatchNorm("norm2", 6),
-        Dropout("dropout2", 0.5),
-        Dense("dense2", 6, 3),
-    ),
-    batch_size=4,
-    optimizer=Optimizer(),
-    parity_batch_size=4,
-)
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((2, 4, 3, 9, 8), dtype=np.float32), RANDOM.integers(0, 3, (2, 4))
 WEIGHTS = initial_weights(EVERYTHING, 0)
