@@ -35,19 +35,22 @@ def make(plan: Plan, scratch: Path) -> Materials:
     """Write everything into `scratch`.
 
     Raises:
-        BadInput: the data cannot be read, or holds less than one batch.
+        BadInput: the data cannot be read, does not fit the network, or holds less than one batch.
     """
     study, batch_size = plan.study, plan.workload.batch_size
-    dataset = open_dataset(study.data, study.seed, scratch)
+    model = plan.model
+    dataset = open_dataset(
+        study.data, study.seed, scratch, image_shape=model.input_shape, classes=model.classes
+    )
     order = epoch_order(len(dataset.images), batch_size, study.seed, epoch=0)
     if study.parity and study.parity_steps >= len(order):
         raise BadInput(
             f"--parity-steps {study.parity_steps}: an epoch has only {len(order)} batches of {batch_size}"
         )
-    weights: dict[str, Any] = dict(initial_weights(plan.model, study.seed))
+    weights: dict[str, Any] = dict(initial_weights(model, study.seed))
     weights_file = scratch / "weights.npz"
     np.savez(weights_file, **weights)
-    parity_order = order[: study.parity_steps + 1, : min(batch_size, plan.model.parity_batch_size)]
+    parity_order = order[: study.parity_steps + 1, : min(batch_size, model.parity_batch_size)]
     return Materials(
         dataset=dataset,
         weights=weights_file,

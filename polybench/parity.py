@@ -4,6 +4,8 @@
 (B) The timed configuration: the engine at its own precision; before each checked step the
     reference takes the engine's current weights, so errors cannot grow from step to step.
 
+In both, dropout masks are given, see `engines.dropout_masks`; what is timed draws its own.
+
 Tensors are compared one at a time, from files.
 """
 
@@ -14,7 +16,7 @@ import importlib.util
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -26,16 +28,20 @@ from polybench.engines import ENGINES
 from polybench.engines.base import EXACT, Conventions, Job
 from polybench.messages import Advance, Answer, Prepare, Prepared, Request, Snapped, TakeSnapshot
 from polybench.tensor_errors import (
-    ALGORITHM,
     ExpectedUpdate,
     State,
     algorithm_errors,
+    algorithm_tolerance,
     deviations,
     summarize,
     timed_errors,
     timed_tolerance,
     worst_failure,
 )
+
+_LARGEST_CACHED = 10_000_000
+"""Parameters: three states of a network are kept as float64, weights and gradients, here 480 MB. Those of a
+larger one are kept for one study only."""
 
 
 class Session(Protocol):
@@ -70,16 +76,18 @@ class Checker:
         Raises:
             CellFailed: the engine could not be brought to answer.
         """
+        task = task._replace(job=msgspec.structs.replace(task.job, dropout="given"))
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        tolerance = algorithm_tolerance(task.job.model)
         try:
-            algorithm = list(self._algorithm(engine, task, folder))
+            algorithm = list(self._algorithm(engine, task, folder, tolerance))
             timed, conventions = self._timed(engine, task, folder)
             return Parity(
                 status="pass" if all(tensor.passed for tensor in algorithm + timed) else "fail",
                 reason=worst_failure(algorithm + timed),
                 steps=task.steps,
                 batch_size=task.epoch.batch_size,
-                algorithm=summarize(algorithm, ALGORITHM),
+                algorithm=summarize(algorithm, tolerance),
                 timed=summarize(timed, timed_tolerance(task.job.workload)),
                 deviations=self._deviations(task, conventions, folder),
                 tensors=algorithm + timed,
@@ -87,23 +95,27 @@ class Checker:
         finally:
             shutil.rmtree(folder)
 
-    def _algorithm(self, engine: Session, task: Task, folder: Path) -> Iterator[TensorError]:
+    def _algorithm(
+        self, engine: Session, task: Task, folder: Path, tolerance: Mapping[str, float]
+    ) -> Iterator[TensorError]:
         job = msgspec.structs.replace(task.job, dtype="float64")
         conventions = _prepare(engine, task, job, task.weights)
         expected = self._free_run(task, conventions)
         for step, got in _run_freely(engine, task, folder).items():
-            yield from algorithm_errors(step, got, expected[step])
+            yield from algorithm_errors(step, got, expected[step], tolerance)
 
     def _free_run(self, task: Task, conventions: Conventions) -> dict[int, State]:
         """The reference's states, from the cache if the same training was asked for before."""
         job = msgspec.structs.replace(
             task.job, device="cpu", dtype="float64", variants=(), conventions=conventions
         )
-        folder = self._cache / _digest(job, task)
+        large = task.job.model.total_parameters() > _LARGEST_CACHED
+        cache = self._scratch / "reference" if large else self._cache
+        folder = cache / _digest(job, task)
         losses = folder / "losses.json"
         if not losses.exists():
-            self._cache.mkdir(parents=True, exist_ok=True)
-            fresh = Path(tempfile.mkdtemp(dir=self._cache))
+            cache.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=cache))
             _prepare(self._reference, task, job, task.weights)
             states = _run_freely(self._reference, task, fresh)
             (fresh / "losses.json").write_bytes(
@@ -146,12 +158,18 @@ class Checker:
         return _snapshot(self._reference, task, folder, step)
 
     def _deviations(self, task: Task, conventions: Conventions, folder: Path) -> list[Deviation]:
-        """How far the declared conventions are from the exact rule, at the initial weights."""
+        """How far the declared conventions are from the exact rules, in the first step."""
         if conventions == EXACT:
             return []
-        declared = self._at_weights(task, conventions, task.weights, 0, folder / "declared")
-        exact = self._at_weights(task, EXACT, task.weights, 0, folder / "exact")
+        declared = self._first_step(task, conventions, folder / "declared")
+        exact = self._first_step(task, EXACT, folder / "exact")
         return deviations(conventions, declared, exact)
+
+    def _first_step(self, task: Task, conventions: Conventions, folder: Path) -> State:
+        """The reference's first gradients, with the weights and running statistics that they lead to."""
+        before = self._at_weights(task, conventions, task.weights, 0, folder)
+        _ask(self._reference, Advance(0, 1), task)
+        return before._replace(weights=_snapshot(self._reference, task, folder, 1).weights)
 
 
 def _prepare(session: Session, task: Task, job: Job, weights: Path) -> Conventions:
@@ -206,4 +224,4 @@ def _reference_sources() -> list[Path]:
     assert spec is not None
     assert spec.origin is not None
     source = Path(spec.origin)
-    return sorted(source.parent.glob(f"{source.stem}*.py"))
+    return sorted([*source.parent.glob(f"{source.stem}*.py"), source.parent / "dropout_masks.py"])

@@ -9,13 +9,13 @@ import msgspec
 
 from polybench import provenance
 from polybench.core.errors import BadInput
-from polybench.core.layers import Model
+from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Cell, Study, Workload, cells
 from polybench.engines import ENGINES, EngineRow
 from polybench.engines.base import Job
-from polybench.models import MODELS
+from polybench.models import find_model
 
 
 class Plan(NamedTuple):
@@ -27,7 +27,7 @@ class Plan(NamedTuple):
     cells: tuple[Cell, ...]
 
     def job(self, cell: Cell) -> Job:
-        return Job(self.model, self.workload, cell.device, "float32", cell.variants)
+        return Job(self.model, self.workload, cell.device, "float32", cell.variants, seed=self.study.seed)
 
 
 def row(cell: Cell) -> EngineRow:
@@ -42,7 +42,7 @@ def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     """
     engine = row(cell)
     values = sum(math.prod(shape) for _, shape in plan.model.activations())
-    floats = 4 * plan.model.parameters() + 3 * plan.workload.batch_size * values
+    floats = 4 * plan.model.total_parameters() + 3 * plan.workload.batch_size * values
     return engine.memory_bytes + 4 * floats + (epoch_bytes if engine.copies_data else 0)
 
 
@@ -57,7 +57,7 @@ def resolve(study: Study) -> Plan:
     Raises:
         BadInput: an unknown name (with the nearest valid one) or an impossible combination.
     """
-    model = pick(study.model, MODELS, "model")
+    model = find_model(study.model)
     devices = study.devices or _devices_of_machine()
     if study.precision == "tf32" and "cpu" in devices:
         raise BadInput("precision tf32 exists on cuda only; add --devices cuda, or use --precision fp32")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
+from polybench.core.layers import BatchNorm
 from polybench.engines import reference_layers
 from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
-from polybench.engines.reference import ReferenceEngine, loss_and_gradients
+from polybench.engines.reference import ReferenceEngine
+from polybench.engines.reference_network import Pass, loss_and_gradients
 from polybench.engines.reference_optimizers import State
 
 ZERO = np.zeros(())
@@ -108,29 +111,27 @@ class DecoupledDecay(ReferenceEngine):
 class DroppedBias(ReferenceEngine):
     """The last layer's bias is never trained."""
 
-    def _gradients(self, step: int) -> tuple[float, dict[str, Array]]:
-        loss, gradients = super()._gradients(step)
-        return loss, dict(gradients) | {"dense3.bias": np.zeros(10)}
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"dense3.bias": np.zeros(10)})
 
 
 class OffByOneBatch(ReferenceEngine):
     """Trains on the batch after the right one."""
 
-    def _gradients(self, step: int) -> Any:
-        return super()._gradients(step + 1)
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step + 1)
 
 
 class DoubleSoftmax(ReferenceEngine):
     """Cross-entropy of probabilities that are taken for logits."""
 
-    def _gradients(self, step: int) -> Any:
+    def _pass(self, step: int) -> Pass:
         batch = step % len(self._images)
         return double_softmax(self._job, self._weights, self._images[batch], self._labels[batch])
 
 
-def double_softmax(
-    job: Job, weights: Weights, images: Array, labels: Array
-) -> tuple[float, dict[str, Array]]:
+def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> Pass:
     """Loss and gradients with a second softmax, by chaining the right gradient through it."""
     import unittest.mock
 
@@ -152,8 +153,6 @@ class UndeclaredPooling(ReferenceEngine):
     RULE = Conventions(max_pool_within=3.45e-4, source="a test")
 
     def build(self, job: Job, weights: Weights) -> None:
-        import msgspec
-
         super().build(msgspec.structs.replace(job, conventions=self.RULE), weights)
 
     def conventions(self) -> Conventions:
@@ -170,9 +169,9 @@ class DeclaredPooling(UndeclaredPooling):
 class NotFinite(ReferenceEngine):
     """Gives gradients that are no numbers."""
 
-    def _gradients(self, step: int) -> Any:
-        loss, gradients = super()._gradients(step)
-        return loss, dict(gradients) | {"conv1.bias": np.full(16, np.nan)}
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"conv1.bias": np.full(16, np.nan)})
 
 
 class WrongShape(ReferenceEngine):
@@ -183,3 +182,50 @@ class WrongShape(ReferenceEngine):
         return Snapshot(
             loss, {n: g.T if isinstance(g, np.ndarray) else g for n, g in gradients.items()}, weights
         )
+
+
+class KerasMomentum(ReferenceEngine):
+    """Batch norm takes the momentum for 1 minus it."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(
+            _with_norms(job, lambda norm: msgspec.structs.replace(norm, momentum=1 - norm.momentum)), weights
+        )
+
+
+class OtherEpsilon(ReferenceEngine):
+    """Batch norm with another framework's default epsilon."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(_with_norms(job, lambda norm: msgspec.structs.replace(norm, epsilon=2e-3)), weights)
+
+
+class StaleStatistics(ReferenceEngine):
+    """Running statistics are never updated."""
+
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step)._replace(state={})
+
+
+class OtherMasks(ReferenceEngine):
+    """Dropout draws masks of its own."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(msgspec.structs.replace(job, seed=job.seed + 1), weights)
+
+
+class UndeclaredVariance(UndeclaredPooling):
+    """Keras's running variance, without saying so."""
+
+    RULE = Conventions(running_variance="biased", source="a test")
+
+
+class DeclaredVariance(DeclaredPooling):
+    """The same, declared."""
+
+    RULE = UndeclaredVariance.RULE
+
+
+def _with_norms(job: Job, change: Callable[[BatchNorm], BatchNorm]) -> Job:
+    layers = tuple(change(layer) if isinstance(layer, BatchNorm) else layer for layer in job.model.layers)
+    return msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=layers))

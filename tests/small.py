@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.layers import Model
+from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.data import Dataset
@@ -23,17 +23,19 @@ class Files(NamedTuple):
     epoch: EpochFile
 
 
-def dataset(images: int = 64, seed: int = 0) -> Dataset:
+def dataset(images: int = 64, seed: int = 0, model: Model = MODELS["lenet"]) -> Dataset:
     random = np.random.default_rng(seed)
-    pixels = random.integers(0, 256, (images, 3, 32, 32), dtype=np.uint8)
-    labels = random.integers(0, 10, images, dtype=np.uint8)
+    pixels = random.integers(0, 256, (images, *model.input_shape), dtype=np.uint8)
+    labels = random.integers(0, model.classes, images, dtype=np.uint8)
     return Dataset("synthetic", "noise", pixels, labels, "0" * 64)
 
 
-def files(folder: Path, data: Dataset | None = None, batch_size: int = 8) -> Files:
-    weights: dict[str, Any] = dict(initial_weights(MODELS["lenet"], 0))
+def files(
+    folder: Path, data: Dataset | None = None, batch_size: int = 8, model: Model = MODELS["lenet"]
+) -> Files:
+    weights: dict[str, Any] = dict(initial_weights(model, 0))
     np.savez(folder / "weights.npz", **weights)
-    data = data or dataset()
+    data = data or dataset(model=model)
     order = epoch_order(len(data.images), batch_size, seed=0, epoch=0)
     return Files(folder / "weights.npz", write_epoch(data, order, folder))
 

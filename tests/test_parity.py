@@ -10,21 +10,26 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import CellFailed
+from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.results import Parity
 from polybench.data import Dataset
+from polybench.models.lenet import LENET
 from polybench.parity import Checker, Task
-from polybench.tensor_errors import ALGORITHM
+from polybench.tensor_errors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from tests import small
+from tests.networks import EVERYTHING
 from tests.sessions import InProcess
 
 STEPS = 3
 REFERENCE = "polybench.engines.reference:ReferenceEngine"
 
 
-def check(engine: str, folder: Path, data: Dataset | None = None, **workload: Any) -> Parity:
-    files = small.files(folder, data)
-    task = Task(small.job(**workload), files.weights, files.epoch, STEPS, 60.0)
+def check(
+    engine: str, folder: Path, data: Dataset | None = None, model: Model = LENET, **workload: Any
+) -> Parity:
+    files = small.files(folder, data, model=model)
+    task = Task(small.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
     scratch = folder / "scratch"
     scratch.mkdir()
     checker = Checker(InProcess(REFERENCE), scratch, folder / "cache")
@@ -191,3 +196,42 @@ def test_the_reference_trains_once_for_the_same_training(tmp_path: Path) -> None
     other_rate = msgspec.structs.replace(task.job, workload=small.workload(learning_rate=0.02))
     assert asked(task._replace(job=other_rate)) == first
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "bug", ["KerasMomentum", "OtherEpsilon", "StaleStatistics", "OtherMasks", "UndeclaredVariance"]
+)
+def test_planted_bugs_of_batch_norm_and_dropout_fail(bug: str, tmp_path: Path) -> None:
+    assert check(bug, tmp_path, model=EVERYTHING).status == "fail"
+
+
+def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    assert parity.algorithm is not None
+    assert parity.algorithm.tolerance == ALGORITHM_WITH_BATCH_NORM
+    compared = {t.name for t in parity.tensors if t.part == "algorithm" and t.kind == "weight"}
+    assert compared == set(EVERYTHING.tensor_shapes())
+
+
+def test_a_declared_running_variance_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
+    parity = check("DeclaredVariance", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    assert {deviation.tensor for deviation in parity.deviations} == {
+        "norm1.running_variance",
+        "block.norm1.running_variance",
+        "norm2.running_variance",
+    }
+    # Of 8 features the batch's variance differs by 1/8, and it is a tenth of the running one.
+    worst = max(parity.deviations, key=lambda deviation: deviation.error)
+    assert worst.tensor == "norm2.running_variance"
+    assert 1e-4 < worst.error < 0.125
+
+
+def test_states_of_large_networks_are_not_kept_beyond_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.parity._LARGEST_CACHED", 1000)
+    assert check("Correct", tmp_path).status == "pass"
+    assert not (tmp_path / "cache").exists()
+    assert len(list((tmp_path / "scratch" / "reference").iterdir())) == 1

@@ -22,20 +22,22 @@ def weights(
     """Write initial weights and batch order as .npz, and print their SHA-256.
 
     The file has `LAYER.weight` and `LAYER.bias` (float32; convolutions (out, in, height, width), dense layers
-    (out, in)), and `batches` (steps, batch size): int64 indices into the training images.
+    (out, in)), `LAYER.running_mean` and `LAYER.running_variance` of batch norm, and `batches` (steps, batch
+    size): int64 indices into the training images.
     """
     import numpy as np
 
-    from polybench.core.names import pick
     from polybench.data import open_dataset
     from polybench.data.batches import batch_stream, epoch_order, order_sha256
     from polybench.data.disk import room
-    from polybench.models import MODELS
+    from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
 
-    network = pick(model, MODELS, "model")
+    network = find_model(model)
     with tempfile.TemporaryDirectory() as scratch:
-        dataset = open_dataset(data, seed, Path(scratch))
+        dataset = open_dataset(
+            data, seed, Path(scratch), image_shape=network.input_shape, classes=network.classes
+        )
     images = len(dataset.labels)
     size = network.batch_size if batch_size is None else batch_size
     batches = batch_stream(images, size, seed, steps)

@@ -3,70 +3,155 @@
 Canonical layout, for every engine: images (batch, channels, height, width), convolution
 weights (out, in, kernel height, kernel width), dense weights (out, in), C order. A flatten
 layer reads its input in that order, channels first.
+
+Every layer says the shape that it puts out for one image, and its tensors by name: `weight_shapes` are
+trained, `state_shapes` are not, but change with each training step and belong to what was trained.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
-from polybench.core.optimizers import Optimizer
-
 Shape = tuple[int, ...]
+Padding = Literal["valid", "same"] | int
 
 
-class Conv(msgspec.Struct, frozen=True, tag="conv"):
-    """Cross-correlation with bias, stride 1, no padding ("valid")."""
-
-    name: str
-    inputs: int
-    outputs: int
-    kernel: int
-
-    def weight_shapes(self) -> dict[str, Shape]:
-        return {"weight": (self.outputs, self.inputs, self.kernel, self.kernel), "bias": (self.outputs,)}
-
-    def output_shape(self, shape: Shape) -> Shape:
-        _, height, width = shape
-        return (self.outputs, height - self.kernel + 1, width - self.kernel + 1)
-
-
-class MaxPool(msgspec.Struct, frozen=True, tag="max_pool"):
-    """Maximum over windows of `size` x `size` that do not overlap; a rest at the border is dropped."""
-
-    size: int
+class _Layer(msgspec.Struct, frozen=True):
+    """A layer without tensors that keeps its input's shape; the others say what is different."""
 
     def weight_shapes(self) -> dict[str, Shape]:
         return {}
 
-    def output_shape(self, shape: Shape) -> Shape:
-        channels, height, width = shape
-        return (channels, height // self.size, width // self.size)
-
-
-class ReLU(msgspec.Struct, frozen=True, tag="relu"):
-    """max(x, 0), with gradient 0 at 0."""
-
-    def weight_shapes(self) -> dict[str, Shape]:
+    def state_shapes(self) -> dict[str, Shape]:
         return {}
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
 
-class Flatten(msgspec.Struct, frozen=True, tag="flatten"):
-    """(channels, height, width) to one axis, in canonical (C) order."""
+class Conv(_Layer, frozen=True, tag="conv"):
+    """Cross-correlation with zeros around the image.
+
+    `padding` is the number of zeros, the same on all four sides: "valid" is 0, "same" is what keeps the size,
+    (kernel - 1) / 2. "same" exists for stride 1 and odd kernels only: elsewhere TensorFlow's "same" adds more
+    zeros at the end than at the start, which neither PyTorch nor Flux does; a number means the same to all.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int = 1
+    padding: Padding = "valid"
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        if self.padding == "same" and (self.stride != 1 or self.kernel % 2 == 0):
+            raise ValueError(
+                f'{self.name}: padding "same" needs stride 1 and an odd kernel, not stride {self.stride} and '
+                f"kernel {self.kernel}; give the number of zeros on each side instead"
+            )
+
+    @property
+    def pad(self) -> int:
+        """Zeros on each of the four sides."""
+        match self.padding:
+            case "valid":
+                return 0
+            case "same":
+                return (self.kernel - 1) // 2
+            case number:
+                return number
 
     def weight_shapes(self) -> dict[str, Shape]:
-        return {}
+        weight = {"weight": (self.outputs, self.inputs, self.kernel, self.kernel)}
+        return weight | ({"bias": (self.outputs,)} if self.bias else {})
+
+    def output_shape(self, shape: Shape) -> Shape:
+        _expect(self.name, self.inputs, shape)
+        return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pad))
+
+
+class _Pool(_Layer, frozen=True):
+    size: int
+    stride: int = 0  # 0 is never read: it becomes the size
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "stride", self.stride or self.size)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (shape[0], *_windows(shape, self.size, self.stride, 0))
+
+
+class MaxPool(_Pool, frozen=True, tag="max_pool"):
+    """Maximum over windows of `size` x `size`, every `stride` (default: `size`) pixels; no padding.
+
+    Windows that would reach beyond the border are left out: 256 pixels give 85 windows of 3.
+    """
+
+
+class AveragePool(_Pool, frozen=True, tag="average_pool"):
+    """Mean over the windows of `MaxPool`."""
+
+
+class GlobalAveragePool(_Layer, frozen=True, tag="global_average_pool"):
+    """(channels, height, width) to (channels,): the mean of each channel."""
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (shape[0],)
+
+
+class BatchNorm(_Layer, frozen=True, tag="batch_norm"):
+    """weight (x - mean) / sqrt(variance + epsilon) + bias, for each channel, or feature of a dense layer.
+
+    Mean and variance (divided by n) are those of the batch, over all its pixels. For use after the training,
+    running <- (1 - momentum) running + momentum batch; whether the batch's variance is then divided by n or
+    by n - 1 is a convention of the engine (`Conventions.running_variance`). Keras's momentum is 1 - this one.
+    Ioffe and Szegedy, 2015: https://arxiv.org/abs/1502.03167
+    """
+
+    name: str
+    channels: int
+    epsilon: float = 1e-5
+    momentum: float = 0.1
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        return {"weight": (self.channels,), "bias": (self.channels,)}
+
+    def state_shapes(self) -> dict[str, Shape]:
+        return {"running_mean": (self.channels,), "running_variance": (self.channels,)}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        _expect(self.name, self.channels, shape)
+        return shape
+
+
+class Dropout(_Layer, frozen=True, tag="dropout"):
+    """Sets each value to 0 with probability `rate` and divides the others by 1 - rate.
+
+    Srivastava et al., 2014: https://jmlr.org/papers/v15/srivastava14a.html; there weights are scaled instead.
+    """
+
+    name: str
+    rate: float
+
+
+class ReLU(_Layer, frozen=True, tag="relu"):
+    """max(x, 0), with gradient 0 at 0."""
+
+
+class Flatten(_Layer, frozen=True, tag="flatten"):
+    """(channels, height, width) to one axis, in canonical (C) order."""
 
     def output_shape(self, shape: Shape) -> Shape:
         return (math.prod(shape),)
 
 
-class Dense(msgspec.Struct, frozen=True, tag="dense"):
+class Dense(_Layer, frozen=True, tag="dense"):
     """x W' + b with W of shape (out, in)."""
 
     name: str
@@ -76,45 +161,69 @@ class Dense(msgspec.Struct, frozen=True, tag="dense"):
     def weight_shapes(self) -> dict[str, Shape]:
         return {"weight": (self.outputs, self.inputs), "bias": (self.outputs,)}
 
-    def output_shape(self, _: Shape) -> Shape:
+    def output_shape(self, shape: Shape) -> Shape:
+        _expect(self.name, self.inputs, shape)
         return (self.outputs,)
 
 
-Layer = Conv | MaxPool | ReLU | Flatten | Dense
+class Residual(_Layer, frozen=True, tag="residual"):
+    """body(x) + shortcut(x); an empty shortcut is x itself. A ReLU after it is a layer of its own.
 
-
-class Model(msgspec.Struct, frozen=True):
-    """A network and the training that its author declared for it.
-
-    The last layer gives logits; the loss is always the mean cross-entropy from logits.
-    `parity_batch_size` is the largest batch for which the float64 reference takes about a second.
+    He et al., 2015: https://arxiv.org/abs/1512.03385
     """
 
-    name: str
-    summary: str
-    input_shape: Shape
-    classes: int
-    layers: tuple[Layer, ...]
-    batch_size: int
-    optimizer: Optimizer
-    parity_batch_size: int
+    body: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...] = ()
 
-    def weight_shapes(self) -> dict[str, Shape]:
-        """`layer_name.weight` and `layer_name.bias` to canonical shape, in layer order."""
-        return {
-            f"{layer.name}.{part}": shape
-            for layer in self.layers
-            if isinstance(layer, Conv | Dense)
-            for part, shape in layer.weight_shapes().items()
-        }
+    def output_shape(self, shape: Shape) -> Shape:
+        body, shortcut = ((shape, *_shapes(branch, shape))[-1] for branch in (self.body, self.shortcut))
+        if body != shortcut:
+            raise ValueError(f"a residual block cannot add {body} and {shortcut}")
+        return body
 
-    def parameters(self) -> int:
-        """Number of trainable parameters."""
-        return sum(math.prod(shape) for shape in self.weight_shapes().values())
 
-    def activations(self) -> Iterator[tuple[Layer, Shape]]:
-        """Each layer with the shape that it puts out for one image."""
-        shape = self.input_shape
-        for layer in self.layers:
-            shape = layer.output_shape(shape)
-            yield layer, shape
+Layer = (
+    Conv | MaxPool | AveragePool | GlobalAveragePool | BatchNorm | Dropout | ReLU | Flatten | Dense | Residual
+)
+Named = Conv | BatchNorm | Dropout | Dense
+
+
+def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """Every layer, also inside of residual blocks: the block, its body, its shortcut."""
+    for layer in layers:
+        yield layer
+        if isinstance(layer, Residual):
+            yield from walk(layer.body)
+            yield from walk(layer.shortcut)
+
+
+def activations(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape]]:
+    """Every layer with the shape that it puts out for one image of `shape`.
+
+    Also inside of residual blocks: the body, the shortcut, and then the block, which puts out their sum.
+    """
+    for layer in layers:
+        if isinstance(layer, Residual):
+            yield from activations(layer.body, shape)
+            yield from activations(layer.shortcut, shape)
+        shape = layer.output_shape(shape)
+        yield layer, shape
+
+
+def _shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[Shape]:
+    for layer in layers:
+        shape = layer.output_shape(shape)
+        yield shape
+
+
+def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:
+    """How many windows fit below and beside each other."""
+    windows = tuple((length + 2 * pad - size) // stride + 1 for length in shape[1:])
+    if len(windows) != 2 or min(windows) < 1:
+        raise ValueError(f"windows of {size} x {size} with {pad} zeros around do not fit into {shape}")
+    return windows
+
+
+def _expect(name: str, inputs: int, shape: Shape) -> None:
+    if shape[0] != inputs:
+        raise ValueError(f"{name} takes {inputs} channels or features, and gets {shape}")

@@ -14,7 +14,18 @@ import platformdirs
 
 from polybench.core.errors import BadInput
 from polybench.data import cifar10, synthetic
-from polybench.data.chunks import IMAGE_BYTES, Chunk, Pixels, Split, map_chunks, sha256, write_chunks
+from polybench.data.chunks import (
+    CLASSES,
+    IMAGE_BYTES,
+    IMAGE_SHAPE,
+    Chunk,
+    Pixels,
+    Shape,
+    Split,
+    map_chunks,
+    sha256,
+    write_chunks,
+)
 from polybench.data.disk import room
 
 _LARGEST_BYTES = 50_000 * (IMAGE_BYTES + 1)
@@ -23,7 +34,7 @@ _LARGEST_BYTES = 50_000 * (IMAGE_BYTES + 1)
 class Dataset(NamedTuple):
     """Labelled images, read-only, memory-mapped.
 
-    `images` is (N, 3, 32, 32) uint8, NCHW, red, green, blue; `labels` is (N,) uint8, 0 to 9.
+    `images` is (N, 3, height, width) uint8, NCHW, red, green, blue; `labels` is (N,) uint8, from 0.
     `source` says where they came from; `sha256` is over the images' bytes, then the labels'.
     """
 
@@ -40,44 +51,65 @@ def data_folder() -> Path:
     return Path(override) if override else Path(platformdirs.user_data_dir("polybench")) / "data"
 
 
-def open_dataset(data: str, seed: int, scratch: Path, split: Split = "train") -> Dataset:
+def open_dataset(
+    data: str,
+    seed: int,
+    scratch: Path,
+    split: Split = "train",
+    image_shape: Shape = IMAGE_SHAPE,
+    classes: int = CLASSES,
+) -> Dataset:
     """Read or make a data set, without ever holding more than a few megabytes of it in this process.
 
     Args:
-        data: `auto` (CIFAR-10 if it is in the data folder, else synthetic), `synthetic`, `cifar10`, or the
-            path of an official archive or of the folder it unpacks to.
+        data: `auto` (CIFAR-10 if it is in the data folder and fits, else synthetic), `synthetic`, `cifar10`,
+            or the path of an official archive or of the folder it unpacks to.
         seed: of the synthetic images.
         scratch: folder for the mapped file, 154 MB for 50,000 images.
         split: "train" or "test".
+        image_shape: what the network takes: (channels, height, width).
+        classes: what it tells apart.
 
     Raises:
-        BadInput: there is no such data, it is no CIFAR-10, or `scratch` has no room for it.
+        BadInput: there is no such data, it is no CIFAR-10, the network takes other images, or `scratch` has
+            no room for it.
     """
-    if data == "synthetic":
-        return _make_synthetic(seed, scratch, split)
+    fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
+    if data == "synthetic" or (data == "auto" and not fits):
+        return _make_synthetic(seed, scratch, split, image_shape, classes)
+    if not fits:
+        raise BadInput(
+            f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, "
+            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic"
+        )
     source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else Path(data).expanduser())
     if source is None and data == "auto":
-        return _make_synthetic(seed, scratch, split)
+        return _make_synthetic(seed, scratch, split, image_shape, classes)
     if source is None:
         raise BadInput(_not_found(data))
-    return _collect("cifar10", str(source), cifar10.read(source, split), scratch / f"cifar10-{split}.u8")
+    path = scratch / f"cifar10-{split}.u8"
+    return _collect("cifar10", str(source), cifar10.read(source, split), path, IMAGE_SHAPE)
 
 
-def _make_synthetic(seed: int, scratch: Path, split: Split) -> Dataset:
-    images = synthetic.IMAGES[split]
-    source = f"{images:,} synthetic images, seed {seed}"
-    return _collect(
-        "synthetic", source, synthetic.chunks(images, seed, split), scratch / f"synthetic-{split}.u8"
-    )
+def _make_synthetic(seed: int, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
+    images = synthetic.count(split, shape)
+    size = "" if shape == IMAGE_SHAPE else f" of {_by(shape)}"
+    source = f"{images:,} synthetic images{size}, seed {seed}"
+    chunks = synthetic.chunks(images, seed, split, shape, classes)
+    return _collect("synthetic", source, chunks, scratch / f"synthetic-{split}.u8", shape)
 
 
 def _collect(
-    name: Literal["cifar10", "synthetic"], source: str, chunks: Iterator[Chunk], path: Path
+    name: Literal["cifar10", "synthetic"], source: str, chunks: Iterator[Chunk], path: Path, shape: Shape
 ) -> Dataset:
     with room(path.parent, _LARGEST_BYTES):
         count = write_chunks(chunks, path)
-    images, labels = map_chunks(path, count)
+    images, labels = map_chunks(path, count, shape)
     return Dataset(name, source, images, labels, sha256(images, labels))
+
+
+def _by(shape: Shape) -> str:
+    return " x ".join(map(str, shape))
 
 
 def _not_found(data: str) -> str:

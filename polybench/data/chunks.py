@@ -7,6 +7,7 @@ go to a file, and everybody maps that file: its pages belong to the page cache, 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 IMAGE_SHAPE = (3, 32, 32)
 IMAGE_BYTES = 3 * 32 * 32
 CLASSES = 10
+"""Those of CIFAR-10."""
 
+Shape = tuple[int, ...]
 Split = Literal["train", "test"]
 Pixels = NDArray[np.uint8]
 
@@ -27,7 +30,7 @@ _HASHED_AT_ONCE = 1 << 24
 class Chunk(NamedTuple):
     """Images `first`, `first + 1`, ... of a data set.
 
-    `images` is (n, 3, 32, 32) uint8, red, green, blue; `labels` is (n,) uint8.
+    `images` is (n, channels, height, width) uint8, red, green, blue; `labels` is (n,) uint8.
     """
 
     first: int
@@ -42,24 +45,27 @@ def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
         The number of images.
     """
     labels: dict[int, Pixels] = {}
+    image_bytes = 0
     # A data set that was opened before may still be mapped: it keeps its file, this is a new one.
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         for chunk in chunks:
-            file.seek(chunk.first * IMAGE_BYTES)
+            image_bytes = math.prod(chunk.images.shape[1:])
+            file.seek(chunk.first * image_bytes)
             file.write(np.ascontiguousarray(chunk.images).data)
             labels[chunk.first] = chunk.labels.copy()
         count = sum(len(part) for part in labels.values())
-        file.seek(count * IMAGE_BYTES)
+        file.seek(count * image_bytes)
         for first in sorted(labels):
             file.write(labels[first].tobytes())
     return count
 
 
-def map_chunks(path: Path, count: int) -> tuple[Pixels, Pixels]:
-    """Images (count, 3, 32, 32) and labels (count,) of a file of `write_chunks`, read-only and mapped."""
+def map_chunks(path: Path, count: int, shape: Shape = IMAGE_SHAPE) -> tuple[Pixels, Pixels]:
+    """Images (count, *shape) and labels (count,) of a file of `write_chunks`, read-only and mapped."""
     content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
-    return content[: count * IMAGE_BYTES].reshape(count, *IMAGE_SHAPE), content[count * IMAGE_BYTES :]
+    pixels = count * math.prod(shape)
+    return content[:pixels].reshape(count, *shape), content[pixels:]
 
 
 def sha256(images: Pixels, labels: Pixels) -> str:

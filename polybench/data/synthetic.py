@@ -1,25 +1,30 @@
-"""Images that nobody has to download: CIFAR-10's shape and statistics, and ten classes that can be learned.
+"""Images that nobody has to download: CIFAR-10's shape and statistics, and classes that can be learned.
 
 An image is a smooth field, as photographs are: in each channel a grid of 4 x 4 random values, to which the
 class adds a grid of its own, interpolated to 32 x 32, and a fine grain from a pool that all images share.
+For a network that takes other images they are interpolated further and cut to its shape, and the grain is
+repeated.
 All of it is integer arithmetic on raw PCG64 bits, so the same seed gives the same bytes on every machine
 and with every NumPy; the golden SHA-256 is in the tests.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.data.chunks import CLASSES, IMAGE_SHAPE, Chunk, Split
+from polybench.core.errors import BadInput
+from polybench.data.chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Shape, Split
 
 IMAGES: dict[Split, int] = {"train": 50_000, "test": 10_000}
+"""Of CIFAR-10's shape; larger images are fewer, so that they take the same room."""
 
-_CHUNK = 100
-"""Images at a time: their intermediate fields fit a second-level cache, which makes it twice as fast."""
+_CHUNK_BYTES = 100 * IMAGE_BYTES
+"""Pixels at a time: their intermediate fields fit a second-level cache, which makes it twice as fast."""
 
 _GRID = 4
 _WORDS = 8
@@ -35,28 +40,45 @@ _GAINS = (70, 69, 76)
 Field = NDArray[np.int16]
 
 
-def chunks(images: int, seed: int, split: Split) -> Iterator[Chunk]:
-    """`images` synthetic images, in order; image i has label i mod 10, so the classes are balanced.
+def count(split: Split, shape: Shape = IMAGE_SHAPE) -> int:
+    """How many images of this shape there are."""
+    return min(IMAGES[split], IMAGES[split] * IMAGE_BYTES // math.prod(shape))
+
+
+def chunks(
+    images: int, seed: int, split: Split, shape: Shape = IMAGE_SHAPE, classes: int = CLASSES
+) -> Iterator[Chunk]:
+    """`images` synthetic images, in order; image i has label i mod `classes`, so the classes are balanced.
 
     The splits of a seed share the classes and the grain, and have no image in common.
+
+    Raises:
+        BadInput: `shape` is not (3, height, width), or there are more classes than a byte can tell.
     """
+    if len(shape) != 3 or shape[0] != 3 or classes > 256:
+        raise BadInput(
+            f"no synthetic images of shape {shape} in {classes} classes: "
+            "they are (3, height, width), in 256 classes at most"
+        )
     bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(b"synthetic")]))
-    prototypes = _grids(_random_bytes(bits, CLASSES * _WORDS))
-    prototypes -= (
-        prototypes.sum(axis=0, dtype=np.int16) // CLASSES
-    )  # or the mean image would depend on the seed
+    prototypes = _grids(_random_bytes(bits, classes * _WORDS))
+    # Or the mean image would depend on the seed.
+    prototypes -= (prototypes.sum(axis=0, dtype=np.int32) // classes).astype(np.int16)
     grains = (_random_bytes(bits, _GRAINS * 32 * 32 // 8) % 17).astype(np.int16).reshape(
         _GRAINS, 1, 32, 32
     ) - 8
     if split == "test":
         bits = bits.jumped()
+    _, height, width = shape
+    repeats = (1, 1, -(-height // 32), -(-width // 32))
     means = np.array(_MEANS, np.int16).reshape(3, 1, 1)
-    for first in range(0, images, _CHUNK):
-        labels = np.arange(first, min(first + _CHUNK, images)) % CLASSES
+    at_once = max(1, _CHUNK_BYTES // math.prod(shape))
+    for first in range(0, images, at_once):
+        labels = np.arange(first, min(first + at_once, images)) % classes
         raw = _random_bytes(bits, len(labels) * _WORDS)
-        field = _enlarge(_grids(raw) + prototypes[labels] // 2)
+        field = _enlarge(_grids(raw) + prototypes[labels] // 2, height, width)
         # The grain is picked by a byte that the grids use too: it need not be independent of them.
-        field += grains[raw[:: 8 * _WORDS]]
+        field += np.tile(grains[raw[:: 8 * _WORDS]], repeats)[..., :height, :width]
         field += means
         yield Chunk(first, np.clip(field, 0, 255).astype(np.uint8), labels.astype(np.uint8))
 
@@ -74,15 +96,15 @@ def _grids(raw: NDArray[np.uint8]) -> Field:
     return (values[:, :1] + values[:, 1:] // 2) * gains // 128
 
 
-def _enlarge(grids: Field) -> Field:
-    """(n, 3, 4, 4) to (n, 3, 32, 32)."""
+def _enlarge(grids: Field, height: int, width: int) -> Field:
+    """(n, 3, 4, 4) to (n, 3, height, width): doubled until it is large enough, then cut."""
     field = grids.swapaxes(2, 3)
-    while field.shape[2] < IMAGE_SHAPE[2]:
+    while field.shape[2] < width:
         field = _double(field)
-    field = np.ascontiguousarray(field.swapaxes(2, 3))
-    while field.shape[2] < IMAGE_SHAPE[1]:
+    field = np.ascontiguousarray(field[:, :, :width].swapaxes(2, 3))
+    while field.shape[2] < height:
         field = _double(field)
-    return field
+    return np.ascontiguousarray(field[:, :, :height])
 
 
 def _double(field: Field) -> Field:

@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.core.errors import Unavailable
-from polybench.core.layers import Model
+from polybench.core.layers import Layer
+from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.core.results import Allocations
 from polybench.core.spec import Workload
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
-"""`layer_name.weight` / `layer_name.bias` -> array in the canonical layout."""
+"""`layer_name.weight` and the like, see `core.model.Model.tensor_shapes` -> array in the canonical layout."""
 
 
 class Conventions(msgspec.Struct, frozen=True):
@@ -28,10 +29,13 @@ class Conventions(msgspec.Struct, frozen=True):
 
     `max_pool_within`: the gradient of a max-pool goes to the first value of the window (width
     fastest) that is within this relative distance of the maximum; 0 is the exact rule, the first maximum.
+    `running_variance`: the batch's variance that enters batch norm's running variance is divided by n - 1
+    ("unbiased", taken for the rule) or by n.
     `source` says where that can be read in the engine's own code.
     """
 
     max_pool_within: float = 0.0
+    running_variance: Literal["unbiased", "biased"] = "unbiased"
     source: str = ""
 
 
@@ -55,6 +59,8 @@ class Job(msgspec.Struct, frozen=True):
 
     `dtype` is that of weights, activations and arithmetic. `variants` are the engine's own, sorted.
     `conventions` is followed by the `reference` engine only; the others have their own.
+    `dropout` says whether masks come from the engine's own generator, as its users have it, or are those of
+    `engines.dropout_masks` for this `seed` and each step.
     """
 
     model: Model
@@ -63,10 +69,15 @@ class Job(msgspec.Struct, frozen=True):
     dtype: Literal["float32", "float64"]
     variants: tuple[str, ...] = ()
     conventions: Conventions = EXACT
+    dropout: Literal["own", "given"] = "own"
+    seed: int = 0
 
 
 class Snapshot(NamedTuple):
-    """Loss of one batch at the current weights, its gradients, and those weights; canonical, as computed."""
+    """Loss of one batch at the current weights, its gradients, and those weights; canonical, as computed.
+
+    `gradients` has `model.weight_shapes()`, `weights` all of `model.tensor_shapes()`: last the state.
+    """
 
     loss: float
     gradients: Weights
@@ -155,7 +166,7 @@ class Engine(Protocol):
         ...
 
     def snapshot(self, step: int) -> Snapshot:
-        """Loss and gradients of batch `step` at the current weights, without changing them."""
+        """Loss and gradients of step `step` at the current weights, without changing these or any state."""
         ...
 
     def collected(self) -> Collected | None:
@@ -193,6 +204,14 @@ def at_rates(optimizer: Optimizer, first: int, n: int, set_rate: Callable[[float
 def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:
     """Contiguous copies of canonical weights in `dtype`."""
     return {name: np.array(value, dtype=dtype, order="C") for name, value in weights.items()}
+
+
+def no_such_layer(engine: str, layer: Layer) -> Unavailable:
+    """What to raise for a layer, or an option of it, that an engine cannot make yet."""
+    return Unavailable(
+        f"{engine} has no layer {layer.__struct_config__.tag} like {layer} in polybench yet",
+        "choose another model",
+    )
 
 
 def import_framework(module: str, product: str, extra: str) -> ModuleType:

@@ -12,6 +12,7 @@ import numpy as np
 import tomli_w
 
 from polybench.core.errors import Unavailable
+from polybench.core.layers import Conv, Dense, Flatten, MaxPool, ReLU
 from polybench.core.results import Allocation, Allocations
 from polybench.engines.base import (
     COLD_START,
@@ -25,6 +26,7 @@ from polybench.engines.base import (
     Weights,
     as_dtype,
     cuda_index,
+    no_such_layer,
     touch,
 )
 from polybench.julia import finding, package_folder
@@ -215,6 +217,14 @@ def _refuse(job: Job) -> None:
             "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
             "use --precision fp32",
         )
+    for layer in job.model.layers:
+        match layer:
+            case Conv(stride=1, pad=0, bias=True) | Dense() | ReLU() | Flatten():
+                pass
+            case MaxPool() if layer.size == layer.stride:
+                pass
+            case _:
+                raise no_such_layer("flux", layer)
 
 
 def _mean(total: tuple[int, int], steps: int, source: str, covers: str) -> Allocation:

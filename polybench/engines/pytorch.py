@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU
 from polybench.core.results import Allocations
 from polybench.engines import pytorch_optimizers
 from polybench.engines.base import (
@@ -27,6 +26,7 @@ from polybench.engines.base import (
     import_framework,
     touch,
 )
+from polybench.engines.dropout_masks import dropout_masks
 from polybench.engines.pytorch_allocations import allocations
 from polybench.engines.pytorch_cudagraph import GraphedStep, check_graphable
 
@@ -54,6 +54,8 @@ class TorchEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:
         import torch
 
+        from polybench.engines.pytorch_layers import network
+
         self._job = job
         self._graphed = "cudagraph" in job.variants
         if self._graphed:
@@ -67,11 +69,11 @@ class TorchEngine(Engine):
         _set_threads(job.workload.threads)
         _set_tf32(job.workload.precision == "tf32")
 
-        model = sequential(job.model)
-        model = model.to(self._device, self._dtype, memory_format=self._memory_format)
-        # The modules have the layers' names, so PyTorch's names are the canonical ones.
-        self._parameters = dict(model.named_parameters())
-        self._model = model
+        self._network = network(job.model, given_masks=job.dropout == "given")
+        model = self._network.module
+        model.to(self._device, self._dtype, memory_format=self._memory_format)
+        self._parameters = self._network.tensors(job.model.weight_shapes())
+        self._state = self._network.tensors(job.model.state_shapes())
         self.start_from(weights)
         self._optimizer = pytorch_optimizers.make(job.workload.optimizer, model.parameters())
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
@@ -112,8 +114,10 @@ class TorchEngine(Engine):
         import torch
 
         with torch.no_grad():
-            for name, parameter in self._parameters.items():
-                parameter.copy_(self._initial[name])
+            for name, tensor in (self._parameters | self._state).items():
+                tensor.copy_(self._initial[name])
+        # Dropout of its own draws the same masks after every reset.
+        torch.manual_seed(self._job.seed)
         self._optimizer.zero_grad()
         # Zero state is what missing state means. In place: a CUDA graph has the addresses.
         for state in self._optimizer.state.values():
@@ -135,7 +139,7 @@ class TorchEngine(Engine):
         steps = at_rates(self._job.workload.optimizer, first, n, set_rate)
         self._synchronize()
         start = perf_counter()
-        for step in steps:
+        for step in self._with_masks(steps):
             images, labels = batches[step % len(batches)]
             loss = train_step(images, labels)
         self._synchronize()
@@ -149,26 +153,29 @@ class TorchEngine(Engine):
     def correct(self, images: Array, labels: Array) -> int:
         import torch
 
-        self._model.eval()
+        model = self._network.module.eval()
         with torch.inference_mode():
             # A copy, since the mapped file is read-only, which PyTorch warns of.
             batch = torch.tensor(images, dtype=self._dtype, device=self._device)
-            logits = self._model(batch.to(memory_format=self._memory_format))
+            logits = model(batch.to(memory_format=self._memory_format))
             right = logits.argmax(dim=1).cpu() == torch.tensor(labels)
-        self._model.train()
+        model.train()
         return int(right.sum())
 
     def snapshot(self, step: int) -> Snapshot:
         import torch
 
-        images, labels = self._batches[step % len(self._batches)]
-        loss = self._loss_of(images, labels)
+        (step,) = self._with_masks([step])
+        state = {name: _canonical(tensor) for name, tensor in self._state.items()}
+        loss = self._loss_of(*self._batches[step % len(self._batches)])
         # Unlike `backward`, `grad` leaves nothing behind in the parameters.
         gradients = torch.autograd.grad(loss, list(self._parameters.values()))
+        for name, value in state.items():  # the forward pass has moved it
+            self._state[name].copy_(torch.from_numpy(value))
         return Snapshot(
             loss.item(),
             {name: _canonical(gradient) for name, gradient in zip(self._parameters, gradients, strict=True)},
-            {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()},
+            {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()} | state,
         )
 
     def count_allocations(self, first: int, n: int) -> Allocations:
@@ -182,40 +189,23 @@ class TorchEngine(Engine):
     def close(self) -> None:
         pass
 
+    def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
+        """The same steps; where dropout masks are given, each one's are put in place before it."""
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        import torch
+
+        batch_size = len(self._batches[0][1])
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            self._network.named[name].mask = torch.from_numpy(mask).to(self._device, self._dtype)
+        return step
+
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             import torch
 
             torch.cuda.synchronize(self._device)
-
-
-def sequential(model: Model) -> Any:
-    """`model` as an `nn.Sequential`; layers with weights keep their names."""
-    from torch import nn
-
-    return nn.Sequential(
-        OrderedDict(
-            (getattr(layer, "name", f"layer{i}"), _module(layer)) for i, layer in enumerate(model.layers)
-        )
-    )
-
-
-def _module(layer: Layer) -> Any:
-    from torch import nn
-
-    match layer:
-        case Conv():
-            return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel)
-        case Dense():
-            return nn.Linear(layer.inputs, layer.outputs)
-        case MaxPool():
-            return nn.MaxPool2d(layer.size)
-        case ReLU():
-            return nn.ReLU()
-        case Flatten():
-            return nn.Flatten()
-        case _:
-            assert_never(layer)
 
 
 def _loss_of_batch(model: Any, device_type: str, autocast: bool) -> Any:

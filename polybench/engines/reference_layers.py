@@ -2,77 +2,19 @@
 
 Each function takes a batch x and returns (y, backward). `backward(dy)` takes the gradient of the loss with
 respect to y and returns the gradient with respect to x and those of the layer's own weights, by name.
-Images are (batch, channels, height, width), in float64.
+Images are (batch, channels, height, width), in float64. Convolution and pooling are in `reference_windows`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Backward = Callable[[Array], tuple[Array, dict[str, Array]]]
 Output = tuple[Array, Backward]
-
-
-def conv(x: Array, weight: Array, bias: Array) -> Output:
-    """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,i+p,j+q] weight[o,c,p,q].
-
-    Every output pixel's input window becomes one row of a matrix ("im2col"); then all of it is one product.
-    """
-    outputs, channels, kernel, _ = weight.shape
-    windows = sliding_window_view(x, (kernel, kernel), axis=(2, 3))  # n, c, i, j, p, q
-    images, _, height, width = windows.shape[:4]
-    rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(images * height * width, channels * kernel * kernel)
-    matrix = weight.reshape(outputs, -1)
-    y = (rows @ matrix.T + bias).reshape(images, height, width, outputs).transpose(0, 3, 1, 2)
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        drows_of_y = dy.transpose(0, 2, 3, 1).reshape(-1, outputs)
-        gradients = {
-            "weight": (drows_of_y.T @ rows).reshape(weight.shape),
-            "bias": drows_of_y.sum(axis=0),
-        }
-        drows = (drows_of_y @ matrix).reshape(images, height, width, channels, kernel, kernel)
-        dwindows = drows.transpose(0, 3, 1, 2, 4, 5)
-        dx = np.zeros_like(x)
-        # A pixel was read by several windows, once at each place (p, q) of the kernel: add up.
-        for p, q in itertools.product(range(kernel), repeat=2):
-            dx[:, :, p : p + height, q : q + width] += dwindows[..., p, q]
-        return dx, gradients
-
-    return y, backward
-
-
-def max_pool(x: Array, size: int, within: float) -> Output:
-    """Maximum of each `size` x `size` window; its gradient goes to one value of the window.
-
-    That is the first one, width fastest, which is equal to the maximum m up to the relative distance
-    `within`: |v - m| <= within max(|v|, |m|), Julia's isapprox. With 0 it is the first maximum.
-    """
-    images, channels, height, width = x.shape[0], x.shape[1], x.shape[2] // size, x.shape[3] // size
-    used = (slice(None), slice(None), slice(height * size), slice(width * size))
-    split = (images, channels, height, size, width, size)
-    windows = x[used].reshape(split).transpose(0, 1, 2, 4, 3, 5)
-    windows = windows.reshape(images, channels, height, width, size * size)
-    y = windows.max(axis=-1)
-
-    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        maximum = y[..., None]
-        equal = np.abs(windows - maximum) <= within * np.maximum(np.abs(windows), np.abs(maximum))
-        winner = equal.argmax(axis=-1)  # of truth values: the first that is true
-        dwindows = np.zeros_like(windows)
-        np.put_along_axis(dwindows, winner[..., None], dy[..., None], axis=-1)
-        dwindows = dwindows.reshape(images, channels, height, width, size, size)
-        dx = np.zeros_like(x)
-        dx[used] = dwindows.transpose(0, 1, 2, 4, 3, 5).reshape(x[used].shape)
-        return dx, {}
-
-    return y, backward
 
 
 def relu(x: Array) -> Output:
@@ -85,9 +27,38 @@ def flatten(x: Array) -> Output:
     return x.reshape(len(x), -1), lambda dy: (dy.reshape(x.shape), {})
 
 
+def dropout(x: Array, mask: Array) -> Output:
+    """x times a mask that is 0 or 1 / (1 - rate)."""
+    return x * mask, lambda dy: (dy * mask, {})
+
+
 def dense(x: Array, weight: Array, bias: Array) -> Output:
     """y = x W' + b."""
     return x @ weight.T + bias, lambda dy: (dy @ weight, {"weight": dy.T @ x, "bias": dy.sum(axis=0)})
+
+
+def batch_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
+    """y = weight z + bias with z = (x - mean) / sqrt(variance + epsilon), over all axes but the second.
+
+    Mean and variance depend on every x, hence the two means in the gradient.
+    """
+    axes = _all_but_channels(x)
+    deviation = np.sqrt(x.var(axis=axes, keepdims=True) + epsilon)
+    z = (x - x.mean(axis=axes, keepdims=True)) / deviation
+    shape = deviation.shape
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dz = dy * weight.reshape(shape)
+        dx = dz - dz.mean(axis=axes, keepdims=True) - z * (dz * z).mean(axis=axes, keepdims=True)
+        return dx / deviation, {"weight": (dy * z).sum(axis=axes), "bias": dy.sum(axis=axes)}
+
+    return weight.reshape(shape) * z + bias.reshape(shape), backward
+
+
+def batch_statistics(x: Array, *, unbiased: bool) -> tuple[Array, Array]:
+    """Mean and variance of each channel over the batch; the variance divided by n - 1 or by n."""
+    axes = _all_but_channels(x)
+    return x.mean(axis=axes), x.var(axis=axes, ddof=1 if unbiased else 0)
 
 
 def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, Array]:
@@ -99,3 +70,7 @@ def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, Arra
     dlogits = np.exp(log_softmax)
     dlogits[images, labels] -= 1
     return float(-log_softmax[images, labels].mean()), dlogits / len(labels)
+
+
+def _all_but_channels(x: Array) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, Model, ReLU, Shape
+from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU, Shape
+from polybench.core.model import Model
 from polybench.core.results import Allocations
 from polybench.engines.base import (
     EXACT,
@@ -24,6 +25,7 @@ from polybench.engines.base import (
     at_rates,
     cuda_index,
     import_framework,
+    no_such_layer,
 )
 from polybench.engines.tensorflow_allocations import allocations
 
@@ -262,18 +264,18 @@ def _layer(layer: Layer) -> Any:
     from keras import layers
 
     match layer:
-        case Conv():
+        case Conv(stride=1, pad=0, bias=True):
             return layers.Conv2D(layer.outputs, layer.kernel, name=layer.name)
         case Dense():
             return layers.Dense(layer.outputs, name=layer.name)
-        case MaxPool():
+        case MaxPool() if layer.size == layer.stride:
             return layers.MaxPooling2D(layer.size)
         case ReLU():
             return layers.ReLU()
         case Flatten():
             return layers.Flatten()
         case _:
-            assert_never(layer)
+            raise no_such_layer("tf", layer)
 
 
 def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:

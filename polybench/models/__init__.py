@@ -1,6 +1,38 @@
 """The networks. ADD A MODEL: one file with one tuple of layers, and its row here."""
 
-from polybench.core.layers import Model
-from polybench.models.lenet import LENET
+from __future__ import annotations
 
-MODELS: dict[str, Model] = {model.name: model for model in (LENET,)}
+import re
+
+from polybench.core.errors import BadInput
+from polybench.core.model import Model
+from polybench.core.names import pick
+from polybench.models.catdog import DEPTHS, catdog
+from polybench.models.keras_cnn import KERAS_CNN
+from polybench.models.lenet import LENET
+from polybench.models.resnet32 import RESNET32
+from polybench.models.rosetta import ROSETTA
+from polybench.models.smallvgg import SMALLVGG
+
+MODELS: dict[str, Model] = {
+    model.name: model for model in (LENET, KERAS_CNN, ROSETTA, RESNET32, SMALLVGG, catdog(2))
+}
+"""By name; of the networks whose depth is part of the name, the shallowest."""
+
+_CATDOG = "catdog-N"
+NAMES = (*(name for name in MODELS if name != "catdog-2"), _CATDOG)
+"""What may be asked for; N is a number."""
+
+
+def find_model(name: str) -> Model:
+    """The network of this name: a row of MODELS, or `catdog-N` for a depth N.
+
+    Raises:
+        BadInput: there is none; the message has the nearest names, or the depths.
+    """
+    if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
+        return catdog(int(depth[1]))
+    if name != _CATDOG:
+        pick(name, dict.fromkeys(NAMES), "model")
+        return MODELS[name]
+    raise BadInput(f"{name}: give its number of convolutions, {DEPTHS[0]} to {DEPTHS[-1]}: catdog-4")

@@ -9,25 +9,30 @@ from __future__ import annotations
 import hashlib
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
-from polybench.core.layers import Model, Shape
+from polybench.core.layers import Shape
+from polybench.core.model import Model
 
 
 def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
-    """`layer_name.weight` and `layer_name.bias` to float32 arrays in the canonical layout, in layer order.
+    """All of `model.tensor_shapes()` as float32 arrays in the canonical layout, in that order.
 
-    Weights are Glorot uniform, biases zero. Each tensor has a random stream of its own, from the seed
-    and its name, so that no layer's weights depend on the layers before it.
+    Weights of convolutions and dense layers are uniform, with Glorot's limit or, where the model asks for it,
+    He's. Biases are zero, batch norm's weight is 1, its running mean 0 and its running variance 1. Each
+    tensor has a random stream of its own, from the seed and its name, so that no layer's weights depend on
+    the layers before it.
     Glorot and Bengio, 2010: https://proceedings.mlr.press/v9/glorot10a.html
+    He et al., 2015: https://arxiv.org/abs/1502.01852
     """
+    limit = LIMITS[model.initialization]
     return {
-        name: np.zeros(shape, np.float32) if name.endswith(".bias") else _glorot_uniform(name, shape, seed)
-        for name, shape in model.weight_shapes().items()
+        name: _constant(name, shape) if len(shape) == 1 else _uniform(name, shape, seed, limit(shape))
+        for name, shape in model.tensor_shapes().items()
     }
 
 
@@ -50,8 +55,31 @@ def glorot_limit(shape: Shape) -> float:
     return math.sqrt(6 / (inputs * area + outputs * area))
 
 
-def _glorot_uniform(name: str, shape: Shape, seed: int) -> NDArray[np.float32]:
+def he_limit(shape: Shape) -> float:
+    """The bound of He's uniform distribution: variance 2 / fan_in."""
+    return math.sqrt(6 / math.prod(shape[1:]))
+
+
+LIMITS: Mapping[str, Callable[[Shape], float]] = {"glorot": glorot_limit, "he": he_limit}
+
+_CONSTANTS = {"weight": 1, "bias": 0, "running_mean": 0, "running_variance": 1}
+"""Of tensors with one axis: the only weights among them are batch norm's."""
+
+
+_DRAWN_AT_ONCE = 1 << 16
+"""Values: their float64 forms stay in the cache, and a layer of 58 million costs no gigabytes on the way."""
+
+
+def _constant(name: str, shape: Shape) -> NDArray[np.float32]:
+    return np.full(shape, _CONSTANTS[name.rpartition(".")[2]], np.float32)
+
+
+def _uniform(name: str, shape: Shape, seed: int, limit: float) -> NDArray[np.float32]:
     stream = PCG64(SeedSequence([seed, zlib.crc32(name.encode())]))
-    # A float64 has 53 bits of significand: the top 53 of 64 random bits, as a fraction of 1.
-    uniform = (stream.random_raw(math.prod(shape)) >> np.uint64(11)) * 2.0**-53
-    return ((2 * uniform - 1) * glorot_limit(shape)).astype(np.float32).reshape(shape)
+    values = np.empty(math.prod(shape), np.float32)
+    for start in range(0, values.size, _DRAWN_AT_ONCE):
+        piece = values[start : start + _DRAWN_AT_ONCE]
+        # A float64 has 53 bits of significand: the top 53 of 64 random bits, as a fraction of 1.
+        uniform = (stream.random_raw(piece.size) >> np.uint64(11)) * 2.0**-53
+        piece[:] = (2 * uniform - 1) * limit
+    return values.reshape(shape)

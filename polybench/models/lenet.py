@@ -3,7 +3,8 @@
 Source: "GPU vs CPU benchmarks with Flux.jl", 2021, after the Flux tutorial of 2020.
 """
 
-from polybench.core.layers import Conv, Dense, Flatten, MaxPool, Model, ReLU
+from polybench.core.layers import Conv, Dense, Flatten, MaxPool, ReLU
+from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 
 LENET = Model(

@@ -33,6 +33,21 @@ def test_auto_takes_what_is_on_disk(small_cifar, scratch, monkeypatch, few_image
     assert (dataset.name, dataset.source) == ("cifar10", str(folder))
 
 
+@pytest.mark.parametrize("data", ["cifar10", "/some/path"])
+def test_cifar10_is_refused_for_a_network_that_takes_other_images(scratch, data):
+    message = f"--data {data}: CIFAR-10 has images of 3 x 32 x 32 in 10.* takes 3 x 64 x 64 in 2"
+    with pytest.raises(BadInput, match=message):
+        open_dataset(data, 0, scratch, image_shape=(3, 64, 64), classes=2)
+
+
+def test_auto_makes_images_that_fit_the_network(small_cifar, scratch, monkeypatch, few_images):
+    monkeypatch.setenv("POLYBENCH_DATA", str(small_cifar.binary_folder().parent))
+    dataset = open_dataset("auto", 0, scratch, image_shape=(3, 64, 48), classes=2)
+    assert dataset.source == "43 synthetic images of 3 x 64 x 48, seed 0"
+    assert dataset.images.shape == (43, 3, 64, 48)
+    assert dataset.labels.max() == 1
+
+
 def test_cifar10_must_be_there(scratch):
     with pytest.raises(BadInput, match=r"there is no CIFAR-10 in .*data-folder; `polybench data fetch`"):
         open_dataset("cifar10", 0, scratch)

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from polybench.core.errors import BadInput
 from polybench.data.chunks import sha256
-from polybench.data.synthetic import chunks
+from polybench.data.synthetic import chunks, count
 
 
 def make(images, seed, split="train"):
@@ -39,6 +40,30 @@ def test_smooth_as_photographs_are(images_and_labels):
     images = images_and_labels[0][:400].astype(float)
     neighbours = np.corrcoef(images[..., 1:].ravel(), images[..., :-1].ravel())[0, 1]
     assert 0.9 < neighbours < 0.999
+
+
+@pytest.mark.parametrize("shape", [(3, 64, 64), (3, 32, 50), (3, 20, 128)])
+def test_other_shapes_and_classes(shape):
+    parts = list(chunks(300, 0, "train", shape, 4))
+    images = np.concatenate([part.images for part in parts])
+    assert images.shape == (300, *shape)
+    assert np.bincount(np.concatenate([part.labels for part in parts])).tolist() == [75] * 4
+    np.testing.assert_allclose(images.mean(axis=(0, 2, 3)) / 255, [0.491, 0.482, 0.447], atol=0.03)
+    neighbours = np.corrcoef(images[..., 1:].ravel().astype(float), images[..., :-1].ravel())[0, 1]
+    assert neighbours > 0.9
+    assert len({image.tobytes() for image in images}) == 300
+
+
+def test_large_images_are_fewer_and_take_the_same_room():
+    assert (count("train"), count("test")) == (50_000, 10_000)
+    assert (count("train", (3, 64, 64)), count("train", (3, 256, 256))) == (12_500, 781)
+    assert count("train", (3, 8, 8)) == 50_000
+
+
+@pytest.mark.parametrize(("shape", "classes"), [((1, 28, 28), 10), ((3, 32, 32), 257), ((100,), 10)])
+def test_images_that_cannot_be_made(shape, classes):
+    with pytest.raises(BadInput, match="no synthetic images of shape"):
+        next(chunks(10, 0, "train", shape, classes))
 
 
 def test_no_image_twice_also_not_across_splits(images_and_labels):

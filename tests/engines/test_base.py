@@ -94,5 +94,17 @@ def test_rows_and_modules_match() -> None:
     modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
     rows = {row.factory.partition(":")[0].rpartition(".")[2] for row in ENGINES.values()}
     assert modules - rows == {
-        "base", "pytorch_optimizers", "reference_layers", "reference_optimizers", "tensorflow_optimizers",
-    }  # fmt: skip
+        "base",
+        "dropout_masks",
+        "pytorch_allocations",
+        "pytorch_cudagraph",
+        "pytorch_layers",
+        "pytorch_optimizers",
+        "reference_inference",
+        "reference_layers",
+        "reference_network",
+        "reference_optimizers",
+        "reference_windows",
+        "tensorflow_allocations",
+        "tensorflow_optimizers",
+    }

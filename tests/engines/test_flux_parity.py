@@ -15,7 +15,8 @@ from polybench.engines import ENGINES
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.messages import Load
 from polybench.models.lenet import LENET
-from polybench.parity import ALGORITHM, Checker, Task
+from polybench.parity import Checker, Task
+from polybench.tensor_errors import ALGORITHM
 from tests import small
 from tests.sessions import InProcess
 

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from polybench.engines import reference_layers as layers
+from polybench.engines import reference_windows as windows
 from polybench.engines.reference_layers import Array, Output
+
+MASK = np.random.default_rng(1).choice([0.0, 4 / 3], (2, 3, 4, 4))
 
 
 def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) -> Array:
@@ -26,9 +29,32 @@ def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) ->
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
-        pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
+        pytest.param(windows.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
+        pytest.param(windows.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
+        pytest.param(lambda *a: windows.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
+        pytest.param(
+            lambda *a: windows.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"
+        ),
+        pytest.param(
+            lambda *a: windows.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"
+        ),
+        pytest.param(
+            lambda *a: windows.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"
+        ),
         pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
-        pytest.param(lambda x: layers.max_pool(x, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(lambda *a: layers.batch_norm(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
+        pytest.param(
+            lambda *a: layers.batch_norm(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"
+        ),
+        pytest.param(lambda x: layers.dropout(x, MASK), [(2, 3, 4, 4)], id="dropout"),
+        pytest.param(lambda x: windows.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(lambda x: windows.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
+        pytest.param(lambda x: windows.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
+        pytest.param(lambda x: windows.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
+        pytest.param(
+            lambda x: windows.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"
+        ),
+        pytest.param(windows.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
         pytest.param(layers.relu, [(2, 3, 4, 4)], id="relu"),
         pytest.param(layers.flatten, [(2, 3, 4, 4)], id="flatten"),
     ],
@@ -50,7 +76,7 @@ def test_convolution_does_not_flip_its_kernel() -> None:
     x = np.zeros((1, 1, 3, 3))
     x[0, 0, 0, 1] = 1
     weight = np.arange(9.0).reshape(1, 1, 3, 3)
-    y, _ = layers.conv(x, weight, np.array([0.5]))
+    y, _ = windows.conv(x, weight, np.array([0.5]))
     assert y.item() == 1.5
 
 
@@ -71,7 +97,7 @@ def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
 
 
 def pooled_gradient(window: list[list[float]], within: float) -> list[list[float]]:
-    _, backward = layers.max_pool(np.array([[window]], dtype=float), 2, within)
+    _, backward = windows.max_pool(np.array([[window]], dtype=float), 2, 2, within)
     dx, _ = backward(np.ones((1, 1, 1, 1)))
     return dx[0, 0].tolist()
 
@@ -97,9 +123,35 @@ def test_closeness_is_relative_to_the_larger_size_as_in_julia() -> None:
 
 def test_a_rest_at_the_border_gets_no_gradient() -> None:
     x = np.arange(25.0).reshape(1, 1, 5, 5)
-    y, backward = layers.max_pool(x, 2, 0.0)
+    y, backward = windows.max_pool(x, 2, 2, 0.0)
     assert y.tolist() == [[[[6, 8], [16, 18]]]]
     dx, _ = backward(np.ones_like(y))
     assert dx.sum() == 4
     assert not dx[..., 4].any()
     assert not dx[..., 4, :].any()
+
+
+def test_padding_is_the_same_on_all_sides() -> None:
+    weight = np.zeros((1, 1, 3, 3))
+    weight[0, 0, 0, 0] = 1  # looks at the pixel above and to the left
+    x = np.arange(1.0, 17).reshape(1, 1, 4, 4)
+    assert windows.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
+
+
+def test_batch_norm_by_hand() -> None:
+    y, _ = layers.batch_norm(np.array([[1.0], [3.0]]), np.array([10.0]), np.array([5.0]), 3.0)
+    assert y.tolist() == [[0], [10]]  # mean 2, variance 1, sqrt(1 + 3) = 2
+
+
+def test_average_pools_by_hand() -> None:
+    x = np.arange(9.0).reshape(1, 1, 3, 3)
+    assert windows.average_pool(x, 2, 2)[0].tolist() == [[[[2]]]]
+    assert windows.average_pool(x, 2, 1)[0].tolist() == [[[[2, 3], [5, 6]]]]
+    assert windows.global_average_pool(x)[0].tolist() == [[4]]
+
+
+@pytest.mark.parametrize(("unbiased", "variance"), [(True, 4.0), (False, 3.0)])
+def test_batch_statistics_count_every_pixel(unbiased: bool, variance: float) -> None:
+    x = np.array([[[[1.0, 1]]], [[[1, 5]]]])
+    mean, found = layers.batch_statistics(x, unbiased=unbiased)
+    assert (mean.tolist(), found.tolist()) == ([2], [variance])

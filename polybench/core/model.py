@@ -1,0 +1,73 @@
+"""A network: its layers, and the training that its author declared for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from polybench.core.layers import Layer, Named, Shape, activations, walk
+from polybench.core.optimizers import Optimizer
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A network and the training that its author declared for it.
+
+    The last layer gives logits; the loss is always the mean cross-entropy from logits.
+    `parity_batch_size` is the largest batch for which the float64 reference takes about a second.
+    `initialization` is Glorot's or He's uniform distribution; see `models.initial_weights`.
+    """
+
+    name: str
+    summary: str
+    input_shape: Shape
+    classes: int
+    layers: tuple[Layer, ...]
+    batch_size: int
+    optimizer: Optimizer
+    parity_batch_size: int
+    initialization: Literal["glorot", "he"] = "glorot"
+
+    def __post_init__(self) -> None:
+        names = [layer.name for layer in walk(self.layers) if isinstance(layer, Named)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.name} names a layer twice: {', '.join(names)}")
+        *_, (_, shape) = self.activations()
+        if shape != (self.classes,):
+            raise ValueError(f"{self.name} puts out {shape} for {self.classes} classes")
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        """What is trained: `layer_name.weight` and the like to canonical shape, in layer order."""
+        return {
+            f"{layer.name}.{part}": shape
+            for layer in walk(self.layers)
+            if isinstance(layer, Named)
+            for part, shape in layer.weight_shapes().items()
+        }
+
+    def state_shapes(self) -> dict[str, Shape]:
+        """What changes in training without a gradient: `layer_name.running_mean` and the like."""
+        return {
+            f"{layer.name}.{part}": shape
+            for layer in walk(self.layers)
+            if isinstance(layer, Named)
+            for part, shape in layer.state_shapes().items()
+        }
+
+    def tensor_shapes(self) -> dict[str, Shape]:
+        """All of it, in the order of files and hashes: what is trained, then the state."""
+        return self.weight_shapes() | self.state_shapes()
+
+    def parameters(self) -> int:
+        """Number of trainable parameters."""
+        return sum(math.prod(shape) for shape in self.weight_shapes().values())
+
+    def total_parameters(self) -> int:
+        """Number of trainable parameters and of the state's values."""
+        return sum(math.prod(shape) for shape in self.tensor_shapes().values())
+
+    def activations(self) -> Iterator[tuple[Layer, Shape]]:
+        """Each layer, also inside of residual blocks, with the shape that it puts out for one image."""
+        return activations(self.layers, self.input_shape)

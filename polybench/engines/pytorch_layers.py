@@ -1,0 +1,117 @@
+"""The layers in PyTorch's own modules. It imports torch, so it is imported late: when a network is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, assert_never
+
+from torch import nn
+
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    Named,
+    ReLU,
+    Residual,
+    Shape,
+)
+from polybench.core.model import Model
+
+_ATTRIBUTES = {"running_variance": "running_var"}
+"""Where PyTorch has another name than the canonical one."""
+
+
+class Network(NamedTuple):
+    """A network, and those of its modules that have names."""
+
+    module: Any
+    named: dict[str, Any]
+
+    def tensors(self, names: Iterable[str]) -> dict[str, Any]:
+        """Parameters and buffers by their canonical names, `layer_name.part`."""
+        found = {}
+        for name in names:
+            layer, _, part = name.rpartition(".")
+            found[name] = getattr(self.named[layer], _ATTRIBUTES.get(part, part))
+        return found
+
+
+def network(model: Model, *, given_masks: bool) -> Network:
+    """`model` as an `nn.Sequential`; with `given_masks` its dropout layers are `GivenDropout`."""
+    builder = _Builder(given_masks, {})
+    return Network(builder.sequential(model.layers, model.input_shape), builder.named)
+
+
+class ResidualBlock(nn.Module):  # type: ignore[misc]
+    """body(x) + shortcut(x)."""
+
+    def __init__(self, body: Any, shortcut: Any) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut
+
+    def forward(self, x: Any) -> Any:
+        return self.body(x) + self.shortcut(x)
+
+
+class GivenDropout(nn.Module):  # type: ignore[misc]
+    """Multiplies with a mask that is set before each step; see `engines.dropout_masks`."""
+
+    mask: Any
+
+    def forward(self, x: Any) -> Any:
+        return x * self.mask.to(x.dtype)
+
+
+class _Builder(NamedTuple):
+    """Makes modules, and notes those that have names in `named`."""
+
+    given_masks: bool
+    named: dict[str, Any]
+
+    def sequential(self, layers: Sequence[Layer], shape: Shape) -> Any:
+        """The layers one after the other, for inputs of `shape` (without the batch)."""
+        modules = []
+        for layer in layers:
+            modules.append(self.module(layer, shape))
+            if isinstance(layer, Named):
+                self.named[layer.name] = modules[-1]
+            shape = layer.output_shape(shape)
+        return nn.Sequential(*modules)
+
+    def module(self, layer: Layer, shape: Shape) -> Any:  # noqa: C901, PLR0911 - a line for each kind
+        match layer:
+            case Conv():
+                return nn.Conv2d(
+                    layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias
+                )
+            case Dense():
+                return nn.Linear(layer.inputs, layer.outputs)
+            case BatchNorm():
+                norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
+                return norm(layer.channels, eps=layer.epsilon, momentum=layer.momentum)
+            case Dropout():
+                return GivenDropout() if self.given_masks else nn.Dropout(layer.rate)
+            case MaxPool():
+                return nn.MaxPool2d(layer.size, layer.stride)
+            case AveragePool():
+                return nn.AvgPool2d(layer.size, layer.stride)
+            case GlobalAveragePool():
+                return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+            case ReLU():
+                return nn.ReLU()
+            case Flatten():
+                return nn.Flatten()
+            case Residual():
+                return ResidualBlock(
+                    self.sequential(layer.body, shape), self.sequential(layer.shortcut, shape)
+                )
+            case _:
+                assert_never(layer)

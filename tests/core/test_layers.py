@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    ReLU,
+    Residual,
+    activations,
+    walk,
+)
+from polybench.core.model import Model
+from polybench.core.optimizers import Optimizer
+
+
+def starts(length: int, size: int, stride: int, pad: int) -> list[int]:
+    """Where windows begin that lie within the padded image, counted one by one."""
+    return [start for start in range(-pad, length + pad, stride) if start + size <= length + pad]
+
+
+windows = st.tuples(
+    st.integers(1, 40), st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.integers(0, 3)
+).filter(lambda w: min(w[0], w[1]) + 2 * w[4] >= w[2])
+
+
+@given(windows)
+def test_a_convolution_has_an_output_for_each_window(window: tuple[int, int, int, int, int]) -> None:
+    height, width, kernel, stride, pad = window
+    shape = Conv("c", 3, 5, kernel, stride, pad).output_shape((3, height, width))
+    assert shape == (
+        5,
+        len(starts(height, kernel, stride, pad)),
+        len(starts(width, kernel, stride, pad)),
+    )
+
+
+@given(windows)
+def test_a_pool_has_an_output_for_each_window(window: tuple[int, int, int, int, int]) -> None:
+    height, width, size, stride, _ = window
+    if min(height, width) < size:
+        return
+    for pool in (MaxPool(size, stride), AveragePool(size, stride)):
+        expected = (2, len(starts(height, size, stride, 0)), len(starts(width, size, stride, 0)))
+        assert pool.output_shape((2, height, width)) == expected
+
+
+@given(st.integers(1, 64), st.integers(0, 5))
+def test_same_keeps_the_size(side: int, half: int) -> None:
+    assert Conv("c", 3, 3, 2 * half + 1, padding="same").output_shape((3, side, side)) == (3, side, side)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (2, 1)])
+def test_same_is_refused_where_frameworks_mean_different_things(kernel: int, stride: int) -> None:
+    with pytest.raises(ValueError, match=r"conv9: padding \"same\" needs stride 1 and an odd kernel"):
+        Conv("conv9", 3, 3, kernel, stride, "same")
+
+
+def test_a_pool_of_3_on_256_pixels_drops_the_rest() -> None:
+    assert MaxPool(3).output_shape((32, 256, 256)) == (32, 85, 85)
+    assert MaxPool(3) == MaxPool(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "message"),
+    [
+        (Conv("c", 3, 8, 3), (4, 9, 9), "c takes 3 channels or features"),
+        (Dense("d", 10, 2), (11,), "d takes 10"),
+        (BatchNorm("n", 5), (4, 2, 2), "n takes 5"),
+        (Conv("c", 3, 8, 5), (3, 4, 9), "windows of 5 x 5"),
+        (MaxPool(2), (8,), "windows of 2 x 2"),
+        (Residual((Conv("c", 3, 8, 3, padding=1),)), (3, 4, 4), r"cannot add \(8, 4, 4\) and \(3, 4, 4\)"),
+    ],
+)
+def test_layers_that_do_not_fit_say_so(layer: Layer, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        layer.output_shape(shape)
+
+
+CONV, NORM, PROJECTION = (
+    Conv("c", 3, 4, 3, 2, 1, bias=False),
+    BatchNorm("n", 4),
+    Conv("p", 3, 4, 1, 2),
+)
+BLOCK = Residual((CONV, NORM), (PROJECTION,))
+LAYERS = (BLOCK, ReLU(), GlobalAveragePool(), Dense("d", 4, 2))
+
+
+def model(layers: tuple[Layer, ...] = LAYERS, classes: int = 2) -> Model:
+    return Model("m", "", (3, 7, 7), classes, layers, 1, Optimizer(), 1)
+
+
+def test_a_residual_block_is_walked_through() -> None:
+    assert list(walk(LAYERS)) == [BLOCK, CONV, NORM, PROJECTION, *LAYERS[1:]]
+    assert list(activations((BLOCK, Flatten()), (3, 7, 7))) == [
+        (CONV, (4, 4, 4)),
+        (NORM, (4, 4, 4)),
+        (PROJECTION, (4, 4, 4)),
+        (BLOCK, (4, 4, 4)),
+        (Flatten(), (64,)),
+    ]
+
+
+def test_state_comes_after_what_is_trained() -> None:
+    trained = ["c.weight", "n.weight", "n.bias", "p.weight", "p.bias", "d.weight", "d.bias"]
+    assert list(model().weight_shapes()) == trained
+    assert list(model().tensor_shapes()) == [*trained, "n.running_mean", "n.running_variance"]
+    assert model().parameters() == 4 * 27 + 8 + 16 + 10
+    assert model().total_parameters() == model().parameters() + 8
+
+
+def test_a_model_survives_its_way_through_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(model()), type=Model) == model()
+
+
+@pytest.mark.parametrize(
+    ("layers", "classes", "message"),
+    [
+        (LAYERS, 3, r"puts out \(2,\) for 3 classes"),
+        ((*LAYERS, Dense("c", 2, 2)), 2, "names a layer twice"),
+    ],
+)
+def test_a_network_that_does_not_fit_together_is_refused(
+    layers: tuple[Layer, ...], classes: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        model(layers, classes)

@@ -1,0 +1,123 @@
+"""Every network in every engine, checked as `polybench parity` does it: with tiny batches and few steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from polybench.core.errors import Unavailable
+from polybench.core.model import Model
+from polybench.core.results import Parity
+from polybench.core.spec import Workload
+from polybench.engines import ENGINES
+from polybench.engines.base import Job
+from polybench.launcher import WorkerProcess, worker_environment
+from polybench.messages import Load, Prepare, Prepared
+from polybench.models import find_model
+from polybench.parity import Checker, Session, Task
+from tests import small
+from tests.networks import EVERYTHING
+from tests.sessions import InProcess
+
+# ADD AN ENGINE: its name, and those of its variants that run other code.
+TESTED = ["torch"]
+VARIANTS = ["torch+channels_last"]
+
+NETWORKS = {
+    "keras-cnn": (find_model("keras-cnn"), 2),
+    "rosetta": (find_model("rosetta"), 1),
+    "resnet32": (find_model("resnet32"), 2),
+    "catdog-3": (find_model("catdog-3"), 2),
+    "catdog-5": (find_model("catdog-5"), 1),
+}
+"""With their batch sizes. smallvgg takes gigabytes and is checked by hand."""
+
+TIMEOUT = 240.0
+REPOSITORY = Path(__file__).parents[2]
+
+Workers = Callable[[str], WorkerProcess]
+
+every_engine = pytest.mark.parametrize("name", [*TESTED, *VARIANTS])
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """`workers(engine)`: one process for all tests of an engine; skips the test without the engine."""
+    folder = tmp_path_factory.mktemp("workers")
+    started: dict[str, WorkerProcess] = {}
+    with contextlib.ExitStack() as stack:
+
+        def worker(engine: str) -> WorkerProcess:
+            if engine not in started:
+                environment = worker_environment(ENGINES[engine], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+                started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
+            try:
+                started[engine].ask(Load(ENGINES[engine].factory), TIMEOUT)
+            except Unavailable as lacking:
+                pytest.skip(lacking.reason)
+            return started[engine]
+
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def reference() -> Session:
+    return InProcess(ENGINES["reference"].factory)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reference trains once for all engines."""
+    return tmp_path_factory.mktemp("cache")
+
+
+Check = Callable[[str, Task], Parity]
+
+
+@pytest.fixture
+def check(workers: Workers, reference: Session, cache: Path, tmp_path: Path) -> Check:
+    (scratch := tmp_path / "scratch").mkdir()
+    checker = Checker(reference, scratch, cache)
+    return lambda name, task: checker.check(workers(name.partition("+")[0]), task)
+
+
+def task(name: str, model: Model, batch_size: int, steps: int, folder: Path) -> Task:
+    files = small.files(folder, small.dataset((steps + 1) * batch_size, model=model), batch_size, model)
+    workload = Workload(model.name, "noise", batch_size, model.optimizer, "fp32", 2)
+    job = Job(model, workload, "cpu", "float32", tuple(name.split("+")[1:]))
+    return Task(job, files.weights, files.epoch, steps, TIMEOUT)
+
+
+@every_engine
+def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: str, tmp_path: Path) -> None:
+    parity = check(name, task(name, EVERYTHING, 4, 3, tmp_path))
+    assert parity.status == "pass", parity.reason
+    weights = {tensor.name for tensor in parity.tensors if tensor.kind == "weight"}
+    assert weights == set(EVERYTHING.tensor_shapes())
+
+
+@pytest.mark.parametrize("name", TESTED)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_published_networks_do(check: Check, name: str, network: str, tmp_path: Path) -> None:
+    parity = check(name, task(name, *NETWORKS[network], 1, tmp_path))
+    assert parity.status == "pass", parity.reason
+
+
+@every_engine
+def test_dropout_of_its_own_is_random_and_starts_over_with_each_build(
+    workers: Workers, name: str, tmp_path: Path
+) -> None:
+    job, weights, epoch, *_ = task(name, EVERYTHING, 4, 3, tmp_path)
+
+    def losses(seed: int) -> list[float]:
+        prepare = Prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warm_up=2)
+        answer = workers(name.partition("+")[0]).ask(prepare, TIMEOUT)
+        assert isinstance(answer, Prepared)
+        return answer.losses
+
+    assert losses(1) == losses(1)
+    assert losses(1)[0] != losses(2)[0]

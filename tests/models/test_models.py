@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polybench.core.errors import BadInput
+from polybench.core.layers import Conv, Flatten, MaxPool, walk
+from polybench.core.model import Model
+from polybench.models import MODELS, find_model
+
+
+def kinds(model: Model) -> Counter[str]:
+    return Counter(type(layer).__name__ for layer in walk(model.layers))
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "total"),
+    [
+        ("lenet", 39_558, 39_558),
+        ("keras-cnn", 1_250_858, 1_250_858),
+        ("rosetta", 3_441_592, 3_441_592),
+        ("smallvgg", 58_088_516, 58_091_396),
+        ("resnet32", 466_714, 468_986),
+        ("catdog-2", 813_346, 813_346),
+        ("catdog-3", 323_938, 323_938),
+        ("catdog-4", 407_874, 407_874),
+        ("catdog-30", 1_368_002, 1_368_002),
+    ],
+)
+def test_published_numbers_of_parameters(name: str, trained: int, total: int) -> None:
+    model = find_model(name)
+    assert (model.name, model.parameters(), model.total_parameters()) == (name, trained, total)
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("lenet", 200),
+        ("keras-cnn", 2304),
+        ("rosetta", 6400),
+        ("smallvgg", 56_448),
+        ("catdog-2", 6272),
+    ],
+)
+def test_flattened_features(name: str, features: int) -> None:
+    shapes = [shape for layer, shape in find_model(name).activations() if isinstance(layer, Flatten)]
+    assert shapes == [(features,)]
+
+
+def test_resnet32_has_32_layers_with_weights_and_2_projections() -> None:
+    found = kinds(MODELS["resnet32"])
+    assert (found["Conv"], found["Dense"], found["Residual"], found["BatchNorm"]) == (31 + 2, 1, 15, 31)
+    assert not any(layer.bias for layer in walk(MODELS["resnet32"].layers) if isinstance(layer, Conv))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 60))
+def test_catdog_has_as_many_convolutions_as_it_says(depth: int) -> None:
+    found = kinds(find_model(f"catdog-{depth}"))
+    assert (found["Conv"], found["MaxPool"], found["Dropout"]) == (depth, min(depth, 4), int(depth > 2))
+
+
+def test_further_convolutions_of_catdog_stand_before_the_last_poolings_first() -> None:
+    layers = find_model("catdog-7").layers
+    text = "".join("c" if isinstance(x, Conv) else "p" for x in layers if isinstance(x, Conv | MaxPool))
+    assert text == "cp" + 3 * "ccp"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "lenett",
+            "did you mean 'lenet'.*models are: catdog-N, keras-cnn, lenet, resnet32, rosetta, smallvgg$",
+        ),
+        ("catdog-1", "catdog-1: the number of convolutions is 2 to 1000"),
+        ("catdog-99999999", "the number of convolutions is 2 to 1000"),
+        ("catdog-N", "give its number of convolutions, 2 to 1000: catdog-4"),
+        ("catdog", "unknown model 'catdog'; did you mean 'catdog-N'"),
+    ],
+)
+def test_an_unknown_name_gets_a_hint(name: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        find_model(name)

@@ -1,0 +1,49 @@
+"""Networks for tests only."""
+
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    MaxPool,
+    ReLU,
+    Residual,
+)
+from polybench.core.model import Model
+from polybench.core.optimizers import Optimizer
+
+# Every layer and option of the vocabulary, in a network that can be differentiated entry by entry.
+EVERYTHING = Model(
+    name="everything",
+    summary="",
+    input_shape=(3, 9, 8),
+    classes=3,
+    layers=(
+        Conv("conv1", 3, 4, 3, padding="same", bias=False),
+        BatchNorm("norm1", 4, epsilon=1e-3, momentum=0.3),
+        ReLU(),
+        Residual(
+            (
+                Conv("block.conv1", 4, 5, 3, stride=2, padding=1, bias=False),
+                BatchNorm("block.norm1", 5),
+                ReLU(),
+                Residual((Conv("block.inner.conv", 5, 5, 1),)),
+            ),
+            (Conv("block.projection", 4, 5, 1, stride=2, bias=False),),
+        ),
+        MaxPool(2, 1),
+        Dropout("dropout1", 0.25),
+        Residual((AveragePool(1), Conv("same", 5, 5, 3, padding=1)), ()),
+        AveragePool(2),
+        Flatten(),
+        Dense("dense1", 10, 6),
+        BatchNorm("norm2", 6),
+        Dropout("dropout2", 0.5),
+        Dense("dense2", 6, 3),
+    ),
+    batch_size=4,
+    optimizer=Optimizer(),
+    parity_batch_size=4,
+)
