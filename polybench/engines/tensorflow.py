@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU, Shape
-from polybench.core.model import Model
+from polybench.core.layers import Shape
 from polybench.engines.base import (
-    EXACT,
     Array,
     Conventions,
     Engine,
@@ -20,8 +19,9 @@ from polybench.engines.base import (
     Weights,
     cuda_index,
     import_framework,
-    no_such_layer,
 )
+from polybench.engines.dropout_masks import dropout_masks
+from polybench.engines.tensorflow_layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
@@ -55,6 +55,9 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
+        from polybench.engines.tensorflow_layers import conventions, network
+
+        self._job = job
         self._fit = "keras_fit" in job.variants
         on_cpu = job.device == "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
@@ -71,7 +74,8 @@ class TensorFlowEngine(Engine):
 
         xla = "xla" in job.variants
         with tf.device(self._device):
-            self._model = sequential(job.model)
+            self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
+            self._model = self._network.model
             optimizer = job.workload.optimizer
             # Keras takes a plain float through float32, even where the weights are float64.
             momentum = np.float64(optimizer.momentum)
@@ -85,13 +89,17 @@ class TensorFlowEngine(Engine):
             self._model.compile(self._optimizer, loss_function, jit_compile=xla)
         self._step, self._gradients = _functions(self._model, self._optimizer, loss_function, xla)
 
-        flattened = flattened_shapes(job.model)
+        self._conventions = conventions(job.model)
+        self._flattened = flattened_shapes(job.model)
         self._variables = {
-            f"{layer.name}.{part}": Placed(variable, flattened.get(layer.name) if part == "weight" else None)
-            for layer in self._model.layers
-            if layer.weights
-            for part, variable in (("weight", layer.kernel), ("bias", layer.bias))
+            name: Placed(variable, self._flattened.get(name))
+            for name, variable in self._network.variables(job.model.tensor_shapes()).items()
         }
+        # Keras has its own order where a residual block has two branches.
+        names = {id(placed.variable): name for name, placed in self._variables.items()}
+        self._trained = [names[id(variable)] for variable in self._model.trainable_variables]
+        # The generators of dropout are among them: it draws the same masks after every reset.
+        self._initial_state = _values(self._model.non_trainable_variables)
         self._initial = {
             name: to_keras(weights[name].astype(job.dtype), placed.flattened)
             for name, placed in self._variables.items()
@@ -99,18 +107,19 @@ class TensorFlowEngine(Engine):
         self.reset()
 
     def conventions(self) -> Conventions:
-        return EXACT
+        return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
         import tensorflow as tf
 
         with tf.device(self._device):
             self._batches = [
-                (tf.constant(x.transpose(0, 2, 3, 1), dtype=self._dtype), tf.constant(y))
+                (tf.constant(batch_to_keras(x), dtype=self._dtype), tf.constant(y))
                 for x, y in zip(images, labels, strict=True)
             ]
 
     def reset(self) -> None:
+        _assign(self._initial_state)
         for name, placed in self._variables.items():
             placed.variable.assign(self._initial[name])
         # Not the learning rate, which is among the optimizer's variables as well.
@@ -124,7 +133,7 @@ class TensorFlowEngine(Engine):
         batches, train_step = self._batches, self._step
         self._synchronize()
         start = perf_counter()
-        for step in range(first, first + n):
+        for step in self._steps(first, n):
             images, labels = batches[step % len(batches)]
             loss = train_step(images, labels)
         self._synchronize()
@@ -133,14 +142,18 @@ class TensorFlowEngine(Engine):
         return seconds
 
     def _run_fit(self, first: int, n: int) -> float:
+        import keras
         import tensorflow as tf
 
         batches = [self._batches[step % len(self._batches)] for step in range(first, first + n)]
         images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
         dataset = tf.data.Dataset.from_tensor_slices((images, labels))
+        steps = iter(self._steps(first, n))  # each is taken before its batch: masks, if any, are put in place
+        before_batch = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(steps))
+        callbacks = [before_batch] if self._job.dropout == "given" else []
         self._synchronize()
         start = perf_counter()
-        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
+        history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=callbacks)
         self._synchronize()
         seconds = perf_counter() - start
         self._loss = history.history["loss"][-1]
@@ -150,12 +163,15 @@ class TensorFlowEngine(Engine):
         return float(self._loss)
 
     def snapshot(self, step: int) -> Snapshot:
+        (step,) = self._steps(step, 1)
+        state = _values(self._model.non_trainable_variables)
         loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
+        _assign(state)  # the forward pass has moved it
         return Snapshot(
             float(loss),
             {
-                name: from_keras(gradient.numpy(), placed.flattened)
-                for (name, placed), gradient in zip(self._variables.items(), gradients, strict=True)
+                name: from_keras(gradient.numpy(), self._variables[name].flattened)
+                for name, gradient in zip(self._trained, gradients, strict=True)
             },
             {
                 name: from_keras(placed.variable.numpy(), placed.flattened)
@@ -165,6 +181,18 @@ class TensorFlowEngine(Engine):
 
     def close(self) -> None:
         pass
+
+    def _steps(self, first: int, n: int) -> Iterable[int]:
+        """The steps' numbers; where dropout masks are given, each step's are put in place before it."""
+        steps = range(first, first + n)
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        batch_size = len(self._batches[0][1])
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            values = batch_to_keras(mask, self._flattened.get(name))
+            self._network.named[name].mask.assign(values.astype(self._dtype))
+        return step
 
     def _synchronize(self) -> None:
         if self._device != "/CPU:0":  # on the CPU a step returns when it is done
@@ -180,62 +208,13 @@ class Placed(NamedTuple):
     flattened: Shape | None
 
 
-def flattened_shapes(model: Model) -> dict[str, Shape]:
-    """For each first dense layer after a flatten: the (channels, height, width) which that flattened."""
-    shapes: dict[str, Shape] = {}
-    flattened, before = None, model.input_shape
-    for layer, shape in model.activations():
-        if isinstance(layer, Flatten):
-            flattened = before
-        if isinstance(layer, Dense) and flattened:
-            shapes[layer.name], flattened = flattened, None
-        before = shape
-    return shapes
+def _values(variables: Iterable[Any]) -> list[tuple[Any, Array]]:
+    return [(variable, variable.numpy()) for variable in variables]
 
 
-def to_keras(value: Array, flattened: Shape | None) -> Array:
-    """Canonical to Keras: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
-
-    With `flattened`, the input axis goes from channels first to channels last.
-    """
-    if flattened:
-        value = value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape)
-    return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
-
-
-def from_keras(value: Array, flattened: Shape | None) -> Array:
-    """The inverse of `to_keras`."""
-    value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
-    if flattened:
-        channels, height, width = flattened
-        value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
-    return np.ascontiguousarray(value)
-
-
-def sequential(model: Model) -> Any:
-    """`model` as a `keras.Sequential`, channels last; layers with weights keep their names."""
-    import keras
-
-    channels, height, width = model.input_shape
-    return keras.Sequential([keras.Input((height, width, channels)), *map(_layer, model.layers)])
-
-
-def _layer(layer: Layer) -> Any:
-    from keras import layers
-
-    match layer:
-        case Conv(stride=1, pad=0, bias=True):
-            return layers.Conv2D(layer.outputs, layer.kernel, name=layer.name)
-        case Dense():
-            return layers.Dense(layer.outputs, name=layer.name)
-        case MaxPool() if layer.size == layer.stride:
-            return layers.MaxPooling2D(layer.size)
-        case ReLU():
-            return layers.ReLU()
-        case Flatten():
-            return layers.Flatten()
-        case _:
-            raise no_such_layer("tf", layer)
+def _assign(values: Iterable[tuple[Any, Array]]) -> None:
+    for variable, value in values:
+        variable.assign(value)
 
 
 def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
