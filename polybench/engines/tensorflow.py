@@ -8,13 +8,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU, Shape
-from polybench.core.model import Model
+from polybench.core.layers import Shape
 from polybench.core.results import Allocations
 from polybench.engines.base import (
-    EXACT,
     Array,
     Conventions,
     Engine,
@@ -25,9 +21,10 @@ from polybench.engines.base import (
     at_rates,
     cuda_index,
     import_framework,
-    no_such_layer,
 )
+from polybench.engines.dropout_masks import dropout_masks
 from polybench.engines.tensorflow_allocations import allocations
+from polybench.engines.tensorflow_layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
@@ -65,6 +62,7 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
+        from polybench.engines.tensorflow_layers import conventions, network
         from polybench.engines.tensorflow_optimizers import CanonicalOptimizer
 
         self._job = job
@@ -84,7 +82,8 @@ class TensorFlowEngine(Engine):
 
         xla = "xla" in job.variants
         with tf.device(self._device):
-            self._model = sequential(job.model)
+            self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
+            self._model = self._network.model
             self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if self._fit:
@@ -95,29 +94,34 @@ class TensorFlowEngine(Engine):
         self._logits = tf.function(lambda images: self._model(images, training=False))
         self._step, self._gradients = _functions(self._model, self._optimizer.keras, loss_function, xla)
 
-        flattened = flattened_shapes(job.model)
+        self._conventions = conventions(job.model)
+        self._flattened = flattened_shapes(job.model)
         self._variables = {
-            f"{layer.name}.{part}": Placed(variable, flattened.get(layer.name) if part == "weight" else None)
-            for layer in self._model.layers
-            if layer.weights
-            for part, variable in (("weight", layer.kernel), ("bias", layer.bias))
+            name: Placed(variable, self._flattened.get(name))
+            for name, variable in self._network.variables(job.model.tensor_shapes()).items()
         }
+        # Keras has its own order where a residual block has two branches.
+        names = {id(placed.variable): name for name, placed in self._variables.items()}
+        self._trained = [names[id(variable)] for variable in self._model.trainable_variables]
+        # The generators of dropout are among them: it draws the same masks after every reset.
+        self._initial_state = _values(self._model.non_trainable_variables)
         self.start_from(weights)
         self.reset()
 
     def conventions(self) -> Conventions:
-        return EXACT
+        return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
         import tensorflow as tf
 
         with tf.device(self._device):
             self._batches = [
-                (tf.constant(x.transpose(0, 2, 3, 1), dtype=self._dtype), tf.constant(y))
+                (tf.constant(batch_to_keras(x), dtype=self._dtype), tf.constant(y))
                 for x, y in zip(images, labels, strict=True)
             ]
 
     def reset(self) -> None:
+        _assign(self._initial_state)
         for name, placed in self._variables.items():
             placed.variable.assign(self._initial[name])
         self._optimizer.reset()
@@ -135,10 +139,10 @@ class TensorFlowEngine(Engine):
         """What trains these steps and answers the last loss; all that need not be timed is done."""
         optimizer = self._job.workload.optimizer
         if self._fit:
-            return partial(
-                self._fit_on, [(self._dataset(steps), rate) for steps, rate in optimizer.stretches(first, n)]
-            )
-        return partial(self._loop, at_rates(optimizer, first, n, self._optimizer.set_rate))
+            stretches = optimizer.stretches(first, n)
+            return partial(self._fit_on, [(self._dataset(steps), steps, rate) for steps, rate in stretches])
+        steps = at_rates(optimizer, first, n, self._optimizer.set_rate)
+        return partial(self._loop, self._with_masks(steps))
 
     def _loop(self, steps: Iterable[int]) -> Any:
         batches, train_step = self._batches, self._step
@@ -155,11 +159,22 @@ class TensorFlowEngine(Engine):
         images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
         return tf.data.Dataset.from_tensor_slices((images, labels))
 
-    def _fit_on(self, stretches: Iterable[tuple[Any, float]]) -> Any:
-        for dataset, rate in stretches:
+    def _fit_on(self, stretches: Iterable[tuple[Any, range, float]]) -> Any:
+        for dataset, steps, rate in stretches:
             self._optimizer.set_rate(rate)
-            history = self._model.fit(dataset, epochs=1, shuffle=False, verbose=0)
+            history = self._model.fit(
+                dataset, epochs=1, shuffle=False, verbose=0, callbacks=self._callbacks(steps)
+            )
         return history.history["loss"][-1]
+
+    def _callbacks(self, steps: range) -> list[Any]:
+        """Where dropout masks are given, what puts each step's in place before its batch."""
+        if self._job.dropout != "given":
+            return []
+        import keras
+
+        given = iter(self._with_masks(steps))
+        return [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(given))]
 
     def _timed(self, training: Callable[[], Any]) -> float:
         self._synchronize()
@@ -181,12 +196,15 @@ class TensorFlowEngine(Engine):
         return int((logits.numpy().argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
+        (step,) = self._with_masks([step])
+        state = _values(self._model.non_trainable_variables)
         loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
+        _assign(state)  # the forward pass has moved it
         return Snapshot(
             float(loss),
             {
-                name: from_keras(gradient.numpy(), placed.flattened)
-                for (name, placed), gradient in zip(self._variables.items(), gradients, strict=True)
+                name: from_keras(gradient.numpy(), self._variables[name].flattened)
+                for name, gradient in zip(self._trained, gradients, strict=True)
             },
             {
                 name: from_keras(placed.variable.numpy(), placed.flattened)
@@ -206,6 +224,17 @@ class TensorFlowEngine(Engine):
     def close(self) -> None:
         pass
 
+    def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
+        """The same steps; where dropout masks are given, each one's are put in place before it."""
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        batch_size = len(self._batches[0][1])
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            values = batch_to_keras(mask, self._flattened.get(name))
+            self._network.named[name].mask.assign(values.astype(self._dtype))
+        return step
+
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU a step returns when it is done
             import tensorflow as tf
@@ -220,62 +249,13 @@ class Placed(NamedTuple):
     flattened: Shape | None
 
 
-def flattened_shapes(model: Model) -> dict[str, Shape]:
-    """For each first dense layer after a flatten: the (channels, height, width) which that flattened."""
-    shapes: dict[str, Shape] = {}
-    flattened, before = None, model.input_shape
-    for layer, shape in model.activations():
-        if isinstance(layer, Flatten):
-            flattened = before
-        if isinstance(layer, Dense) and flattened:
-            shapes[layer.name], flattened = flattened, None
-        before = shape
-    return shapes
+def _values(variables: Iterable[Any]) -> list[tuple[Any, Array]]:
+    return [(variable, variable.numpy()) for variable in variables]
 
 
-def to_keras(value: Array, flattened: Shape | None) -> Array:
-    """Canonical to Keras: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
-
-    With `flattened`, the input axis goes from channels first to channels last.
-    """
-    if flattened:
-        value = value.reshape(-1, *flattened).transpose(0, 2, 3, 1).reshape(value.shape)
-    return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
-
-
-def from_keras(value: Array, flattened: Shape | None) -> Array:
-    """The inverse of `to_keras`."""
-    value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
-    if flattened:
-        channels, height, width = flattened
-        value = value.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(value.shape)
-    return np.ascontiguousarray(value)
-
-
-def sequential(model: Model) -> Any:
-    """`model` as a `keras.Sequential`, channels last; layers with weights keep their names."""
-    import keras
-
-    channels, height, width = model.input_shape
-    return keras.Sequential([keras.Input((height, width, channels)), *map(_layer, model.layers)])
-
-
-def _layer(layer: Layer) -> Any:
-    from keras import layers
-
-    match layer:
-        case Conv(stride=1, pad=0, bias=True):
-            return layers.Conv2D(layer.outputs, layer.kernel, name=layer.name)
-        case Dense():
-            return layers.Dense(layer.outputs, name=layer.name)
-        case MaxPool() if layer.size == layer.stride:
-            return layers.MaxPooling2D(layer.size)
-        case ReLU():
-            return layers.ReLU()
-        case Flatten():
-            return layers.Flatten()
-        case _:
-            raise no_such_layer("tf", layer)
+def _assign(values: Iterable[tuple[Any, Array]]) -> None:
+    for variable, value in values:
+        variable.assign(value)
 
 
 def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:

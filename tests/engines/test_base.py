@@ -106,5 +106,7 @@ def test_rows_and_modules_match() -> None:
         "reference_optimizers",
         "reference_windows",
         "tensorflow_allocations",
+        "tensorflow_layers",
+        "tensorflow_layout",
         "tensorflow_optimizers",
     }
