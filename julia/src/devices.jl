@@ -35,6 +35,12 @@ Wait until the device has done what it was asked to do.
 """
 synchronize(::CPU) = nothing
 
+"""    seed!(device, seed)
+
+Start the generator that `Dropout` draws from on this device.
+"""
+seed!(::CPU, seed::Int) = Random.seed!(seed)
+
 """    cuda_devices()
 
 How many CUDA devices there are; 0 without the package extension.

@@ -15,25 +15,26 @@ end
 
 """    Trainer(device, T, records, weights; learning_rate, momentum)
 
-A network of element type `T` with canonical initial `weights`, and its optimizer.
+A network of element type `T` with canonical initial `weights` and running statistics, and its optimizer.
 """
 function Trainer(device::Device, ::Type{T}, records, weights; learning_rate, momentum) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
-    placed = Network(place(device, made.chain), made.names)
+    placed = Network(place(device, made.chain), made.places)
     rule = Flux.Momentum(Float64(learning_rate), Float64(momentum))
-    initial = AbstractArray{T}[copy(array) for (_, array) in parameters(placed)]
+    initial = AbstractArray{T}[copy(array) for (_, array) in everything(placed)]
     return Trainer(device, placed, rule, initial, Flux.setup(rule, placed.chain), T(NaN))
 end
 
-"""    reset!(trainer)
+"""    reset!(trainer, seed = 0)
 
-Initial weights and zero optimizer state.
+Initial weights and running statistics, zero optimizer state; dropout draws the masks of this seed.
 """
-function reset!(trainer::Trainer)
-    for ((_, array), initial) in zip(parameters(trainer.network), trainer.initial)
+function reset!(trainer::Trainer, seed::Int = 0)
+    for ((_, array), initial) in zip(everything(trainer.network), trainer.initial)
         copyto!(array, initial)
     end
+    seed!(trainer.device, seed)
     trainer.state = Flux.setup(trainer.rule, trainer.network.chain)
     return nothing
 end
@@ -78,7 +79,11 @@ The loss of one batch, and the gradient for every weight, as `parameters` gives 
 function loss_and_gradients(trainer::Trainer, batches::Vector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
     images, labels = batch.images, batch.labels
+    running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
     loss, gradients =
         Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), trainer.network.chain)
+    for (array, before) in running  # the forward pass has moved them
+        copyto!(array, before)
+    end
     return loss, parameters(trainer.network, gradients[1])
 end
