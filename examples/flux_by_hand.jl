@@ -12,7 +12,7 @@ function main(start_file, folder)
     # C order there, Julia's order here: the same values with all axes reversed.
     canonical(array) = permutedims(array, ndims(array):-1:1)
     records = PolyBench.records(PolyBench.LENET)
-    weights = Dict(name => canonical(start[name]) for (name, _) in PolyBench.weight_shapes(records))
+    weights = Dict(name => canonical(start[name]) for (name, _) in PolyBench.tensor_shapes(records))
 
     files = [read(joinpath(folder, "data_batch_$n.bin")) for n in 1:5]
     images = reshape(reduce(vcat, files), 3073, :)  # a column is an image: 1 byte label, then its pixels

@@ -7,6 +7,7 @@ module PolyBenchCUDAExt
 using CUDA: CUDA, CuArray
 using PolyBench: PolyBench, CUDADevice
 using PolyBench.Flux: adapt, fmap
+using PolyBench.Random: AbstractRNG
 using cuDNN: cuDNN  # Flux needs it for convolutions on the GPU
 
 PolyBench.cuda_devices(::Val{:extension}) = CUDA.functional() ? Int(CUDA.ndevices()) : 0
@@ -33,7 +34,17 @@ end
 
 function PolyBench.place(device::CUDADevice, model)
     select(device)
-    return fmap(leaf -> leaf isa AbstractArray ? adapt(CuArray, leaf) : leaf, model)
+    return fmap(moved, model)
+end
+
+moved(leaf) = leaf
+moved(array::AbstractArray) = adapt(CuArray, array)
+# As Flux's own `gpu` does for `Dropout`: NNlib takes no generator of the host for arrays of the device.
+moved(::AbstractRNG) = CUDA.default_rng()
+
+function PolyBench.seed!(device::CUDADevice, seed::Int)
+    select(device)
+    CUDA.seed!(seed)
 end
 
 function select(device::CUDADevice)

@@ -6,14 +6,17 @@ without Python. Nothing here depends on PythonCall. Steps are counted from 0, as
 """
 module PolyBench
 
-using Flux: Flux, Chain, Conv, Dense, MaxPool
+using Flux:
+    Flux, BatchNorm, Chain, Conv, Dense, Dropout, GlobalMeanPool, MaxPool, MeanPool, Parallel, SamePad, SkipConnection
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
 using LinearAlgebra: BLAS
 using PrecompileTools: @compile_workload, @setup_workload
+using Random: Random
 using TOML: TOML
 
 include("devices.jl")
 include("weights.jl")
+include("layers.jl")
 include("network.jl")
 include("batches.jl")
 include("optimizers.jl")

@@ -53,6 +53,12 @@ The most bytes that were ever in use on the device at one time; nothing for the 
 """
 device_peak_bytes(::CPU) = nothing
 
+"""    seed!(device, seed)
+
+Start the generator that `Dropout` draws from on this device.
+"""
+seed!(::CPU, seed::Int) = Random.seed!(seed)
+
 """    cuda_devices()
 
 How many CUDA devices there are; 0 without the package extension.

@@ -1,17 +1,19 @@
 """
-Layer records -> a Flux `Chain`.
+Layer records -> a Flux `Chain`, and its tensors by their canonical names.
 
-A record is a `Dict` of names to values, as `polybench/core/layers.py` declares it; `type` says which layer it is.
 A ReLU after a layer with weights becomes that layer's activation: so do Flux's users write it.
 """
-struct Network{C<:Chain}
-    chain::C
-    "Names of the layers with weights, \"\" for the others; one for each of the chain's layers."
-    names::Vector{String}
+struct Place
+    layer::String
+    part::Part
+    "Fields and indices that lead to the layer: from the chain, and just as well from its gradient."
+    path::Vector{Union{Symbol,Int}}
 end
 
-const Record = AbstractDict{String}
-const TAKE_ACTIVATION = ("conv", "dense")
+struct Network{C<:Chain}
+    chain::C
+    places::Vector{Place}
+end
 
 """    records(toml)
 
@@ -19,69 +21,98 @@ The records in a TOML text: `[[layers]]`, `type = "conv"`, `name = "conv1"`, ...
 """
 records(toml::AbstractString) = Vector{Dict{String,Any}}(TOML.parse(toml)["layers"])
 
-"""    weight_shapes(records)
-
-`layer_name.weight` or `layer_name.bias` => canonical shape, in the order of the layers.
-"""
-function weight_shapes(records)
-    shapes = Pair{String,Tuple{Vararg{Int}}}[]
-    for record in records
-        weight = weight_shape(record)
-        weight === nothing && continue
-        push!(shapes, "$(record["name"]).weight" => weight, "$(record["name"]).bias" => (record["outputs"],))
-    end
-    return shapes
-end
-
-function weight_shape(record::Record)
-    type = record["type"]
-    type == "conv" && return (record["kernel"], record["kernel"], record["inputs"], record["outputs"])
-    type == "dense" && return (record["inputs"], record["outputs"])
-    return nothing
-end
-
 """    network(records, weights)
 
-The network with these weights, a `Dict` of `layer_name.weight` and `layer_name.bias` to canonical arrays.
+The network with these tensors, a `Dict` of `layer_name.weight` and the like to canonical arrays.
 """
 function network(records, weights)
-    layers, names = Any[], String[]
-    activated = false
-    for (index, record) in enumerate(records)
-        if activated  # the ReLU is in the layer before
-            activated = false
-            continue
-        end
-        next = get(records, index + 1, nothing)
-        activated = record["type"] in TAKE_ACTIVATION && next !== nothing && next["type"] == "relu"
-        push!(layers, layer(Val(Symbol(record["type"])), record, weights, activated ? Flux.relu : identity))
-        push!(names, weight_shape(record) === nothing ? "" : record["name"])
-    end
-    return Network(Chain(layers...), names)
+    places = Place[]
+    return Network(chain(records, weights, places, Union{Symbol,Int}[]), places)
 end
 
-layer(::Val{:conv}, record, weights, activation) =
-    Conv(flux_weights(record, weights)..., activation)
-layer(::Val{:dense}, record, weights, activation) =
-    Dense(flux_weights(record, weights)..., activation)
-layer(::Val{:max_pool}, record, _, _) = MaxPool((record["size"], record["size"]))
-layer(::Val{:relu}, _, _, _) = x -> Flux.relu.(x)
-layer(::Val{:flatten}, _, _, _) = Flux.flatten
-layer(::Val{T}, _, _, _) where {T} = throw(ArgumentError("PolyBench has no layer of type \"$T\""))
+"""    chain(records, weights, places, path)
 
-flux_weights(record, weights) =
-    (flipped(weights["$(record["name"]).weight"]), flipped(weights["$(record["name"]).bias"]))
+The chain of these layers, which `path` leads to; where its tensors are is added to `places`.
+"""
+function chain(records, weights, places, path)
+    layers = Any[]
+    for (index, record) in enumerate(records)
+        before, next = get(records, index - 1, nothing), get(records, index + 1, nothing)
+        record["type"] == "relu" && before !== nothing && takes_activation(before) && continue
+        activated = takes_activation(record) && next !== nothing && next["type"] == "relu"
+        here = [path; :layers; length(layers) + 1]
+        append!(layers, tuple_of(made(record, weights, places, here, activated ? Flux.relu : identity)))
+    end
+    return Chain(layers...)
+end
+
+tuple_of(layer) = (layer,)
+tuple_of(layers::Tuple) = layers
+
+function made(record, weights, places, path, activation)
+    record["type"] == "residual" && return residual(record, weights, places, path)
+    tensors = Dict{String,AbstractArray}()
+    for part in parts(record)
+        push!(places, Place(record["name"], part, path))
+        part.role === :mask || (tensors[part.name] = flipped(weights["$(record["name"]).$(part.name)"]))
+    end
+    return layer(kind(record), record, tensors, activation)
+end
+
+function residual(record, weights, places, path)
+    branch(name, path...) = chain(record[name], weights, places, [path...])
+    isempty(record["shortcut"]) && return SkipConnection(branch("body", path..., :layers), +)
+    return Parallel(+, branch("body", path..., :layers, 1), branch("shortcut", path..., :layers, 2))
+end
+
+"""    tensor_shapes(records)
+
+`layer_name.weight` and the like => canonical size, in the order of the layers: what is trained, then the state.
+"""
+tensor_shapes(records) = [
+    "$(record["name"]).$(part.name)" => part.size for role in (:trained, :state) for record in walk(records) for
+    part in parts(record) if part.role === role
+]
+
+"""Every record, also inside of residual blocks: the block, its body, its shortcut."""
+walk(records) = mapreduce(walk, vcat, records; init = Record[])
+walk(record::Record) = [record; walk(get(record, "body", ())); walk(get(record, "shortcut", ()))]
+
+"""    tensors(network, role, tree = network.chain)
+
+`layer_name.part` => array for the parts of a role, in the order of the layers. `tree` is the chain itself, or what is
+built like it: its gradient.
+"""
+tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String,AbstractArray}[
+    "$(place.layer).$(place.part.name)" => follow(follow(tree, place.path), place.part.field) for
+    place in network.places if place.part.role === role
+]
 
 """    parameters(network, tree = network.chain)
 
-`layer_name.weight` or `layer_name.bias` => array, in the order of the layers. `tree` is the chain itself, or what
-is built like it: its gradient.
+The tensors that are trained.
 """
-function parameters(network::Network, tree = network.chain)
-    named = Pair{String,AbstractArray}[]
-    for (name, layer) in zip(network.names, tree.layers)
-        isempty(name) && continue
-        push!(named, "$name.weight" => layer.weight, "$name.bias" => layer.bias)
+parameters(network::Network, tree = network.chain) = tensors(network, :trained, tree)
+
+"""    everything(network)
+
+The tensors that belong to what was trained: parameters, then the state.
+"""
+everything(network::Network) = [parameters(network); tensors(network, :state)]
+
+follow(tree, path::AbstractVector) = foldl(follow, path; init = tree)
+follow(tree, index::Int) = tree[index]
+follow(tree, field::Symbol) = getproperty(tree, field)
+# Zygote's gradient of a mutable struct, as `BatchNorm` is one.
+follow(tree::Ref, key::Union{Symbol,Int}) = follow(tree[], key)
+
+"""    set_masks!(network, masks)
+
+Put these arrays, in Flux's layout, in place of the masks of the dropout layers of the names.
+"""
+function set_masks!(network::Network, masks)
+    for place in network.places
+        place.part.role === :mask || continue
+        follow(network.chain, place.path).mask = masks[place.layer]
     end
-    return named
 end

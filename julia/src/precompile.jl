@@ -5,10 +5,12 @@ source instead of loading it: nothing below runs then, and nothing that it compi
 """
 const LENET = """
 layers = [
-    {type = "conv", name = "conv1", inputs = 3, outputs = 16, kernel = 5}, {type = "relu"},
-    {type = "max_pool", size = 2},
-    {type = "conv", name = "conv2", inputs = 16, outputs = 8, kernel = 5}, {type = "relu"},
-    {type = "max_pool", size = 2},
+    {type = "conv", name = "conv1", inputs = 3, outputs = 16, kernel = 5, stride = 1, padding = "valid", bias = true},
+    {type = "relu"},
+    {type = "max_pool", size = 2, stride = 2},
+    {type = "conv", name = "conv2", inputs = 16, outputs = 8, kernel = 5, stride = 1, padding = "valid", bias = true},
+    {type = "relu"},
+    {type = "max_pool", size = 2, stride = 2},
     {type = "flatten"},
     {type = "dense", name = "dense1", inputs = 200, outputs = 120},
     {type = "dense", name = "dense2", inputs = 120, outputs = 84},
@@ -23,11 +25,11 @@ A build, two steps, a snapshot, a count and a reset in both precisions, with two
 function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
     images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
     for (dtype, T) in ELEMENT_TYPES
-        weights = [fill(T(0.01), shape) for (_, shape) in weight_shapes(records(layers))]
+        weights = [fill(T(0.01), shape) for (_, shape) in tensor_shapes(records(layers))]
         out = map(zero, weights)
         GC.@preserve images labels weights out begin
             addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
-            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0)
+            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0, false)
             batches = load(
                 trainer, Int(pointer(images)), (2, 2, input_shape...), Int(pointer(labels)), classes,
             )

@@ -10,18 +10,21 @@ An array in memory that Python owns.
 """
 borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
-"""    build(layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay)
+"""    build(
+        layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, given_masks,
+    )
 
-A trainer. `layers` is a TOML text, `addresses` those of its weights, of type `dtype`, in the order of
-`weight_shapes`; `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`, which has no use for the momentum
-of some.
+A trainer. `layers` is a TOML text, `addresses` those of its weights and state, of type `dtype`, in the order of
+`tensor_shapes`; `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`, which has no use for the momentum
+of some. With `given_masks`, dropout waits for `give_masks!` before each step.
 """
 function build(
     layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real,
+    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool,
 )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
-    shapes = weight_shapes(layer_records)
+    given_masks && (layer_records = with_given_masks(layer_records))
+    shapes = tensor_shapes(layer_records)
     weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
     target = device(device_name; tf32 = precision == "tf32")
     return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay)
@@ -60,14 +63,15 @@ correct(trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int) =
 
 """    snapshot!(gradients, weights, trainer, batches, step)
 
-Write gradients and weights, canonical, to these addresses, in the order of `weight_shapes`; returns the loss.
+Write gradients and weights, canonical, to these addresses, in the order of `tensor_shapes` (gradients: of what is
+trained); returns the loss.
 """
 function snapshot!(
     gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
 )
     loss, named = loss_and_gradients(trainer, batches, step)
     write_canonical(gradients, named)
-    write_canonical(weights, parameters(trainer.network))
+    write_canonical(weights, everything(trainer.network))
     return Float64(loss)
 end
 
@@ -76,6 +80,20 @@ function write_canonical(addresses, named)
         host = canonical(array)
         GC.@preserve host unsafe_copyto!(Ptr{eltype(host)}(address), pointer(host), length(host))
     end
+end
+
+"""    give_masks!(trainer, names, addresses, shapes)
+
+Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width) or (batch, features),
+whose shapes are given in this order, of the element type of the trainer.
+"""
+function give_masks!(trainer::Trainer, names, addresses, shapes)
+    T = typeof(trainer.loss)
+    masks = Dict(
+        String(name) => place(trainer.device, copy(borrow(T, address, reverse(shape)))) for
+        (name, address, shape) in zip(names, addresses, shapes)
+    )
+    set_masks!(trainer.network, masks)
 end
 
 """    last_loss(trainer)"""

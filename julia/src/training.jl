@@ -14,28 +14,30 @@ end
 
 """    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, settings...)
 
-A network of element type `T` with canonical initial `weights`, and its optimizer: a name and settings of `rule`.
+A network of element type `T` with canonical initial `weights` and running statistics, and its optimizer: a name and
+settings of `rule`.
 """
 function Trainer(
     device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, settings...,
 ) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
-    placed = Network(place(device, made.chain), made.names)
-    initial = AbstractArray{T}[copy(array) for (_, array) in parameters(placed)]
+    placed = Network(place(device, made.chain), made.places)
+    initial = AbstractArray{T}[copy(array) for (_, array) in everything(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
     return Trainer(device, placed, update, rate, initial, Flux.setup(update, placed.chain), rate, T(NaN))
 end
 
-"""    reset!(trainer)
+"""    reset!(trainer, seed = 0)
 
-Initial weights and zero optimizer state.
+Initial weights and running statistics, zero optimizer state; dropout draws the masks of this seed.
 """
-function reset!(trainer::Trainer)
-    for ((_, array), initial) in zip(parameters(trainer.network), trainer.initial)
+function reset!(trainer::Trainer, seed::Int = 0)
+    for ((_, array), initial) in zip(everything(trainer.network), trainer.initial)
         copyto!(array, initial)
     end
+    seed!(trainer.device, seed)
     trainer.state = Flux.setup(trainer.rule, trainer.network.chain)
     trainer.rate = trainer.initial_rate
     return nothing
@@ -92,8 +94,12 @@ The loss of one batch, and the gradient for every weight, as `parameters` gives 
 function loss_and_gradients(trainer::Trainer, batches::Vector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
     images, labels = batch.images, batch.labels
+    running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
     loss, gradients =
         Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), trainer.network.chain)
+    for (array, before) in running  # the forward pass has moved them
+        copyto!(array, before)
+    end
     return loss, parameters(trainer.network, gradients[1])
 end
 
@@ -104,6 +110,6 @@ How many of the images (width, height, channels, batch) are classified as their 
 function correct(trainer::Trainer, images::AbstractArray{<:Real,4}, labels::AbstractVector{<:Integer})
     chain = Flux.testmode!(trainer.network.chain)
     logits = Array(chain(place(trainer.device, convert(Array{typeof(trainer.loss)}, images))))
-    Flux.trainmode!(trainer.network.chain)
+    Flux.testmode!(trainer.network.chain, :auto)
     return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
 end

@@ -3,14 +3,35 @@ using Flux, PolyBench, Random, Test
 
 const LENET = PolyBench.records(PolyBench.LENET)
 
-random_weights(T) = Dict(
+random_weights(T, records = LENET) = Dict(
     name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
-    (index, (name, shape)) in enumerate(PolyBench.weight_shapes(LENET))
+    (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))
 )
 trainer(T; weights = random_weights(T)) =
     PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9)
 images() = rand(MersenneTwister(8), Float32, 32, 32, 3, 4, 3)
 labels() = rand(MersenneTwister(9), 0:9, 4, 3)
+
+# Every kind of layer that lenet has not.
+const RESIDUAL = PolyBench.records("""
+layers = [
+    {type = "conv", name = "conv1", inputs = 3, outputs = 4, kernel = 3, stride = 1, padding = "same", bias = false},
+    {type = "batch_norm", name = "norm1", channels = 4, epsilon = 1e-3, momentum = 0.3}, {type = "relu"},
+    {type = "residual", body = [
+        {type = "conv", name = "conv2", inputs = 4, outputs = 5, kernel = 3, stride = 2, padding = 1, bias = false},
+        {type = "batch_norm", name = "norm2", channels = 5, epsilon = 1e-5, momentum = 0.1},
+    ], shortcut = [
+        {type = "conv", name = "side", inputs = 4, outputs = 5, kernel = 1, stride = 2, padding = "valid", bias = true},
+    ]}, {type = "relu"},
+    {type = "residual", body = [{type = "average_pool", size = 1, stride = 1}], shortcut = []},
+    {type = "dropout", name = "dropout", rate = 0.5},
+    {type = "global_average_pool"},
+    {type = "dense", name = "dense", inputs = 5, outputs = 10},
+]
+""")
+residual_trainer(records = RESIDUAL) = PolyBench.Trainer(
+    PolyBench.CPU(), Float64, records, random_weights(Float64, records); learning_rate = 0.05, momentum = 0.9,
+)
 data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
 @testset "PolyBench" begin
@@ -21,21 +42,32 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test chain[6] isa Dense && chain[6].σ === identity
         alone = PolyBench.network([Dict("type" => "flatten"), Dict("type" => "relu")], Dict()).chain
         @test alone([-1.0f0 2.0f0]) == [0.0f0 2.0f0]
+        chain = residual_trainer().network.chain
+        @test length(chain) == 9
+        @test chain[1].bias === false && chain[1].pad == (1, 1, 1, 1)
+        @test chain[2] isa BatchNorm && chain[2].λ === relu && chain[2].ϵ === 1e-3 && chain[2].momentum === 0.3
+        @test chain[3] isa Parallel && chain[3].layers[1][1].stride == (2, 2) && chain[3].layers[1][2].λ === identity
+        @test chain[5] isa SkipConnection && chain[5].layers[1] isa MeanPool
+        @test chain[6] isa Dropout && chain[6].p == 0.5
+        @test chain[7] isa GlobalMeanPool && chain[8] === Flux.flatten
         @test_throws "no layer of type \"lstm\"" PolyBench.network([Dict{String,Any}("type" => "lstm")], Dict())
     end
 
     @testset "canonical weights come out as they went in" begin
-        weights = random_weights(Float64)
-        made = PolyBench.network(LENET, weights)
-        @test [name for (name, _) in PolyBench.parameters(made)] ==
-              [name for (name, _) in PolyBench.weight_shapes(LENET)]
-        @test all(PolyBench.canonical(array) == weights[name] for (name, array) in PolyBench.parameters(made))
+        for records in (LENET, RESIDUAL)
+            weights = random_weights(Float64, records)
+            tensors = PolyBench.everything(PolyBench.network(records, weights))
+            @test first.(tensors) == first.(PolyBench.tensor_shapes(records))
+            @test all(PolyBench.canonical(array) == weights[name] for (name, array) in tensors)
+        end
+        @test first.(PolyBench.tensor_shapes(RESIDUAL))[[1, 2, 4, 7, 8, 12]] ==
+              ["conv1.weight", "norm1.weight", "conv2.weight", "side.weight", "side.bias", "norm1.running_variance"]
     end
 
     @testset "a convolution is the canonical cross-correlation" begin
         x, w = randn(MersenneTwister(1), 6, 7, 2, 1), randn(MersenneTwister(2), 3, 3, 2, 4)
-        records = [Dict{String,Any}("type" => "conv", "name" => "c", "inputs" => 2, "outputs" => 4, "kernel" => 3)]
-        y = PolyBench.network(records, Dict("c.weight" => w, "c.bias" => zeros(4))).chain(x)
+        conv = """{type = "conv", name = "c", inputs = 2, outputs = 4, kernel = 3, stride = 1, padding = 0, bias = true}"""
+        y = PolyBench.network(PolyBench.records("layers = [$conv]"), Dict("c.weight" => w, "c.bias" => zeros(4))).chain(x)
         by_hand = [sum(x[i:(i + 2), j:(j + 2), :, 1] .* w[:, :, :, o]) for i in 1:4, j in 1:5, o in 1:4]
         @test y[:, :, :, 1] ≈ by_hand rtol = 1e-12
     end
@@ -99,6 +131,37 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         end
         @test losses[1] == losses[2]
         @test allunique(losses[1])
+    end
+
+    @testset "running statistics move with steps, not with snapshots" begin
+        made, batches = residual_trainer(), data(Float64)
+        running() = [copy(array) for (_, array) in PolyBench.tensors(made.network, :state)]
+        norm = made.network.chain[2]
+        before = running()
+        loss, gradients = PolyBench.loss_and_gradients(made, batches, 0)
+        @test running() == before
+        @test first.(gradients) == first.(PolyBench.parameters(made.network))
+        x = made.network.chain[1](batches[1].images)
+        @inferred PolyBench.run_steps!(made, batches, 0, 1)
+        n = length(x) ÷ 4
+        variance = [sum(abs2, part .- sum(part) / n) / (n - 1) for part in eachslice(x; dims = 3)]
+        @test norm.σ² ≈ 0.7 .* before[2] .+ 0.3 .* variance rtol = 1e-12
+        PolyBench.reset!(made)
+        @test running() == before
+    end
+
+    @testset "dropout draws the masks of the seed, or is given them" begin
+        made, batches = residual_trainer(), data(Float64)
+        losses = map((1, 1, 2)) do seed
+            PolyBench.reset!(made, seed)
+            PolyBench.run_steps!(made, batches, 0, 1)
+            made.loss
+        end
+        @test losses[1] == losses[2] != losses[3]
+        given = PolyBench.network(PolyBench.with_given_masks(RESIDUAL), random_weights(Float64, RESIDUAL))
+        mask = 2.0 .* rand(MersenneTwister(3), Bool, 16, 16, 5, 4)
+        PolyBench.set_masks!(given, Dict("dropout" => mask))
+        @test given.chain[6](ones(size(mask))) == mask
     end
 
     @testset "the hot loop is type-stable" begin

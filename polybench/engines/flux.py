@@ -12,7 +12,6 @@ import numpy as np
 import tomli_w
 
 from polybench.core.errors import Unavailable
-from polybench.core.layers import Conv, Dense, Flatten, MaxPool, ReLU
 from polybench.core.results import Allocation, Allocations
 from polybench.engines.base import (
     COLD_START,
@@ -26,9 +25,9 @@ from polybench.engines.base import (
     Weights,
     as_dtype,
     cuda_index,
-    no_such_layer,
     touch,
 )
+from polybench.engines.dropout_masks import dropout_masks
 from polybench.julia import finding, package_folder
 from polybench.julia.environment import threads
 
@@ -104,13 +103,14 @@ class FluxEngine(Engine):
             install = CUDA_INSTALL.format(project=self._julia.project)
             cuda_index(job.device, devices, cuda_build=cuda_build, install=install)
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
-        self._shapes = job.model.weight_shapes()
+        self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         optimizer = job.workload.optimizer
         self._trainer = self._polybench.build(
             tomli_w.dumps({"layers": msgspec.to_builtins(job.model.layers)}),
             _addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
+            job.dropout == "given",
         )  # fmt: skip
 
     def conventions(self) -> Conventions:
@@ -131,7 +131,8 @@ class FluxEngine(Engine):
         )
 
     def reset(self) -> None:
-        self._polybench.reset_b(self._trainer)
+        # Dropout of its own draws the same masks after every reset.
+        self._polybench.reset_b(self._trainer, self._job.seed)
 
     def start_from(self, weights: Weights) -> None:
         arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
@@ -141,10 +142,13 @@ class FluxEngine(Engine):
         seconds = 0.0
         for steps, rate in self._job.workload.optimizer.stretches(first, n):
             self._polybench.set_rate_b(self._trainer, rate)
-            seconds += float(
-                self._polybench.run_steps_b(self._trainer, self._batches, steps.start, len(steps))
-            )
+            seconds += self._run(steps)
         return seconds
+
+    def _run(self, steps: range) -> float:
+        if self._job.dropout == "given":
+            return sum(self._run_given(step) for step in steps)
+        return float(self._polybench.run_steps_b(self._trainer, self._batches, steps.start, len(steps)))
 
     def loss(self) -> float:
         return float(self._polybench.last_loss(self._trainer))
@@ -156,8 +160,10 @@ class FluxEngine(Engine):
         )
 
     def snapshot(self, step: int) -> Snapshot:
+        self._give_masks(step)
         gradients, weights = (
-            {name: np.empty(shape, self._job.dtype) for name, shape in self._shapes.items()} for _ in range(2)
+            {name: np.empty(shape, self._job.dtype) for name, shape in shapes.items()}
+            for shapes in (self._job.model.weight_shapes(), self._shapes)
         )
         loss = self._polybench.snapshot_b(
             _addresses(gradients), _addresses(weights), self._trainer, self._batches, step
@@ -189,6 +195,20 @@ class FluxEngine(Engine):
     def close(self) -> None:
         pass
 
+    def _run_given(self, step: int) -> float:
+        self._give_masks(step)
+        return float(self._polybench.run_steps_b(self._trainer, self._batches, step, 1))
+
+    def _give_masks(self, step: int) -> None:
+        """Put the masks of this step in place, where they are given."""
+        if self._job.dropout == "given":
+            batch_size = self._images.shape[1]
+            masks = as_dtype(
+                dropout_masks(self._job.model, batch_size, self._job.seed, step), self._job.dtype
+            )
+            shapes = tuple(mask.shape for mask in masks.values())
+            self._polybench.give_masks_b(self._trainer, tuple(masks), _addresses(masks), shapes)
+
 
 def _start_julia(julia: finding.Julia) -> Any:
     """Julia's module Main, Julia running in this process."""
@@ -217,14 +237,6 @@ def _refuse(job: Job) -> None:
             "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
             "use --precision fp32",
         )
-    for layer in job.model.layers:
-        match layer:
-            case Conv(stride=1, pad=0, bias=True) | Dense() | ReLU() | Flatten():
-                pass
-            case MaxPool() if layer.size == layer.stride:
-                pass
-            case _:
-                raise no_such_layer("flux", layer)
 
 
 def _mean(total: tuple[int, int], steps: int, source: str, covers: str) -> Allocation:

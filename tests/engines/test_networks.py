@@ -24,7 +24,7 @@ from tests.networks import EVERYTHING
 from tests.sessions import InProcess
 
 # ADD AN ENGINE: its name, and those of its variants that run other code.
-TESTED = ["torch", "tf"]
+TESTED = ["torch", "tf", "flux"]
 VARIANTS = ["torch+channels_last"]
 
 NETWORKS = {
