@@ -35,6 +35,8 @@ class Options(TypedDict, total=False):
     schedule: Sequence[tuple[int, float]] | None
     precision: str
     input: str
+    workers: int | None
+    augment: bool
     threads: int | None
     seed: int
     processes: int

@@ -14,10 +14,12 @@ from polybench.engines.base import Collected, Engine
 
 
 class Block(NamedTuple):
-    """Seconds of a step, one entry a sample, and what the engine's garbage collector did meanwhile."""
+    """Seconds of a step, one entry a sample; meanwhile, what the engine's garbage collector did, and how many
+    seconds of all steps were spent waiting for data."""
 
     step_seconds: list[float]
     collected: Collected | None
+    waited_seconds: float | None
 
 
 def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> Block:
@@ -37,7 +39,7 @@ def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> Block:
     engine.reset()
     gc.collect()  # what the messages left behind must not be collected in a sample
     untimed = [engine.run_steps(step, 1) for step in range(UNTIMED_STEPS)]
-    before = engine.collected()
+    before, waited_before = engine.collected(), engine.waited()
     if engine.sample_kind == "block":
         seconds = [engine.run_steps(UNTIMED_STEPS, steps) / steps]
     elif handicap:
@@ -45,10 +47,11 @@ def measure_block(engine: Engine, steps: int, handicap: float = 0.0) -> Block:
         seconds = [engine.run_steps(UNTIMED_STEPS + step, 1) + _busy_wait(wait) for step in range(steps)]
     else:
         seconds = [engine.run_steps(UNTIMED_STEPS + step, 1) for step in range(steps)]
-    after = engine.collected()
+    after, waited_after = engine.collected(), engine.waited()
     # A loss that is not finite makes the weights and every later loss so: the last one tells for all.
     finite_loss(engine, f"after {UNTIMED_STEPS + steps} steps")
-    return Block(seconds, after - before if after and before else None)
+    waited = None if waited_after is None or waited_before is None else waited_after - waited_before
+    return Block(seconds, after - before if after and before else None, waited)
 
 
 def finite_loss(engine: Engine, when: str) -> float:

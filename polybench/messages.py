@@ -11,6 +11,7 @@ import msgspec
 
 from polybench.core.results import Allocations, Memory, Startup
 from polybench.data.epoch import EpochFile
+from polybench.data.stream import StreamFile
 from polybench.engines.base import Collected, Conventions, Job, Probe
 
 
@@ -21,12 +22,20 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Build the job, load its batches, take `warm_up` untimed steps. Answer: Prepared."""
+    """Build the job, load its batches, take `warm_up` untimed steps. Answer: Prepared.
+
+    With a `stream`, batches come from the engine's input pipeline; `epoch` is for what is asked without it.
+    """
 
     job: Job
     weights: str
     epoch: EpochFile
     warm_up: int = 0
+    stream: StreamFile | None = None
+
+    @property
+    def steps_in_epoch(self) -> int:
+        return self.epoch.steps if self.stream is None else self.stream.steps_in_epoch
 
 
 class TakeSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
@@ -38,6 +47,13 @@ class TakeSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     step: int
     gradients: str
     weights: str
+
+
+class TakeBatch(msgspec.Struct, frozen=True, tag="take_batch"):
+    """Write what the pipeline gives to step `step`, canonical, to an `.npz` file. Answer: Taken."""
+
+    step: int
+    path: str
 
 
 class Advance(msgspec.Struct, frozen=True, tag="advance"):
@@ -79,11 +95,33 @@ class Count(msgspec.Struct, frozen=True, tag="count"):
     steps: int
 
 
+class Apart(msgspec.Struct, frozen=True, tag="apart"):
+    """Time blocks of `steps` steps of the pipeline without training, then the reverse. Answer: TimedApart.
+
+    From then on the engine trains on preloaded batches.
+    """
+
+    steps: int
+
+
 class Close(msgspec.Struct, frozen=True, tag="close"):
     """End the process. Answer: Closed."""
 
 
-Request = Load | Prepare | TakeSnapshot | Advance | Measure | Count | Restart | Train | Evaluate | Close
+Request = (
+    Load
+    | Prepare
+    | TakeSnapshot
+    | TakeBatch
+    | Advance
+    | Measure
+    | Count
+    | Apart
+    | Restart
+    | Train
+    | Evaluate
+    | Close
+)
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
@@ -105,17 +143,22 @@ class Snapped(msgspec.Struct, frozen=True, tag="snapped"):
     loss: float | None
 
 
+class Taken(msgspec.Struct, frozen=True, tag="taken"):
+    """The batch is written."""
+
+
 class Advanced(msgspec.Struct, frozen=True, tag="advanced"):
     """The steps are done."""
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """`step_seconds` has one entry a sample; `collected` is of the timed steps."""
+    """`step_seconds` has one entry a sample; `collected` and `waited_seconds` are of the timed steps."""
 
     step_seconds: list[float]
     steps_per_sample: int
     peak_rss_bytes: int
     collected: Collected | None = None
+    waited_seconds: float | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, tag="trained"):
@@ -132,6 +175,13 @@ class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
 class Counted(msgspec.Struct, frozen=True, tag="counted"):
     memory: Memory
     allocations: Allocations
+
+
+class TimedApart(msgspec.Struct, frozen=True, tag="timed_apart"):
+    """Seconds of one step."""
+
+    pipeline_seconds: float
+    training_seconds: float
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
@@ -155,9 +205,11 @@ Answer = (
     Loaded
     | Prepared
     | Snapped
+    | Taken
     | Advanced
     | Measured
     | Counted
+    | TimedApart
     | Trained
     | Evaluated
     | Closed

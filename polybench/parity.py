@@ -22,11 +22,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from polybench.batch_errors import batch_errors
 from polybench.core.results import Deviation, Parity, TensorError
 from polybench.data.epoch import EpochFile
+from polybench.data.stream import StreamFile
 from polybench.engines import ENGINES
 from polybench.engines.base import EXACT, Conventions, Job
-from polybench.messages import Advance, Answer, Prepare, Prepared, Request, Snapped, TakeSnapshot
+from polybench.messages import Advance, Answer, Prepare, Prepared, Request, Snapped, TakeBatch, TakeSnapshot
 from polybench.tensor_errors import (
     ExpectedUpdate,
     State,
@@ -53,13 +55,17 @@ class Session(Protocol):
 
 
 class Task(NamedTuple):
-    """What is checked: `job` as it is timed, on the first `steps` + 1 batches of `epoch`."""
+    """What is checked: `job` as it is timed, on the first `steps` + 1 batches of `epoch`.
+
+    With a `stream` the engine draws them from its input pipeline, which must come to the same.
+    """
 
     job: Job
     weights: Path
     epoch: EpochFile
     steps: int
     timeout: float
+    stream: StreamFile | None = None
 
 
 class Checker:
@@ -82,9 +88,11 @@ class Checker:
         try:
             algorithm = list(self._algorithm(engine, task, folder, tolerance))
             timed, conventions = self._timed(engine, task, folder)
+            # Where the batches are wrong, nothing else can be right.
+            batches = [tensor for tensor in timed if tensor.kind == "batch"]
             return Parity(
                 status="pass" if all(tensor.passed for tensor in algorithm + timed) else "fail",
-                reason=worst_failure(algorithm + timed),
+                reason=worst_failure(batches) or worst_failure(algorithm + timed),
                 steps=task.steps,
                 batch_size=task.epoch.batch_size,
                 algorithm=summarize(algorithm, tolerance),
@@ -99,7 +107,7 @@ class Checker:
         self, engine: Session, task: Task, folder: Path, tolerance: Mapping[str, float]
     ) -> Iterator[TensorError]:
         job = msgspec.structs.replace(task.job, dtype="float64")
-        conventions = _prepare(engine, task, job, task.weights)
+        conventions = _prepare(engine, task, job, task.weights, task.stream)
         expected = self._free_run(task, conventions)
         for step, got in _run_freely(engine, task, folder).items():
             yield from algorithm_errors(step, got, expected[step], tolerance)
@@ -132,11 +140,15 @@ class Checker:
         }
 
     def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
-        conventions = _prepare(engine, task, task.job, task.weights)
+        conventions = _prepare(engine, task, task.job, task.weights, task.stream)
         tolerance = timed_tolerance(task.job.workload)
         update = ExpectedUpdate(task.job.workload.optimizer, folder / "updates")
         tensors: list[TensorError] = []
         for step in range(task.steps + 1):
+            if task.stream is not None:
+                batch = folder / "batch.npz"
+                _ask(engine, TakeBatch(step, str(batch)), task)
+                tensors += batch_errors(step, batch, task.epoch)
             got = _snapshot(engine, task, folder / "timed", step)
             if step:
                 tensors += update.errors(step, got.weights, tolerance["weight"])
@@ -172,8 +184,10 @@ class Checker:
         return before._replace(weights=_snapshot(self._reference, task, folder, 1).weights)
 
 
-def _prepare(session: Session, task: Task, job: Job, weights: Path) -> Conventions:
-    answer = _ask(session, Prepare(job, str(weights), task.epoch), task)
+def _prepare(
+    session: Session, task: Task, job: Job, weights: Path, stream: StreamFile | None = None
+) -> Conventions:
+    answer = _ask(session, Prepare(job, str(weights), task.epoch, stream=stream), task)
     assert isinstance(answer, Prepared)
     return answer.conventions
 

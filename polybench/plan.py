@@ -73,14 +73,18 @@ def resolve(study: Study) -> Plan:
         pick(name, by_name, "cell")
     for device in study.prices if study.devices else ():  # else prices may be of more than this machine has
         pick(device, dict.fromkeys(devices), "device with a price")
+    threads = study.threads or provenance.usable_threads()
     workload = Workload(
         model=model.name,
         dataset=study.data,
         batch_size=study.batch_size or model.batch_size,
         optimizer=_optimizer(study, model),
         precision=study.precision,
-        threads=study.threads or provenance.usable_threads(),
+        threads=threads,
         input=study.input,
+        # A core may prepare data while another trains.
+        workers=None if study.input == "preload" else threads if study.workers is None else study.workers,
+        augment=study.augment,
     )
     return Plan(study, model, workload, grid)
 

@@ -10,6 +10,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.results import Allocations, Memory, Parity, Startup, Status, Training
 from polybench.core.spec import Cell
 from polybench.engines.base import Collected, Probe
+from polybench.messages import TimedApart
 from polybench.meters.usage import BlockUsage
 
 
@@ -32,6 +33,8 @@ class CellRecord:
     losses: list[float] = field(default_factory=list)
     peak_rss_bytes: int | None = None
     collected: list[Collected] = field(default_factory=list)
+    waited_seconds: float | None = None
+    apart: TimedApart | None = None
     usage: list[BlockUsage] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)

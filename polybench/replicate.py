@@ -13,7 +13,19 @@ from polybench.core.results import RoundNoise
 from polybench.core.spec import UNTIMED_STEPS, Study
 from polybench.engines.base import COLD_START
 from polybench.launcher import WorkerProcess
-from polybench.messages import Count, Counted, Load, Loaded, Measure, Measured, Prepare, Prepared, Request
+from polybench.messages import (
+    Apart,
+    Count,
+    Counted,
+    Load,
+    Loaded,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Request,
+    TimedApart,
+)
 from polybench.meters.observer import Observer
 from polybench.meters.usage import BlockUsage
 from polybench.noise import NoiseMeter
@@ -135,6 +147,8 @@ class Replicate:
                     pace.rounds = done
             if self._study.metrics and self._number == 0:
                 self._count(team, steps_in_epoch)
+            if self._number == 0:
+                self._time_apart(team, pace)
 
     @contextlib.contextmanager
     def _team(self) -> Iterator[Team]:
@@ -166,7 +180,7 @@ class Replicate:
         self._ask_all(team, lambda record: prepares[record.cell.name], _keep_startup)
         for record, _ in team.values():
             record.samples.append([])
-        return next(iter(prepares.values())).epoch.steps
+        return next(iter(prepares.values())).steps_in_epoch
 
     def _ask_all(
         self,
@@ -224,6 +238,8 @@ class Replicate:
             record.peak_rss_bytes = max(record.peak_rss_bytes or 0, answer.peak_rss_bytes)
             if answer.collected is not None:
                 record.collected.append(answer.collected)
+            if answer.waited_seconds is not None:
+                record.waited_seconds = (record.waited_seconds or 0.0) + answer.waited_seconds
             if usage is not None:
                 record.usage.append(usage)
 
@@ -244,6 +260,20 @@ class Replicate:
                 continue
             assert isinstance(answer, Counted)
             record.memory, record.allocations = answer.memory, answer.allocations
+
+    def _time_apart(self, team: Team, pace: Pace) -> None:
+        """Pipeline and training, each alone: last, since batches are then preloaded."""
+        for record, worker in team.values():
+            if self._prepare(record).stream is None:
+                continue
+            assert pace.steps is not None
+            try:
+                answer = worker.ask(Apart(pace.steps), self._timeout)
+            except (CellFailed, Unavailable) as error:
+                record.warnings.append(f"pipeline and training could not be timed apart: {error}")
+                continue
+            assert isinstance(answer, TimedApart)
+            record.apart = answer
 
 
 def _keep_probe(record: CellRecord, answer: object) -> None:

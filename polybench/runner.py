@@ -200,12 +200,21 @@ class _Run:
             job = self._plan.job(record.cell)
             if checker is None or not row(record.cell).does_arithmetic:
                 # Building it tells whether the device is there.
-                worker.ask(Prepare(job, str(self._files.weights), self._files.parity), study.timeout)
+                files = self._files
+                request = Prepare(job, str(files.weights), files.parity, stream=files.parity_stream)
+                worker.ask(request, study.timeout)
                 if not row(record.cell).does_arithmetic:
                     record.parity = Parity("skipped", "this engine plays a script: no arithmetic to check")
                 return
             self._progress.stage(f"checking {name} against the float64 reference")
-            task = Task(job, self._files.weights, self._files.parity, study.parity_steps, study.timeout)
+            task = Task(
+                job,
+                self._files.weights,
+                self._files.parity,
+                study.parity_steps,
+                study.timeout,
+                self._files.parity_stream,
+            )
             record.parity = checker.check(worker, task)
         except (CellFailed, Unavailable) as error:
             record.fail(error, worker.log)
@@ -277,8 +286,10 @@ class _Run:
                 self._save()
 
     def _prepare(self, record: CellRecord) -> Prepare:
-        warm_up = min(WARM_UP_STEPS, self._files.epoch.steps)
-        return Prepare(self._plan.job(record.cell), str(self._files.weights), self._files.epoch, warm_up)
+        warm_up = min(WARM_UP_STEPS, self._files.steps_in_epoch)
+        files = self._files
+        job = self._plan.job(record.cell)
+        return Prepare(job, str(files.weights), files.epoch, warm_up, files.stream)
 
     def _narrow_enough(self, group: Sequence[CellRecord]) -> bool:
         """Whether more rounds in this process would hardly narrow the final interval.
@@ -291,7 +302,7 @@ class _Run:
 
     def _groups(self, records: Sequence[CellRecord]) -> list[list[CellRecord]]:
         sizes = {
-            record.cell: estimated_bytes(self._plan, record.cell, self._files.epoch.bytes)
+            record.cell: estimated_bytes(self._plan, record.cell, self._files.loaded_bytes)
             for record in records
         }
         by_cell = {record.cell: record for record in records}

@@ -15,15 +15,17 @@ from polybench.core.results import (
     About,
     GarbageCollection,
     Host,
+    Pipeline,
     Result,
     Samples,
     Settings,
     Startup,
+    StepSeconds,
     StudyDocument,
     TimeToAccuracy,
     Tool,
 )
-from polybench.core.spec import Study
+from polybench.core.spec import Study, Workload
 from polybench.materials import Materials
 from polybench.plan import Plan
 from polybench.record import CellRecord
@@ -124,6 +126,8 @@ def _settings(
         rounds=rounds,
         steps_per_round=steps,
         input=workload.input,
+        workers=workload.workers,
+        augment=workload.augment,
         epochs=study.epochs,
         baseline=base,
         prices=study.prices,
@@ -153,7 +157,7 @@ def _result(plan: Plan, materials: Materials, record: CellRecord) -> Result:
     )
     _add_trainings(result, plan.study.until.get("accuracy"))
     if samples:
-        _add_times(result, record, samples, materials.epoch.steps)
+        _add_times(result, record, samples, materials.steps_in_epoch)
     if record.usage:
         add_usage(result, record.usage, record.gpu_bytes_freed)
     return result
@@ -168,6 +172,7 @@ def _add_times(
     if not result.trainings:
         result.epoch_seconds = steps_in_epoch * seconds.median
     result.gc = _collection(record, seconds.n * record.steps_per_sample)
+    result.pipeline = _pipeline(record, result.workload, seconds)
     result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
     if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:
         result.warnings.append(
@@ -198,6 +203,22 @@ def _collection(record: CellRecord, steps: int) -> GarbageCollection:
         return GarbageCollection()
     seconds = sum(collected.seconds for collected in record.collected)
     return GarbageCollection(seconds / steps, sum(collected.full_sweeps for collected in record.collected))
+
+
+def _pipeline(record: CellRecord, workload: Workload, seconds: StepSeconds) -> Pipeline | None:
+    """How a step's time splits: means, for only they add up; the rates of both parts alone."""
+    if workload.input == "preload":
+        return None
+    waiting = record.waited_seconds
+    if waiting is not None:
+        waiting /= seconds.n * record.steps_per_sample
+    apart = record.apart
+    return Pipeline(
+        waiting_seconds_per_step=waiting,
+        compute_seconds_per_step=None if waiting is None else max(0.0, seconds.mean - waiting),
+        pipeline_samples_per_second=workload.batch_size / apart.pipeline_seconds if apart else None,
+        training_samples_per_second=workload.batch_size / apart.training_seconds if apart else None,
+    )
 
 
 def _versions(record: CellRecord) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Trainer:
         record.trainings.append(Training(seed, epochs))
         for number in range(self._study.epochs or (_EPOCHS_UNTIL if self._study.until else 1)):
             on_epoch(number)
-            epochs.append(self._epoch(worker, number, prepare.epoch.steps))
+            epochs.append(self._epoch(worker, number, prepare.steps_in_epoch))
             if self._reached(epochs[-1]):
                 return
 

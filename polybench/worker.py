@@ -20,16 +20,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from polybench.apart import pipeline_seconds, training_seconds
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.results import Startup
 from polybench.count import count
-from polybench.data.epoch import open_epoch
-from polybench.engines.base import Engine, Weights
+from polybench.data.epoch import EpochFile, open_epoch
+from polybench.data.stream import StreamFile, mapped
+from polybench.engines.base import Engine, Stream, Weights
 from polybench.measure import finite_loss, measure_block
 from polybench.messages import (
     Advance,
     Advanced,
     Answer,
+    Apart,
     Close,
     Closed,
     Count,
@@ -47,7 +50,10 @@ from polybench.messages import (
     Request,
     Restart,
     Snapped,
+    TakeBatch,
+    Taken,
     TakeSnapshot,
+    TimedApart,
     Train,
     Trained,
     encoder,
@@ -66,11 +72,15 @@ class Worker:
         self._import_seconds = 0.0
         self._baseline_rss_bytes = 0
         self._engine: Engine | None = None
+        self._epoch: EpochFile | None = None
 
     def answer(self, request: Request) -> Answer:
         """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
         try:
-            return self._obey(request)
+            answer = self._obey(request)
+            if self._engine is not None and not isinstance(request, Close):
+                self._engine.rest()
+            return answer
         except Unavailable as lacking:
             return Lacking(lacking.reason, lacking.remedy)
         except CellFailed as failure:
@@ -110,8 +120,8 @@ class Worker:
         engine = self.engine
         weights = _weights(request.weights)
         build_seconds = _timed(lambda: engine.build(request.job, weights))
-        images, labels = open_epoch(request.epoch)
-        data_seconds = _timed(lambda: engine.load(images, labels))
+        self._epoch = request.epoch
+        data_seconds = self._load_preloaded() if request.stream is None else self._open_stream(request.stream)
         engine.reset()
         seconds, losses = [], []
         for step in range(request.warm_up):
@@ -129,6 +139,27 @@ class Worker:
         )
         return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
 
+    def _load_preloaded(self) -> float:
+        assert self._epoch is not None
+        images, labels = open_epoch(self._epoch)
+        return _timed(lambda: self.engine.load(images, labels))
+
+    def _open_stream(self, file: StreamFile) -> float:
+        stream = Stream(
+            images=mapped(file.images_path),
+            labels=mapped(file.labels_path),
+            order=mapped(file.order_path),
+            decisions=None if file.decisions_path is None else mapped(file.decisions_path),
+            workers=file.workers,
+        )
+        return _timed(lambda: self.engine.open_stream(stream))
+
+    @_obey.register
+    def _take_batch(self, request: TakeBatch) -> Taken:
+        images, labels = self.engine.batch(request.step)
+        _save(request.path, {"images": images, "labels": labels})
+        return Taken()
+
     @_obey.register
     def _snapshot(self, request: TakeSnapshot) -> Snapped:
         snapshot = self.engine.snapshot(request.step)
@@ -143,8 +174,10 @@ class Worker:
 
     @_obey.register
     def _measure(self, request: Measure) -> Measured:
-        seconds, collected = measure_block(self.engine, request.steps, request.handicap)
-        return Measured(seconds, request.steps // len(seconds), resident().peak, collected)
+        block = measure_block(self.engine, request.steps, request.handicap)
+        steps_per_sample = request.steps // len(block.step_seconds)
+        peak = resident().peak
+        return Measured(block.step_seconds, steps_per_sample, peak, block.collected, block.waited_seconds)
 
     @_obey.register
     def _restart(self, request: Restart) -> Advanced:
@@ -168,6 +201,12 @@ class Worker:
         memory, allocations = count(self.engine, request.steps)
         baseline = self._baseline_rss_bytes
         return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
+
+    @_obey.register
+    def _apart(self, request: Apart) -> TimedApart:
+        pipeline = pipeline_seconds(self.engine, request.steps)
+        self._load_preloaded()
+        return TimedApart(pipeline, training_seconds(self.engine, request.steps))
 
     @_obey.register
     def _close(self, _: Close) -> Closed:

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from polybench.core.layers import BatchNorm
+from polybench.data.augmentation import augment
 from polybench.engines import reference_layers
-from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Weights
+from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Stream, Weights
 from polybench.engines.reference import ReferenceEngine
 from polybench.engines.reference_network import Pass, loss_and_gradients
 from polybench.engines.reference_optimizers import State
@@ -182,6 +183,37 @@ class WrongShape(ReferenceEngine):
         return Snapshot(
             loss, {n: g.T if isinstance(g, np.ndarray) else g for n, g in gradients.items()}, weights
         )
+
+
+class Piped(ReferenceEngine):
+    """An input pipeline that prepares everything at once; `varied` is what a bug can be in."""
+
+    varied = staticmethod(augment)
+
+    def open_stream(self, stream: Stream) -> None:
+        assert stream.decisions is not None
+        batches = zip(stream.order, stream.decisions, strict=True)
+        images = np.stack([self.varied(stream.images[order], chosen) for order, chosen in batches])
+        self.load(images.astype(np.float32) / np.float32(255), stream.labels[stream.order])
+
+    def batch(self, step: int) -> tuple[Array, Array]:
+        return self._images[step].astype(np.float32), self._labels[step]
+
+
+class WrongFlipAxis(Piped):
+    """Exchanges up and down."""
+
+    @staticmethod
+    def varied(images: Array, decisions: Array) -> Array:  # type: ignore[override]
+        return augment(images.swapaxes(2, 3), decisions[:, [0, 2, 1]]).swapaxes(2, 3)
+
+
+class WrongShift(Piped):
+    """Moves the image to where its crop should be."""
+
+    @staticmethod
+    def varied(images: Array, decisions: Array) -> Array:  # type: ignore[override]
+        return augment(images, decisions * np.array([1, -1, -1], np.int8))
 
 
 class KerasMomentum(ReferenceEngine):

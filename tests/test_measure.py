@@ -65,3 +65,12 @@ def test_a_handicap_is_really_waited_and_added() -> None:
 
     for seconds in measure_block(Quick(), 4, handicap=0.5).step_seconds:
         assert seconds >= 0.015
+
+
+def test_waiting_is_that_of_the_timed_steps() -> None:
+    class Waiting(Recorder):
+        def waited(self) -> float:
+            return 0.25 * sum(call.startswith("run") for call in self.calls)
+
+    assert measure_block(Waiting(), 3).waited_seconds == pytest.approx(0.75)
+    assert measure_block(Recorder(), 3).waited_seconds is None

@@ -14,6 +14,10 @@ from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.results import Parity
 from polybench.data import Dataset
+from polybench.data.augmentation import decision_stream
+from polybench.data.batches import epoch_order
+from polybench.data.epoch import write_epoch
+from polybench.data.stream import write_images, write_stream
 from polybench.models.lenet import LENET
 from polybench.parity import Checker, Task
 from polybench.tensor_errors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
@@ -170,6 +174,37 @@ def test_reduced_precision_compares_the_whole_gradient_by_cosine(tmp_path: Path)
 def check_bf16_fails(folder: Path) -> bool:
     folder.mkdir()
     return check("DoubleSoftmax", folder, precision="bf16").status == "fail"
+
+
+def check_pipeline(engine: str, folder: Path) -> Parity:
+    """As `check`, with varied images, which the engine prepares by itself."""
+    data, order = small.dataset(), epoch_order(64, 8, seed=0, epoch=0)[: STEPS + 1]
+    decisions = decision_stream(STEPS + 1, 8, seed=0, steps=STEPS + 1)
+    files = small.files(folder, data)._replace(epoch=write_epoch(data, order, folder, decisions=decisions))
+    images = write_images(data, folder)
+    stream = write_stream(images, order, decisions, folder, workers=0, steps_in_epoch=STEPS + 1)
+    (folder / "scratch").mkdir()
+    checker = Checker(InProcess(REFERENCE), folder / "scratch", folder / "cache")
+    task = Task(small.job(), files.weights, files.epoch, STEPS, 60.0, stream)
+    return checker.check(InProcess(f"tests.planted:{engine}"), task)
+
+
+def test_a_right_pipeline_passes_and_each_of_its_batches_is_compared(tmp_path: Path) -> None:
+    parity = check_pipeline("Piped", tmp_path)
+    assert parity.status == "pass", parity.reason
+    compared = [(t.step, t.name) for t in parity.tensors if t.kind == "batch"]
+    assert compared == [(step, name) for step in range(STEPS + 1) for name in ("images", "labels")]
+
+
+@pytest.mark.parametrize("bug", ["WrongFlipAxis", "WrongShift"])
+def test_planted_bugs_in_a_pipeline_fail_by_their_images(bug: str, tmp_path: Path) -> None:
+    parity = check_pipeline(bug, tmp_path)
+    assert parity.status == "fail"
+    failed = {(t.kind, t.name) for t in parity.tensors if not t.passed}
+    assert ("batch", "images") in failed
+    assert ("batch", "labels") not in failed
+    assert any(t.part == "algorithm" and not t.passed for t in parity.tensors)
+    assert "batch error of images" in (parity.reason or "")
 
 
 class Counting(InProcess):

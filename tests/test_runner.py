@@ -19,7 +19,13 @@ from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.results import StudyDocument, from_json
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.engines.fake import ALLOCATED, COLLECTION_SECONDS
+from polybench.engines.fake import (
+    ALLOCATED,
+    COLLECTION_SECONDS,
+    DRAWING_SECONDS,
+    STEP_SECONDS,
+    WAITING_SECONDS,
+)
 from polybench.runner import run_study
 from polybench.store import Store, only_study_here
 
@@ -159,6 +165,8 @@ def test_the_study_repeats_itself_from_its_toml() -> None:
         ({"engines": ("fake",), "data": "/no/such/folder"}, "/no/such/folder"),
         ({"engines": ("fake",), "devices": ("cpu",), "prices": {"cuda": 1.0}}, "device with a price"),
         ({"engines": ("fake",), "precision": "tf32"}, "tf32"),
+        ({"engines": ("fake",), "workers": 2}, "--workers is for an input pipeline"),
+        ({"engines": ("fake",), "augment": True}, "--augment is for an input pipeline"),
     ],
 )
 def test_bad_input_is_found_before_anything_is_started(fields: dict[str, Any], message: str) -> None:
@@ -296,3 +304,20 @@ def test_without_metrics_only_times_and_the_peak_are_there() -> None:
     assert result.allocations.host is None
     assert result.memory.rss_anon_bytes is None
     assert result.memory.peak_rss_bytes is not None
+
+
+def test_with_a_pipeline_time_splits_and_its_parts_are_timed_alone() -> None:
+    pipeline: dict[str, Any] = {"input": "pipeline", "augment": True, "threads": 1}
+    document = run("fake", "reference", processes=1, batch_size=100, **pipeline)
+    result = document.result("fake/cpu")
+    assert (result.workload.input, result.workload.workers, result.workload.augment) == ("pipeline", 1, True)
+    assert (document.settings.workers, document.settings.augment) == (1, True)
+    assert result.samples is not None
+    assert result.samples.kind == "block"
+    assert result.pipeline is not None
+    assert result.pipeline.waiting_seconds_per_step == pytest.approx(WAITING_SECONDS)
+    assert result.pipeline.compute_seconds_per_step == pytest.approx(STEP_SECONDS, rel=0.2)
+    assert result.pipeline.pipeline_samples_per_second == pytest.approx(100 / DRAWING_SECONDS)
+    assert result.pipeline.training_samples_per_second == pytest.approx(100 / STEP_SECONDS, rel=0.2)
+    lacking = document.result("reference/cpu")
+    assert (lacking.status, lacking.remedy) == ("unavailable", "use --input preload")

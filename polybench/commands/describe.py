@@ -6,6 +6,7 @@ import shlex
 
 import typer
 
+from polybench.core.errors import BadInput
 from polybench.core.spec import UNTIMED_STEPS, Study
 
 STEPS = 58
@@ -17,6 +18,8 @@ def print_scripts(study: Study) -> None:
 
     Everything else is a comment: the output for a single cell runs as it is.
     """
+    if study.input == "pipeline":
+        raise BadInput("--describe has scripts with preloaded data only; leave out --input pipeline")
     from polybench.plain import plain_script
     from polybench.plan import resolve
 

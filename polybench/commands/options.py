@@ -140,7 +140,26 @@ Schedule = Annotated[
 ]
 PrecisionName = Annotated[str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16.")]
 InputName = Annotated[
-    str, _option(_WHAT, "--input", help="preload: all data is on the device before a step is timed.")
+    str,
+    _option(
+        _WHAT,
+        "--input",
+        help="preload: all data is on the device before a step is timed; pipeline: each engine's own input"
+        " pipeline prepares batches during training.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    _option(
+        _WHAT,
+        "--workers",
+        help="Of the input pipeline; 0 prepares batches in the thread that trains.",
+        show_default="as many as threads",
+    ),
+]
+Augment = Annotated[
+    bool,
+    _option(_WHAT, "--augment", help="Flip and shift the images, in an input pipeline."),
 ]
 Threads = Annotated[
     int | None,

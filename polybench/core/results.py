@@ -84,6 +84,20 @@ class GarbageCollection(msgspec.Struct, frozen=True):
     full_sweeps: int | None = None
 
 
+class Pipeline(msgspec.Struct, frozen=True):
+    """The input pipeline of a cell, where it has one.
+
+    Of a timed step, the training thread spent `waiting_seconds_per_step` for its batch and the rest in
+    `compute_seconds_per_step`; null if nobody could tell them apart. The other two are rates of one
+    process: of the pipeline when nobody trains, and of training on preloaded batches.
+    """
+
+    waiting_seconds_per_step: float | None = None
+    compute_seconds_per_step: float | None = None
+    pipeline_samples_per_second: float | None = None
+    training_samples_per_second: float | None = None
+
+
 class Memory(msgspec.Struct, frozen=True):
     """Bytes of a worker.
 
@@ -142,13 +156,14 @@ class Cost(msgspec.Struct, frozen=True):
 class TensorError(msgspec.Struct, frozen=True):
     """One comparison of the parity check; `relative_error` is null when it is not finite.
 
-    norm(a - b) / max(norm(b), 1e-6 norm(all gradients)); for tf32 and bf16 gradients 1 - cosine.
+    norm(a - b) / max(norm(b), 1e-6 norm(all gradients)); for tf32 and bf16 gradients 1 - cosine. Of a batch
+    from an input pipeline it is the largest difference of a pixel (0..1), or the share of wrong labels.
     """
 
     part: Literal["algorithm", "timed"]
     name: str
     step: int
-    kind: Literal["loss", "gradient", "weight"]
+    kind: Literal["loss", "gradient", "weight", "batch"]
     relative_error: float | None
     tolerance: float
 
@@ -273,6 +288,7 @@ class Result(msgspec.Struct, kw_only=True):
     break_even: list[BreakEven] = []
     allocations: Allocations = Allocations()
     gc: GarbageCollection = GarbageCollection()
+    pipeline: Pipeline | None = None
     memory: Memory = Memory()
     utilization: Utilization = Utilization()
     energy: Energy = Energy()
@@ -315,6 +331,8 @@ class Settings(msgspec.Struct, kw_only=True):
     rounds: int | None
     steps_per_round: int | None
     input: str
+    workers: int | None = None
+    augment: bool = False
     epochs: int | None
     baseline: str | None
     prices: dict[str, float]

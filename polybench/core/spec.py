@@ -17,7 +17,7 @@ from polybench.core.errors import BadInput
 from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, WeightDecay
 
 Precision = Literal["fp32", "tf32", "bf16"]
-InputMode = Literal["preload"]
+InputMode = Literal["preload", "pipeline"]
 
 _LARGEST = 2**63 - 1  # TOML and JSON hold no larger number for every reader
 PositiveInt = Annotated[int, Meta(ge=1, le=_LARGEST)]
@@ -26,6 +26,9 @@ PositiveFloat = Annotated[float, Meta(gt=0)]
 
 UNTIMED_STEPS = 2
 """Steps of each block that are not timed: after a reset they allocate gradients and optimizer state anew."""
+
+LARGEST_SHIFT = 4
+"""Pixels by which `augment` shifts an image at most, up, down, left or right."""
 
 QUICK_BUDGET = 10.0
 """Seconds that `--quick` is timed for at most: enough for 5 rounds of a few engines."""
@@ -43,6 +46,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precision: Precision
     threads: PositiveInt
     input: InputMode = "preload"
+    workers: NaturalInt | None = None
+    """Of an input pipeline; 0 prepares batches in the thread that trains. Null where there is no pipeline."""
+    augment: bool = False
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +92,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     schedule: Schedule | None = None
     precision: Precision = "fp32"
     input: InputMode = "preload"
+    workers: NaturalInt | None = None
+    augment: bool = False
     threads: PositiveInt | None = None
     seed: NaturalInt = 0
     processes: PositiveInt = 5
@@ -115,6 +123,12 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                 raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
         if self.precision == "tf32" and "cpu" in (self.devices or ()):
             raise BadInput("precision tf32 exists on cuda only; use --precision fp32 for the cpu")
+        if self.input != "pipeline" and (self.augment or self.workers is not None):
+            option = "--augment" if self.augment else "--workers"
+            raise BadInput(f"{option} is for an input pipeline; add --input pipeline")
+        self._refuse_infinite()
+
+    def _refuse_infinite(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             for number in value.values() if isinstance(value, dict) else (value,):

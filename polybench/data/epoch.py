@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.data import Dataset
+from polybench.data.augmentation import Decisions, augment
 from polybench.data.batches import Order
 from polybench.data.disk import room
 
@@ -37,7 +38,13 @@ class EpochFile(msgspec.Struct, frozen=True):
         return self.steps * self.batch_size * (4 * math.prod(self.image_shape) + 8)
 
 
-def write_epoch(dataset: Dataset, order: Order, folder: Path, limit: int | None = None) -> EpochFile:
+def write_epoch(
+    dataset: Dataset,
+    order: Order,
+    folder: Path,
+    limit: int | None = None,
+    decisions: Decisions | None = None,
+) -> EpochFile:
     """Write the batches of `order`, (steps, batch) indices, pixels as float32 in 0..1 (value / 255).
 
     Args:
@@ -45,6 +52,7 @@ def write_epoch(dataset: Dataset, order: Order, folder: Path, limit: int | None 
         order: what `epoch_order` gives.
         folder: gets `images.f32` and `labels.i64`; 614 MB for 50,000 images.
         limit: write only the first `limit` steps.
+        decisions: (steps, batch, 3), to vary the images by.
 
     Raises:
         BadInput: the folder has no room for the files, or cannot be written.
@@ -57,7 +65,8 @@ def write_epoch(dataset: Dataset, order: Order, folder: Path, limit: int | None 
         for path in (images_path, labels_path):
             path.unlink(missing_ok=True)  # a worker may still map an earlier one
         with images_path.open("xb", buffering=0) as file:
-            _write_images(dataset, order.reshape(-1), file)
+            flat = None if decisions is None else decisions[:steps].reshape(-1, 3)
+            _write_images(dataset, order.reshape(-1), flat, file)
         labels_path.write_bytes(dataset.labels[order].astype(np.int64).tobytes())
     return epoch
 
@@ -73,14 +82,19 @@ def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32], NDArray[np.int64]
     return images, labels
 
 
-def _write_images(dataset: Dataset, order: NDArray[np.int64], file: BinaryIO) -> None:
+def _write_images(
+    dataset: Dataset, order: NDArray[np.int64], decisions: Decisions | None, file: BinaryIO
+) -> None:
     shape = dataset.images.shape[1:]
     count = max(1, _LARGEST_BUFFER // (4 * math.prod(shape)))
     buffer = np.empty((count, *shape), np.float32)
     for start in range(0, len(order), count):
         indices = order[start : start + count]
         pixels = buffer[: len(indices)]
-        np.divide(dataset.images[indices], np.float32(255), out=pixels, dtype=np.float32)
+        images = dataset.images[indices]
+        if decisions is not None:
+            images = augment(images, decisions[start : start + count])
+        np.divide(images, np.float32(255), out=pixels, dtype=np.float32)
         left = pixels.reshape(-1).view(np.uint8).data
         while left:
             left = left[file.write(left) :]

@@ -73,6 +73,26 @@ class Job(msgspec.Struct, frozen=True):
     seed: int = 0
 
 
+class Stream(NamedTuple):
+    """What an input pipeline is made from; all arrays are read-only.
+
+    Attributes:
+        images: (N, channels, height, width) uint8, mapped.
+        labels: (N,) int64.
+        order: (steps, batch) int64, the images of each batch.
+        decisions: (steps, batch, 3) int8: flip (left and right, 0 or 1), then dy, dx: the pixel at (y, x) is
+            the flipped image's at (y + dy, x + dx), and 0 outside it. Neither is more than LARGEST_SHIFT.
+            None varies nothing.
+        workers: how many prepare batches; 0 does it in the thread that trains.
+    """
+
+    images: Array
+    labels: Array
+    order: Array
+    decisions: Array | None
+    workers: int
+
+
 class Snapshot(NamedTuple):
     """Loss of one batch at the current weights, its gradients, and those weights; canonical, as computed.
 
@@ -134,6 +154,20 @@ class Engine(Protocol):
         """
         ...
 
+    def open_stream(self, stream: Stream) -> None:  # noqa: ARG002
+        """Instead of `load`: draw batches from the framework's own input pipeline while training.
+
+        A batch is float32 pixels in 0..1 (value / 255) of varied images. Reading batches in order never
+        starts the pipeline anew; everything else may.
+
+        How long a single step takes depends on how far the pipeline ran ahead in others, so `sample_kind` is
+        "block" from here on.
+
+        Raises:
+            Unavailable: there is no such pipeline.
+        """
+        raise Unavailable("this engine has no input pipeline", "use --input preload")
+
     def reset(self) -> None:
         """Initial weights and zero optimizer state; nothing of this is timed."""
         ...
@@ -168,6 +202,28 @@ class Engine(Protocol):
     def snapshot(self, step: int) -> Snapshot:
         """Loss and gradients of step `step` at the current weights, without changing these or any state."""
         ...
+
+    def batch(self, step: int) -> tuple[Array, Array]:
+        """The batch that the pipeline of `open_stream` gives to step `step`, canonical: float32, int64."""
+        raise NotImplementedError
+
+    def draw_batches(self, first: int, n: int) -> float:
+        """Take batches first, first + 1, ... from the pipeline, onto the device, and train on none.
+
+        Returns:
+            Wall seconds of the n batches.
+        """
+        raise NotImplementedError
+
+    def waited(self) -> float | None:
+        """Seconds that training has waited for its pipeline so far; None without one, or if nobody can tell.
+
+        It is read at both ends of timed steps, so it must cost next to nothing.
+        """
+        return None
+
+    def rest(self) -> None:
+        """A request is answered: return when nothing of this engine runs on, for others are measured now."""
 
     def collected(self) -> Collected | None:
         """What the garbage collector of the engine's own language did so far; None without one.

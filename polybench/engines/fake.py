@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import threading
+from typing import Literal
 
 from polybench.core.errors import Unavailable
 from polybench.core.results import Allocation, Allocations
@@ -22,6 +23,7 @@ from polybench.engines.base import (
     Job,
     Probe,
     Snapshot,
+    Stream,
     Weights,
 )
 
@@ -31,6 +33,8 @@ PROCESS_NOISE = 0.02
 STEP_NOISE = 0.005
 # A worker's first steps and its warm-up are called first; what comes after them is measured.
 CALLS_BEFORE_ACCIDENT = 4
+WAITING_SECONDS = 0.002
+DRAWING_SECONDS = 0.005
 STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole training only
 STEPS_TO_HALF_RIGHT = 10
 COLLECTION_SECONDS = 0.001
@@ -41,7 +45,7 @@ ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
 class FakeEngine(Engine):
     """Plays a script; `slow` doubles its step, the other variants are accidents."""
 
-    sample_kind = "step"
+    sample_kind: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
         self._random = random.Random(os.getpid())
@@ -50,6 +54,7 @@ class FakeEngine(Engine):
         self._calls = 0
         self._steps = 0
         self._all_steps = 0
+        self._streams = False
 
     def load_framework(self) -> None:
         pass
@@ -65,8 +70,12 @@ class FakeEngine(Engine):
     def conventions(self) -> Conventions:
         return EXACT
 
-    def load(self, images: Array, labels: Array) -> None:
-        pass
+    def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
+        self._streams = False
+
+    def open_stream(self, stream: Stream) -> None:  # noqa: ARG002
+        self._streams = True
+        self.sample_kind = "block"
 
     def reset(self) -> None:
         self._steps = 0
@@ -80,7 +89,9 @@ class FakeEngine(Engine):
             self._accident()
         self._steps += n
         self._all_steps += n
-        step_seconds = STEP_SECONDS * self._process_factor * (2 if "slow" in self._variants else 1)
+        waiting = WAITING_SECONDS if self._streams else 0.0
+        slowness = self._process_factor * (2 if "slow" in self._variants else 1)
+        step_seconds = (STEP_SECONDS + waiting) * slowness
         return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
 
     def loss(self) -> float:
@@ -96,6 +107,12 @@ class FakeEngine(Engine):
 
     def snapshot(self, step: int) -> Snapshot:
         raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")
+
+    def draw_batches(self, first: int, n: int) -> float:  # noqa: ARG002
+        return n * DRAWING_SECONDS
+
+    def waited(self) -> float | None:
+        return self._all_steps * WAITING_SECONDS if self._streams else None
 
     def collected(self) -> Collected:
         return Collected(self._all_steps * COLLECTION_SECONDS, self._all_steps // STEPS_OF_A_SWEEP)

@@ -8,7 +8,7 @@ from polybench.export.one_line import one_line
 
 
 def footnotes(study: StudyDocument) -> list[str]:
-    """How sure, failed checks, deviations, sources, cells that were cut short, warnings; in this order."""
+    """How sure, failed checks, deviations, pipelines, sources, cells cut short, warnings; in this order."""
     return [
         *_intervals(study),
         *(
@@ -18,6 +18,7 @@ def footnotes(study: StudyDocument) -> list[str]:
             if failed_parity(result)
         ),
         *_deviations(study),
+        *_pipelines(study),
         *_sources(study),
         *_trainings(study),
         *(
@@ -56,6 +57,22 @@ def _deviations(study: StudyDocument) -> list[str]:
         f"{engine}: {what} ({source}); {deviation.tensor} {units.scientific(deviation.error)} from exact"
         for (engine, what, source), deviation in worst.items()
     ]
+
+
+def _pipelines(study: StudyDocument) -> list[str]:
+    """Whether each pipeline keeps up: what was reached, beside the rates of its two parts alone."""
+    notes = []
+    for result in study.results:
+        pipeline, reached = result.pipeline, result.samples_per_second
+        if pipeline is None or reached is None:
+            continue
+        alone, training = pipeline.pipeline_samples_per_second, pipeline.training_samples_per_second
+        if alone and training:
+            notes.append(
+                f"{result.cell}: {units.count(reached)} images/s; its pipeline alone {units.count(alone)}, "
+                f"training alone {units.count(training)}: {reached / min(alone, training):.0%} of the smaller"
+            )
+    return notes
 
 
 def _sources(study: StudyDocument) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polybench.core import units
-from polybench.core.results import Samples, StudyDocument
+from polybench.core.results import Samples, Settings, StudyDocument
 
 
 def heading(study: StudyDocument) -> list[str]:
@@ -17,10 +17,18 @@ def heading(study: StudyDocument) -> list[str]:
     return [
         f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "
         f"batch {settings.batch_size}, {settings.precision}, {_plural(settings.threads, 'thread')}, "
-        f"seed {settings.seed}",
+        f"seed {settings.seed}{_input(settings)}",
         f"{how or 'nothing measured'}{baseline}",
         f"{host.cpu}, {_plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
     ]
+
+
+def _input(settings: Settings) -> str:
+    """How the batches came to the engines; nothing where they were there from the beginning."""
+    if settings.input == "preload":
+        return ""
+    augmented = ", augmented" if settings.augment else ""
+    return f", {settings.input} with {_plural(settings.workers or 0, 'worker')}{augmented}"
 
 
 def _extent(measured: list[Samples]) -> str:

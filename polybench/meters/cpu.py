@@ -6,9 +6,21 @@ import psutil
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its children so far, 0 if it is gone."""
+    """User and system time of a process and its children so far, 0 if it is gone.
+
+    The system adds a child's only when it has ended, but those of an input pipeline live on.
+    """
     try:
-        times = psutil.Process(pid).cpu_times()
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    return sum(map(_own_and_ended, family))
+
+
+def _own_and_ended(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
     except psutil.Error:
         return 0.0
     return float(times.user + times.system + times.children_user + times.children_system)

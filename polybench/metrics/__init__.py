@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polybench.core.names import pick
-from polybench.metrics import allocations, cost, memory, startup, utilization
+from polybench.metrics import allocations, cost, memory, pipeline, startup, utilization
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
@@ -19,6 +19,7 @@ METRICS: dict[str, Metric] = {
         STEP_TIME,
         THROUGHPUT,
         EPOCH_TIME,
+        *pipeline.PIPELINE,
         SPEEDUP,
         DEVICE_SPEEDUP,
         ACCURACY,
@@ -51,6 +52,7 @@ DEFAULT_COLUMNS = (
     "step_time",
     "speedup",
     "parity",
+    "waiting_time",
     "accuracy",
     "time_to_accuracy",
     "allocated",
@@ -74,6 +76,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "gc_time",
         "full_sweeps",
     ),
+    "pipeline": ("throughput", *(metric.name for metric in pipeline.PIPELINE)),
     "memory": ("peak_memory", *(metric.name for metric in memory.MEMORY)),
     "utilization": ("cpu", "gpu", "power", "temperature", "throttle", "energy"),
     "all": tuple(METRICS),

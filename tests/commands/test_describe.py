@@ -49,3 +49,7 @@ def test_says_that_synthetic_images_are_in_no_file(run):
 
 def test_bad_input(run):
     assert isinstance(run("--engines", "torhc").exception, BadInput)
+
+
+def test_there_is_no_script_with_a_pipeline_yet(run):
+    assert "leave out --input pipeline" in str(run("--engines", "torch", "--input", "pipeline").exception)

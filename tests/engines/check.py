@@ -1,8 +1,9 @@
 """Run checks on one engine in one process: `python -m tests.engines.check ENGINE FOLDER CHECKS`.
 
 CHECKS is a JSON object from a name to Python code, which finds `engine` with its framework loaded, `build`,
-and the `images` that `build` loads; `build_layers(layers, repeats)` builds another network than lenet, and
-loads each image `repeats` times. The last line of the output is a JSON object: name to traceback, or "".
+and the `images` and `labels` that `build` loads; `build_layers(layers, repeats)` builds another network than
+lenet, and loads each image `repeats` times; `stream` makes what input pipelines read. The last line of the
+output is a JSON object: name to traceback, or "".
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from polybench.core.errors import Unavailable
 from polybench.core.layers import Layer
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
-from polybench.engines.base import Job
+from polybench.data.augmentation import augment, decision_stream
+from polybench.engines.base import Array, Job, Stream
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines.child import loaded_engine
@@ -46,6 +48,9 @@ def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
     names = {
         "engine": engine,
         "images": images,
+        "labels": labels,
+        "stream": stream,
+        "np": np,
         "build": build,
         "build_layers": build_layers,
         "Unavailable": Unavailable,
@@ -57,6 +62,19 @@ def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
         except Exception:
             tracebacks[name] = traceback.format_exc()
     print(json.dumps(tracebacks))
+
+
+def stream(workers: int, augmented: bool, shape: tuple[int, ...] = (3, 9, 14)) -> tuple[Stream, Array]:
+    """Four batches of six images, wider than they are high, and those batches as they should come out."""
+    random = np.random.default_rng(1)
+    pixels = random.integers(0, 256, (24, *shape), dtype=np.uint8)
+    order, decisions = random.permutation(24).reshape(4, 6), decision_stream(4, 6, seed=1, steps=4)
+    given = Stream(pixels, random.integers(0, 10, 24), order, decisions if augmented else None, workers)
+    varied = [
+        augment(pixels[indices], chosen) if augmented else pixels[indices]
+        for indices, chosen in zip(order, decisions, strict=True)
+    ]
+    return given, np.stack(varied).astype(np.float32) / np.float32(255)
 
 
 if __name__ == "__main__":

@@ -95,13 +95,16 @@ def test_rows_and_modules_match() -> None:
     rows = {row.factory.partition(":")[0].rpartition(".")[2] for row in ENGINES.values()}
     assert modules - rows == {
         "base",
+        "drawing",
+        "pytorch_pipeline",
+        "reference_layers",
+        "tensorflow_pipeline",
         "dropout_masks",
         "pytorch_allocations",
         "pytorch_cudagraph",
         "pytorch_layers",
         "pytorch_optimizers",
         "reference_inference",
-        "reference_layers",
         "reference_network",
         "reference_optimizers",
         "reference_windows",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Allocation, Allocations, Energy, Parity
+from polybench.core.results import Allocation, Allocations, Energy, Parity, Pipeline
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, study, typical_study
 
@@ -52,3 +52,14 @@ def test_sources_of_allocations_and_energy_are_named_once() -> None:
     assert "torch: allocations are from profiler: tensors" in notes
     assert "torch: device allocations are from memory_stats: requests" in notes
     assert "cuda: energy is from NVML, GPU only" in notes
+
+
+def test_a_pipeline_that_keeps_up_is_told_with_both_rates() -> None:
+    pipeline = Pipeline(0.001, 0.009, 25_000.0, 14_000.0)
+    notes = footnotes(study(measured("torch/cpu", 0.01, pipeline=pipeline)))
+    assert (
+        "torch/cpu: 12,800 images/s; its pipeline alone 25,000, training alone 14,000: 91% of the smaller"
+        in notes
+    )
+    untold = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))))
+    assert not any("alone" in note for note in untold)

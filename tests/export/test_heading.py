@@ -25,3 +25,9 @@ def test_says_what_was_measured_not_what_was_asked_for() -> None:
 
 def test_nothing_measured() -> None:
     assert heading(study(absent("tf/cpu", "failed", "crashed")))[1] == "nothing measured; baseline torch/cpu"
+
+
+def test_says_how_data_came_if_not_preloaded() -> None:
+    document = study(measured("torch/cpu", 0.0165))
+    document.settings.input, document.settings.workers, document.settings.augment = "pipeline", 1, True
+    assert heading(document)[0].endswith("seed 0, pipeline with 1 worker, augmented")

@@ -27,6 +27,18 @@ def test_cpu_time_of_a_process_that_is_gone_is_zero() -> None:
     assert cpu_seconds(2**22 - 1) == 0
 
 
+def test_cpu_time_of_living_children_is_the_worker_s() -> None:
+    before = cpu_seconds(os.getpid())
+    command = [sys.executable, "-c", COMMANDED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        print(0.2, file=child.stdin, flush=True)
+        child.stdout.readline()
+        assert cpu_seconds(os.getpid()) - before > 0.18  # the kernel counts in ticks of 10 ms
+        child.stdin.close()
+
+
 def test_a_block_has_the_cpu_time_that_its_process_used_and_no_more() -> None:
     command = [sys.executable, "-c", COMMANDED]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
