@@ -19,6 +19,7 @@ from polybench.engines.base import (
     Job,
     Probe,
     Snapshot,
+    Stream,
     Weights,
     as_dtype,
     at_rates,
@@ -26,6 +27,7 @@ from polybench.engines.base import (
     import_framework,
     touch,
 )
+from polybench.engines.drawing import Batch, DrawnBatches
 from polybench.engines.dropout_masks import dropout_masks
 from polybench.engines.pytorch_allocations import allocations
 from polybench.engines.pytorch_cudagraph import GraphedStep, check_graphable
@@ -37,6 +39,9 @@ class TorchEngine(Engine):
     """Eager by default; `channels_last`, `compile` and `cudagraph` are variants, and chain."""
 
     sample_kind: Literal["step", "block"] = "step"
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] | DrawnBatches = []
 
     def load_framework(self) -> None:
         import_framework("torch", "PyTorch", "torch")
@@ -105,8 +110,18 @@ class TorchEngine(Engine):
                 )
                 for x, y in zip(images, labels, strict=True)
             ]
+        self._capture()
+
+    def open_stream(self, stream: Stream) -> None:
+        from polybench.engines.pytorch_pipeline import draw_from
+
+        self.sample_kind = "block"
+        self._batches = draw_from(stream, self._device, self._dtype, self._memory_format)
+        self._capture()
+
+    def _capture(self) -> None:
+        """Make the CUDA graph here, since that needs a batch; what it trained meanwhile is undone."""
         if self._graphed:
-            # Here, since it needs a batch; what it trained meanwhile is undone.
             self._train_step = GraphedStep(self._loss_of, self._optimizer, *self._batches[0])
             self.reset()
 
@@ -178,6 +193,21 @@ class TorchEngine(Engine):
             {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()} | state,
         )
 
+    def batch(self, step: int) -> tuple[Array, Array]:
+        images, labels = self._batches[step % len(self._batches)]
+        return _canonical(images.float()), _canonical(labels)
+
+    def draw_batches(self, first: int, n: int) -> float:
+        self._synchronize()
+        start = perf_counter()
+        for step in range(first, first + n):
+            self._batches[step % len(self._batches)]
+        self._synchronize()
+        return perf_counter() - start
+
+    def waited(self) -> float | None:
+        return self._batches.waited if isinstance(self._batches, DrawnBatches) else None
+
     def count_allocations(self, first: int, n: int) -> Allocations:
         return allocations(lambda: self.run_steps(first, n), n, self._device)
 
@@ -187,7 +217,7 @@ class TorchEngine(Engine):
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def close(self) -> None:
-        pass
+        self._batches = []  # ends the pipeline's worker processes
 
     def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
         """The same steps; where dropout masks are given, each one's are put in place before it."""
@@ -196,7 +226,7 @@ class TorchEngine(Engine):
     def _give_masks(self, step: int) -> int:
         import torch
 
-        batch_size = len(self._batches[0][1])
+        batch_size = len(self._batches[step % len(self._batches)][1])
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
             self._network.named[name].mask = torch.from_numpy(mask).to(self._device, self._dtype)
         return step

@@ -8,6 +8,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from polybench.core.layers import Shape
 from polybench.core.results import Allocations
 from polybench.engines.base import (
@@ -17,14 +19,17 @@ from polybench.engines.base import (
     Job,
     Probe,
     Snapshot,
+    Stream,
     Weights,
     at_rates,
     cuda_index,
     import_framework,
 )
+from polybench.engines.drawing import Batch, DrawnBatches
 from polybench.engines.dropout_masks import dropout_masks
 from polybench.engines.tensorflow_allocations import allocations
 from polybench.engines.tensorflow_layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.engines.tensorflow_pipeline import Pipeline
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
@@ -40,6 +45,10 @@ class TensorFlowEngine(Engine):
     """
 
     sample_kind: Literal["step", "block"] = "step"
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] | DrawnBatches = []
+        self._pipeline: Pipeline | None = None
 
     def load_framework(self) -> None:
         import_framework("tensorflow", "TensorFlow", "tf")
@@ -114,11 +123,17 @@ class TensorFlowEngine(Engine):
     def load(self, images: Array, labels: Array) -> None:
         import tensorflow as tf
 
+        self._pipeline = None
         with tf.device(self._device):
             self._batches = [
                 (tf.constant(batch_to_keras(x), dtype=self._dtype), tf.constant(y))
                 for x, y in zip(images, labels, strict=True)
             ]
+
+    def open_stream(self, stream: Stream) -> None:
+        self.sample_kind = "block"
+        self._pipeline = Pipeline(stream, self._dtype)
+        self._batches = self._pipeline.draw(self._device)
 
     def reset(self) -> None:
         _assign(self._initial_state)
@@ -155,6 +170,8 @@ class TensorFlowEngine(Engine):
         """The batches of these steps as a `tf.data.Dataset`, an element each."""
         import tensorflow as tf
 
+        if self._pipeline is not None:
+            return self._pipeline.dataset(steps.start % len(self._batches), len(steps))
         batches = [self._batches[step % len(self._batches)] for step in steps]
         images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
         return tf.data.Dataset.from_tensor_slices((images, labels))
@@ -212,6 +229,23 @@ class TensorFlowEngine(Engine):
             },
         )
 
+    def batch(self, step: int) -> tuple[Array, Array]:
+        images, labels = self._batches[step % len(self._batches)]
+        pixels = images.numpy().transpose(0, 3, 1, 2).astype(np.float32)
+        return np.ascontiguousarray(pixels), labels.numpy()
+
+    def draw_batches(self, first: int, n: int) -> float:
+        self._synchronize()
+        start = perf_counter()
+        for step in range(first, first + n):
+            self._batches[step % len(self._batches)]
+        self._synchronize()
+        return perf_counter() - start
+
+    def waited(self) -> float | None:
+        # model.fit says nothing of its waiting.
+        return self._batches.waited if isinstance(self._batches, DrawnBatches) and not self._fit else None
+
     def count_allocations(self, first: int, n: int) -> Allocations:
         return allocations(partial(self._timed, self._training(first, n)), n, self._on_gpu)
 
@@ -229,7 +263,7 @@ class TensorFlowEngine(Engine):
         return map(self._give_masks, steps) if self._job.dropout == "given" else steps
 
     def _give_masks(self, step: int) -> int:
-        batch_size = len(self._batches[0][1])
+        batch_size = len(self._batches[step % len(self._batches)][1])
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
             values = batch_to_keras(mask, self._flattened.get(name))
             self._network.named[name].mask.assign(values.astype(self._dtype))

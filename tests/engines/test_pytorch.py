@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engines import pipeline_checks
 from tests.engines.conftest import RunChecks
 
 CHECKS = {
@@ -72,6 +73,9 @@ assert probe.versions == {"torch": torch.__version__}
 assert {"onednn", "parallel_backend", "cpu_capability"} <= set(probe.build), probe.build
 """,
 }
+
+
+CHECKS |= pipeline_checks.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -11,6 +11,7 @@ from polybench.core.model import Model
 from polybench.core.spec import Optimizer
 from polybench.engines.tensorflow_layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.models.lenet import LENET
+from tests.engines import pipeline_checks
 from tests.engines.conftest import RunChecks
 
 
@@ -145,6 +146,9 @@ else:
     raise AssertionError("built")
 """,
 }
+
+
+CHECKS |= pipeline_checks.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)
