@@ -17,7 +17,7 @@ end
 
 `run_steps!`, and what `allocated` says of the `n` steps together.
 """
-count_allocations!(trainer::Trainer, batches::Vector{<:Batch}, first::Int, n::Int) =
+count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
 """    facts()

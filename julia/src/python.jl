@@ -43,6 +43,39 @@ function load(trainer::Trainer, images::Int, shape::NTuple{5,Int}, labels::Int, 
     )
 end
 
+"""    open_stream(trainer, images, shape, labels, order, order_shape, decisions, classes, workers)
+
+A pipeline of uint8 images (images, channels, height, width) and int64 labels (images), in the order (steps, batch),
+varied by int8 decisions (steps, batch, 3) or, if their address is 0, by none. Shapes are given in these orders;
+the memory lives as long as the pipeline.
+"""
+function open_stream(
+    trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int,
+    order::Int, order_shape::NTuple{2,Int}, decisions::Int, classes::Int, workers::Int,
+)
+    steps, batch = order_shape
+    data = Augmented(
+        borrow(UInt8, images, reverse(shape)), borrow(Int64, labels, (shape[1],)),
+        borrow(Int64, order, (batch, steps)),
+        decisions == 0 ? nothing : borrow(Int8, decisions, (3, batch, steps)), classes, workers,
+    )
+    return Pipeline(trainer.device, typeof(trainer.loss), data)
+end
+
+"""    hand_out!(images, labels, batches, step)
+
+Write one batch, canonical, to these addresses: float32 images, int64 labels.
+"""
+function hand_out!(images::Int, labels::Int, batches, step::Int)
+    batch = batches[step % length(batches) + 1]
+    write_to(images, Array{Float32}(Array(batch.images)))
+    write_to(labels, Int64.(Flux.onecold(Array(batch.labels))) .- 1)
+end
+
+function write_to(address::Int, host::Array)
+    GC.@preserve host unsafe_copyto!(Ptr{eltype(host)}(address), pointer(host), length(host))
+    return nothing
+end
 """    start_from!(trainer, addresses)
 
 Take these weights, given as in `build`, as the initial ones, which `reset!` goes back to.
@@ -77,8 +110,7 @@ end
 
 function write_canonical(addresses, named)
     for (address, (_, array)) in zip(addresses, named)
-        host = canonical(array)
-        GC.@preserve host unsafe_copyto!(Ptr{eltype(host)}(address), pointer(host), length(host))
+        write_to(address, canonical(array))
     end
 end
 

@@ -71,7 +71,7 @@ Train on batches `first`, `first + 1`, ... (from 0, and again from the first aft
 Returns its seconds; the loss of the last step is then in `trainer.loss`.
 """
 function run_steps!(
-    trainer::Trainer{D,N,S,T}, batches::Vector{<:Batch}, first::Int, n::Int,
+    trainer::Trainer{D,N,S,T}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
 ) where {D,N,S,T}
     model, state, count = trainer.network.chain, trainer.state, length(batches)
     loss = trainer.loss
@@ -91,7 +91,7 @@ end
 
 The loss of one batch, and the gradient for every weight, as `parameters` gives them; changes nothing.
 """
-function loss_and_gradients(trainer::Trainer, batches::Vector{<:Batch}, step::Int)
+function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
     images, labels = batch.images, batch.labels
     running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]

@@ -22,6 +22,7 @@ from polybench.engines.base import (
     Job,
     Probe,
     Snapshot,
+    Stream,
     Weights,
     as_dtype,
     cuda_index,
@@ -54,6 +55,7 @@ class FluxEngine(Engine):
     """
 
     sample_kind: Literal["step", "block"] = "step"
+    _batches: Any = None
 
     def load_framework(self) -> None:
         self._julia = finding.find()
@@ -126,9 +128,22 @@ class FluxEngine(Engine):
         touch(images)
         # Julia uses this memory in place, so it has to live as long as the batches.
         self._images, self._labels = images, np.ascontiguousarray(labels)
+        self._batch_size = labels.shape[1]
         self._batches = self._polybench.load(
             self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data, self._job.model.classes
         )
+
+    def open_stream(self, stream: Stream) -> None:
+        self.sample_kind = "block"
+        arrays = (stream.images, stream.labels, stream.order, stream.decisions)
+        # Julia uses this memory in place, so it has to live as long as the pipeline.
+        self._stream = [None if array is None else np.ascontiguousarray(array) for array in arrays]
+        self._batch_size = stream.order.shape[1]
+        images, labels, order, decisions = (0 if a is None else a.ctypes.data for a in self._stream)
+        self._batches = self._polybench.open_stream(
+            self._trainer, images, stream.images.shape, labels, order, stream.order.shape,
+            decisions, self._job.model.classes, stream.workers,
+        )  # fmt: skip
 
     def reset(self) -> None:
         # Dropout of its own draws the same masks after every reset.
@@ -170,6 +185,24 @@ class FluxEngine(Engine):
         )
         return Snapshot(float(loss), gradients, weights)
 
+    def batch(self, step: int) -> tuple[Array, Array]:
+        images, *_ = self._stream
+        assert images is not None
+        pixels = np.empty((self._batch_size, *images.shape[1:]), np.float32)
+        labels = np.empty(self._batch_size, np.int64)
+        self._polybench.hand_out_b(pixels.ctypes.data, labels.ctypes.data, self._batches, step)
+        return pixels, labels
+
+    def draw_batches(self, first: int, n: int) -> float:
+        return float(self._polybench.draw_b(self._trainer, self._batches, first, n))
+
+    def waited(self) -> float | None:
+        seconds = self._polybench.waited(self._batches)
+        return None if seconds is None else float(seconds)
+
+    def rest(self) -> None:
+        self._polybench.rest_b(self._batches)
+
     def startup_detail(self) -> dict[str, float]:
         return self._detail | ({} if self._cold else {"cached_code": 1.0})
 
@@ -202,10 +235,8 @@ class FluxEngine(Engine):
     def _give_masks(self, step: int) -> None:
         """Put the masks of this step in place, where they are given."""
         if self._job.dropout == "given":
-            batch_size = self._images.shape[1]
-            masks = as_dtype(
-                dropout_masks(self._job.model, batch_size, self._job.seed, step), self._job.dtype
-            )
+            given = dropout_masks(self._job.model, self._batch_size, self._job.seed, step)
+            masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
             self._polybench.give_masks_b(self._trainer, tuple(masks), _addresses(masks), shapes)
 

@@ -7,6 +7,7 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.engines.flux import FluxEngine, _start_julia
 from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia
+from tests.engines import pipeline_checks
 from tests.engines.conftest import RunChecks
 
 CHECKS = {
@@ -120,6 +121,9 @@ assert detail["julia_seconds"] > 0 and detail["packages_seconds"] > 0
 assert detail["cached_code"] == 1
 """,
 }
+
+
+CHECKS |= pipeline_checks.CHECKS
 
 
 @pytest.mark.parametrize("name", CHECKS)
