@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import UNTIMED_STEPS, Study, evaluates
+from polybench.core.spec import UNTIMED_STEPS, evaluates
 from polybench.data import Dataset, open_dataset
 from polybench.data.augmentation import decision_stream
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
@@ -82,7 +82,7 @@ def make(plan: Plan, scratch: Path) -> Materials:
         weights=weights_file,
         epoch=write_epoch(dataset, order, epoch, _PRELOADED_STEPS if pipeline else None, decisions),
         parity=write_epoch(dataset, order[checked], parity, decisions=checked_decisions),
-        test=_test(study, scratch) if evaluates(study) else None,
+        test=_test(plan, scratch) if evaluates(study) else None,
         weights_sha256=weights_sha256(weights),
         batches_sha256=order_sha256(order),
     )
@@ -105,9 +105,10 @@ def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
     return path
 
 
-def _test(study: Study, scratch: Path) -> EpochFile:
+def _test(plan: Plan, scratch: Path) -> EpochFile:
     """The test images in their own order; a last batch that would be partial is dropped."""
-    dataset = open_dataset(study.data, study.seed, scratch, "test")
+    study, model = plan.study, plan.model
+    dataset = open_dataset(study.data, study.seed, scratch, "test", model.input_shape, model.classes)
     batch = min(_TEST_BATCH, len(dataset.images))
     steps = len(dataset.images) // batch
     order = np.arange(steps * batch, dtype=np.int64).reshape(steps, batch)

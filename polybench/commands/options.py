@@ -103,8 +103,9 @@ Data = Annotated[
     _option(
         _WHAT,
         "--data",
-        help="auto (CIFAR-10 if it is on disk, else synthetic), synthetic, cifar10, or the path of an"
-        " official archive or of the folder that it unpacks to.",
+        help="auto (CIFAR-10 if it is on disk, else synthetic), synthetic, cifar10, the path of an"
+        " official archive or of the folder that it unpacks to, or of a folder of images, one class a"
+        " subfolder.",
     ),
 ]
 BatchSize = Annotated[

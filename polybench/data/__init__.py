@@ -5,6 +5,7 @@ ADD A DATA SET: a file whose generator gives `Chunk`s, and a line in `open_datas
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,12 @@ from polybench.data.chunks import (
     write_chunks,
 )
 from polybench.data.disk import room
+from polybench.data.image_folder import find_images, is_image_folder, read_images
 
 _LARGEST_BYTES = 50_000 * (IMAGE_BYTES + 1)
+
+
+Name = Literal["cifar10", "images", "synthetic"]
 
 
 class Dataset(NamedTuple):
@@ -38,7 +43,7 @@ class Dataset(NamedTuple):
     `source` says where they came from; `sha256` is over the images' bytes, then the labels'.
     """
 
-    name: Literal["cifar10", "synthetic"]
+    name: Name
     source: str
     images: Pixels
     labels: Pixels
@@ -63,7 +68,8 @@ def open_dataset(
 
     Args:
         data: `auto` (CIFAR-10 if it is in the data folder and fits, else synthetic), `synthetic`, `cifar10`,
-            or the path of an official archive or of the folder it unpacks to.
+            the path of an official archive or of the folder it unpacks to, or of a folder of images, one
+            class a subfolder.
         seed: of the synthetic images.
         scratch: folder for the mapped file, 154 MB for 50,000 images.
         split: "train" or "test".
@@ -71,24 +77,27 @@ def open_dataset(
         classes: what it tells apart.
 
     Raises:
-        BadInput: there is no such data, it is no CIFAR-10, the network takes other images, or `scratch` has
-            no room for it.
+        BadInput: there is no such data, it is no CIFAR-10 and no folder of images, the network takes other
+            images or tells other classes apart, or `scratch` has no room for it.
     """
     fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
     if data == "synthetic" or (data == "auto" and not fits):
         return _make_synthetic(seed, scratch, split, image_shape, classes)
+    path = Path(data).expanduser()
+    if data not in ("auto", "cifar10") and is_image_folder(path) and cifar10.locate(path) is None:
+        return _read_folder(path, scratch, split, image_shape, classes)
     if not fits:
         raise BadInput(
             f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, "
-            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic"
+            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic, or a folder of images"
         )
-    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else Path(data).expanduser())
+    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else path)
     if source is None and data == "auto":
         return _make_synthetic(seed, scratch, split, image_shape, classes)
     if source is None:
         raise BadInput(_not_found(data))
-    path = scratch / f"cifar10-{split}.u8"
-    return _collect("cifar10", str(source), cifar10.read(source, split), path, IMAGE_SHAPE)
+    file = scratch / f"cifar10-{split}.u8"
+    return _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
 
 
 def _make_synthetic(seed: int, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
@@ -99,10 +108,28 @@ def _make_synthetic(seed: int, scratch: Path, split: Split, shape: Shape, classe
     return _collect("synthetic", source, chunks, scratch / f"synthetic-{split}.u8", shape)
 
 
+def _read_folder(folder: Path, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
+    found = find_images(folder, split)
+    if len(found.classes) != classes:
+        names = ", ".join(found.classes[:10]) + (", ..." if len(found.classes) > 10 else "")
+        raise BadInput(
+            f"--data {folder} has {len(found.classes)} classes ({names}), this network tells {classes} "
+            "apart; choose another --model or other folders"
+        )
+    size = len(found.files) * (math.prod(shape) + 1)
+    file = scratch / f"images-{split}.u8"
+    return _collect("images", str(folder), read_images(found, shape), file, shape, size)
+
+
 def _collect(
-    name: Literal["cifar10", "synthetic"], source: str, chunks: Iterator[Chunk], path: Path, shape: Shape
+    name: Name,
+    source: str,
+    chunks: Iterator[Chunk],
+    path: Path,
+    shape: Shape,
+    largest_bytes: int = _LARGEST_BYTES,
 ) -> Dataset:
-    with room(path.parent, _LARGEST_BYTES):
+    with room(path.parent, largest_bytes):
         count = write_chunks(chunks, path)
     images, labels = map_chunks(path, count, shape)
     return Dataset(name, source, images, labels, sha256(images, labels))
