@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -321,3 +322,28 @@ def test_with_a_pipeline_time_splits_and_its_parts_are_timed_alone() -> None:
     assert result.pipeline.training_samples_per_second == pytest.approx(100 / STEP_SECONDS, rel=0.2)
     lacking = document.result("reference/cpu")
     assert (lacking.status, lacking.remedy) == ("unavailable", "use --input preload")
+
+
+@pytest.mark.slow
+def test_real_pipelines_give_identical_training_and_are_timed() -> None:
+    engines = [name for name, module in (("torch", "torch"), ("tf", "tensorflow")) if _installed(module)]
+    if not engines:
+        pytest.skip("neither PyTorch nor TensorFlow is installed")
+    fields: dict[str, Any] = {"batch_size": 8, "rounds": 1, "parity_steps": 1, "threads": 1, "metrics": False}
+    document = run(*engines, processes=1, input="pipeline", augment=True, workers=1, **fields)
+    for result in document.results:
+        assert (result.status, result.parity.status) == ("ok", "pass"), result
+        pipeline, seconds = result.pipeline, result.step_seconds
+        assert pipeline is not None
+        assert seconds is not None
+        assert pipeline.waiting_seconds_per_step is not None
+        assert pipeline.compute_seconds_per_step is not None
+        assert pipeline.waiting_seconds_per_step > 0
+        whole = pipeline.waiting_seconds_per_step + pipeline.compute_seconds_per_step
+        assert whole == pytest.approx(seconds.mean)
+        assert pipeline.pipeline_samples_per_second is not None
+        assert pipeline.training_samples_per_second is not None
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

@@ -84,6 +84,34 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test owned[3].images == x[:, :, :, :, 3]
     end
 
+    @testset "a pipeline gives the same batches, whoever makes them" begin
+        pixels, order = rand(MersenneTwister(3), UInt8, 6, 4, 3, 9), reshape(collect(8:-1:1), 2, 4)
+        chosen = rand(MersenneTwister(4), Int8(0):Int8(1), 3, 2, 4)
+        pipeline(workers, decisions) = PolyBench.Pipeline(
+            PolyBench.CPU(), Float32,
+            PolyBench.Augmented(pixels, collect(0:8), order, decisions, 9, workers),
+        )
+        plain = [batch.images for batch in pipeline(0, nothing)]
+        @test plain[3] == pixels[:, :, :, [5, 4]] ./ 255.0f0
+        by_hand = map(1:6) do x  # the first row of the first image
+            flip, dy, dx = chosen[:, 1, 1]
+            column, row = x + dx, 1 + dy
+            column > 6 ? 0.0f0 : plain[1][flip == 1 ? 7 - column : column, row, 1, 1]
+        end
+        for workers in (0, 1, 3)
+            made = pipeline(workers, chosen)
+            @test made[1].images[:, 1, 1, 1] == by_hand
+            @test Flux.onecold(made[2].labels, 0:8) == [6, 5]
+            @test made[4].images == pipeline(0, chosen)[4].images
+            @test (@inferred made[1]) isa PolyBench.Batch
+            @test PolyBench.waited(made) > 0
+            PolyBench.rest!(made)
+            @test made.task === nothing
+            @test PolyBench.draw!((; device = PolyBench.CPU()), made, 0, 5) > 0
+            PolyBench.rest!(made)
+        end
+    end
+
     @testset "momentum is v <- mu v + g, w <- w - lr v" begin
         made, batches = trainer(Float64), data(Float64)
         velocity = Dict(name => zero(a) for (name, a) in PolyBench.parameters(made.network))

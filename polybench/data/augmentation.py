@@ -52,7 +52,7 @@ def augment(images: NDArray[np.uint8], decisions: Decisions) -> NDArray[np.uint8
     border = LARGEST_SHIFT
     height, width = images.shape[2:]
     varied = np.empty_like(images)
-    for image, (flip, dy, dx), out in zip(images, decisions, varied, strict=True):
+    for image, (flip, dy, dx), out in zip(images, decisions.tolist(), varied, strict=True):
         padded = np.pad(image[..., ::-1] if flip else image, ((0, 0), (border, border), (border, border)))
         top, left = border + dy, border + dx
         out[...] = padded[:, top : top + height, left : left + width]

@@ -74,7 +74,7 @@ def test_output_goes_to_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "fake", "--devices", "gpu"], "unknown device 'gpu'"),
         (["--engines", "fake", "--devices", "cpu", "--precision", "tf32"], "tf32 exists on cuda only"),
         (["--engines", "fake", "--precision", "fp16"], "--precision"),
-        (["--engines", "fake", "--input", "pipeline"], "--input"),
+        (["--engines", "fake", "--input", "stream"], "--input"),
         (["--engines", "fake", "--optimizer", "adamw"], "did you mean 'adam'"),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "leave --momentum out"),
         (["--engines", "fake", "--schedule", "soon=0.1"], "write step=rate"),

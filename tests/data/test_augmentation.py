@@ -58,3 +58,9 @@ def test_each_pixel_is_the_flipped_image_s_at_its_shifted_place(height, width, f
             column = width - 1 - (x + dx) if flip else x + dx
             expected = image[:, y + dy, column] if inside else np.zeros(3)
             np.testing.assert_array_equal(varied[:, y, x], expected)
+
+
+def test_images_larger_than_a_decision_can_count():
+    image = np.random.default_rng(0).integers(0, 256, (1, 3, 140, 300), np.uint8)
+    varied = augment(image, np.array([[0, 3, -2]], np.int8))
+    np.testing.assert_array_equal(varied[..., :137, 2:], image[..., 3:, :298])

@@ -64,8 +64,8 @@ def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
     print(json.dumps(tracebacks))
 
 
-def stream(workers: int, augmented: bool, shape: tuple[int, ...] = (3, 9, 14)) -> tuple[Stream, Array]:
-    """Four batches of six images, wider than they are high, and those batches as they should come out."""
+def stream(workers: int, augmented: bool, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[Stream, Array]:
+    """Four batches of six images, and those batches as they should come out."""
     random = np.random.default_rng(1)
     pixels = random.integers(0, 256, (24, *shape), dtype=np.uint8)
     order, decisions = random.permutation(24).reshape(4, 6), decision_stream(4, 6, seed=1, steps=4)
