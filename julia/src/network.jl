@@ -60,9 +60,9 @@ function made(record, weights, places, path, activation)
 end
 
 function residual(record, weights, places, path)
-    branch(name, path...) = chain(record[name], weights, places, [path...])
-    isempty(record["shortcut"]) && return SkipConnection(branch("body", path..., :layers), +)
-    return Parallel(+, branch("body", path..., :layers, 1), branch("shortcut", path..., :layers, 2))
+    branch(name, path) = chain(record[name], weights, places, path)
+    isempty(record["shortcut"]) && return SkipConnection(branch("body", [path; :layers]), +)
+    return Parallel(+, branch("body", [path; :layers; 1]), branch("shortcut", [path; :layers; 2]))
 end
 
 """    tensor_shapes(records)
@@ -94,11 +94,11 @@ The tensors that are trained.
 """
 parameters(network::Network, tree = network.chain) = tensors(network, :trained, tree)
 
-"""    everything(network)
+"""    tensors(network)
 
-The tensors that belong to what was trained: parameters, then the state.
+All that belongs to what was trained: parameters, then the state.
 """
-everything(network::Network) = [parameters(network); tensors(network, :state)]
+tensors(network::Network) = [parameters(network); tensors(network, :state)]
 
 follow(tree, path::AbstractVector) = foldl(follow, path; init = tree)
 follow(tree, index::Int) = tree[index]

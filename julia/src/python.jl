@@ -104,7 +104,7 @@ function snapshot!(
 )
     loss, named = loss_and_gradients(trainer, batches, step)
     write_canonical(gradients, named)
-    write_canonical(weights, everything(trainer.network))
+    write_canonical(weights, tensors(trainer.network))
     return Float64(loss)
 end
 

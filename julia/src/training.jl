@@ -23,7 +23,7 @@ function Trainer(
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
     placed = Network(place(device, made.chain), made.places)
-    initial = AbstractArray{T}[copy(array) for (_, array) in everything(placed)]
+    initial = AbstractArray{T}[copy(array) for (_, array) in tensors(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
     return Trainer(device, placed, update, rate, initial, Flux.setup(update, placed.chain), rate, T(NaN))
@@ -34,7 +34,7 @@ end
 Initial weights and running statistics, zero optimizer state; dropout draws the masks of this seed.
 """
 function reset!(trainer::Trainer, seed::Int = 0)
-    for ((_, array), initial) in zip(everything(trainer.network), trainer.initial)
+    for ((_, array), initial) in zip(tensors(trainer.network), trainer.initial)
         copyto!(array, initial)
     end
     seed!(trainer.device, seed)

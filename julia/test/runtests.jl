@@ -56,7 +56,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     @testset "canonical weights come out as they went in" begin
         for records in (LENET, RESIDUAL)
             weights = random_weights(Float64, records)
-            tensors = PolyBench.everything(PolyBench.network(records, weights))
+            tensors = PolyBench.tensors(PolyBench.network(records, weights))
             @test first.(tensors) == first.(PolyBench.tensor_shapes(records))
             @test all(PolyBench.canonical(array) == weights[name] for (name, array) in tensors)
         end
