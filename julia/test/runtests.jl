@@ -223,10 +223,10 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
     @testset "the collector's time and sweeps are told" begin
         seconds, sweeps = PolyBench.collected()
-        GC.gc()
+        foreach(_ -> GC.gc(), 1:3)  # one that meets a collection of another thread is dropped
         later, more_sweeps = PolyBench.collected()
         @test later > seconds
-        @test more_sweeps == sweeps + 1
+        @test sweeps < more_sweeps <= sweeps + 3
         @test (@allocated PolyBench.collected()) < 100  # its answer
         @test parse(Int, PolyBench.facts().julia_threads) == Threads.nthreads()
     end
