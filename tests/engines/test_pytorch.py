@@ -6,6 +6,12 @@ from tests.engines import pipeline_checks
 from tests.engines.conftest import RunChecks
 
 CHECKS = {
+    "only what compiles may find code of an earlier process": """
+build()
+assert engine.startup_detail() == {}
+build(variants=("compile",))
+assert engine.startup_detail() == {"cached_code": 1.0}
+""",
     "the batches are the mapped file itself": """
 import warnings
 warnings.simplefilter("error")
