@@ -97,7 +97,7 @@ def make(plan: Plan, scratch: Path) -> Materials:
 
 
 def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
-    """Initial weights of another seed than the study's first."""
+    """The file of the network's initial weights from this seed, written once."""
     path = scratch / f"weights-{seed}.npz"
     if not path.exists():
         weights: dict[str, Any] = dict(initial_weights(plan.model, seed))
