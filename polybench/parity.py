@@ -170,12 +170,13 @@ class Checker:
         return _snapshot(self._reference, task, folder, step)
 
     def _deviations(self, task: Task, conventions: Conventions, folder: Path) -> list[Deviation]:
-        """How far the declared conventions are from the exact rules, in the first step."""
-        if conventions == EXACT:
+        """How far each declared convention alone is from the exact rules, in the first step."""
+        rules = dict(conventions.alone())
+        if not rules:
             return []
-        declared = self._first_step(task, conventions, folder / "declared")
         exact = self._first_step(task, EXACT, folder / "exact")
-        return deviations(conventions, declared, exact)
+        declared = {name: self._first_step(task, rule, folder / name) for name, rule in rules.items()}
+        return [found for name, rule in rules.items() for found in deviations(rule, declared[name], exact)]
 
     def _first_step(self, task: Task, conventions: Conventions, folder: Path) -> State:
         """The reference's first gradients, with the weights and running statistics that they lead to."""

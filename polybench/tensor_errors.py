@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,10 @@ def algorithm_tolerance(model: Model) -> Mapping[str, float]:
     """How far an engine may be from the reference in float64."""
     batch_norm = any(isinstance(layer, BatchNorm) for layer in walk(model.layers))
     return ALGORITHM_WITH_BATCH_NORM if batch_norm else ALGORITHM
+
+
+_Pair = tuple[str, NDArray[Any], NDArray[Any]]
+"""A tensor's name, what came out, and what should have."""
 
 
 class State(NamedTuple):
@@ -124,7 +128,7 @@ def timed_errors(precision: str, step: int, got: State, want: State) -> Iterator
         yield TensorError("timed", "whole gradient", step, "gradient", _finite(1.0 - cosine), tolerance)
 
 
-def _pairs(got: Path, want: Path) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
+def _pairs(got: Path, want: Path) -> Iterator[_Pair]:
     with np.load(got) as a, np.load(want) as b:
         for name in b.files:
             if name not in a.files or a[name].shape != b[name].shape:
@@ -179,29 +183,30 @@ def worst_failure(tensors: Sequence[TensorError]) -> str | None:
 
 
 def deviations(conventions: Conventions, declared: State, exact: State) -> list[Deviation]:
-    """How far the declared conventions lead from the exact rules.
+    """How far each tensor is led from the exact rules by the single rule that `conventions` declares.
 
     Args:
-        conventions: which differ from the exact ones.
+        conventions: one of `Conventions.alone`.
         declared: gradients of the first step, and the weights and running statistics after it.
         exact: the same under the exact rules.
     """
-    found = []
-    if within := conventions.max_pool_within:
-        what = f"max-pool gradient goes to the first value within {within:.2g} of the maximum"
-        floor = _GRADIENT_FLOOR * _total_norm(exact.gradients)
-        found += [
-            Deviation(what, name, _relative(got, want, floor), conventions.source)
-            for name, got, want in _pairs(declared.gradients, exact.gradients)
-        ]
+    what = _in_words(conventions)
     if conventions.running_variance == "biased":
-        what = "batch norm's running variance takes the batch's variance divided by n, not by n - 1"
-        found += [
-            Deviation(what, name, _relative(got, want, 0.0), conventions.source)
-            for name, got, want in _pairs(declared.weights, exact.weights)
-            if name.endswith(".running_variance")
-        ]
-    return found
+        pairs: Iterable[_Pair] = _pairs(declared.weights, exact.weights)
+        pairs = (pair for pair in pairs if pair[0].endswith(".running_variance"))
+    else:
+        pairs = _pairs(declared.gradients, exact.gradients)
+    floor = _GRADIENT_FLOOR * _total_norm(exact.gradients)
+    (source,) = conventions.sources.values()
+    return [Deviation(what, name, _relative(got, want, floor), source) for name, got, want in pairs]
+
+
+def _in_words(conventions: Conventions) -> str:
+    if within := conventions.max_pool_within:
+        return f"max-pool gradient goes to the first value within {within:.2g} of the maximum"
+    if sums := conventions.batch_norm_sums:
+        return f"batch norm's mean and variance come from {sums} running sums in float32"
+    return "batch norm's running variance takes the batch's variance divided by n, not by n - 1"
 
 
 def summarize(tensors: Sequence[TensorError], tolerance: Mapping[str, float]) -> ParityPart:

@@ -151,7 +151,7 @@ def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> 
 class UndeclaredPooling(ReferenceEngine):
     """Follows NNlib's max-pool rule without saying so."""
 
-    RULE = Conventions(max_pool_within=3.45e-4, source="a test")
+    RULE = Conventions(max_pool_within=3.45e-4, sources={"max_pool_within": "a test"})
 
     def build(self, job: Job, weights: Weights) -> None:
         super().build(msgspec.structs.replace(job, conventions=self.RULE), weights)
@@ -249,7 +249,7 @@ class OtherMasks(ReferenceEngine):
 class UndeclaredVariance(UndeclaredPooling):
     """Keras's running variance, without saying so."""
 
-    RULE = Conventions(running_variance="biased", source="a test")
+    RULE = Conventions(running_variance="biased", sources={"running_variance": "a test"})
 
 
 class DeclaredVariance(DeclaredPooling):

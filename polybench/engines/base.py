@@ -31,12 +31,22 @@ class Conventions(msgspec.Struct, frozen=True):
     fastest) that is within this relative distance of the maximum; 0 is the exact rule, the first maximum.
     `running_variance`: the batch's variance that enters batch norm's running variance is divided by n - 1
     ("unbiased", taken for the rule) or by n.
-    `source` says where that can be read in the engine's own code.
+    `batch_norm_sums`: batch norm adds up a channel's pixels in float32, in this many running sums, pixel i in
+    sum i modulo their number; 0 is the exact sum.
+    `sources` says by rule where that can be read in the engine's own code.
     """
 
     max_pool_within: float = 0.0
     running_variance: Literal["unbiased", "biased"] = "unbiased"
-    source: str = ""
+    batch_norm_sums: int = 0
+    sources: dict[str, str] = {}
+
+    def alone(self) -> Iterator[tuple[str, Conventions]]:
+        """Each declared rule by name, with all others exact."""
+        for rule in ("max_pool_within", "running_variance", "batch_norm_sums"):
+            if (value := getattr(self, rule)) != getattr(EXACT, rule):
+                source = {rule: self.sources.get(rule, "")}
+                yield rule, msgspec.structs.replace(EXACT, **{rule: value}, sources=source)
 
 
 EXACT = Conventions()

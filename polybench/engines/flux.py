@@ -122,7 +122,7 @@ class FluxEngine(Engine):
             return Conventions()
         # `y_idx ≈ x[...]`: isapprox without tolerances is relative, the root of the element type's epsilon.
         within = float(np.sqrt(np.finfo(self._job.dtype).eps))
-        return Conventions(max_pool_within=within, source=MAX_POOL_RULE)
+        return Conventions(max_pool_within=within, sources={"max_pool_within": MAX_POOL_RULE})
 
     def load(self, images: Array, labels: Array) -> None:
         touch(images)

@@ -37,15 +37,16 @@ def dense(x: Array, weight: Array, bias: Array) -> Output:
     return x @ weight.T + bias, lambda dy: (dy @ weight, {"weight": dy.T @ x, "bias": dy.sum(axis=0)})
 
 
-def batch_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
+def batch_norm(x: Array, mean: Array, variance: Array, weight: Array, bias: Array, epsilon: float) -> Output:
     """y = weight z + bias with z = (x - mean) / sqrt(variance + epsilon), over all axes but the second.
 
-    Mean and variance depend on every x, hence the two means in the gradient.
+    `mean` and `variance` are those of `batch_statistics`: they depend on every x, hence the two means in the
+    gradient.
     """
     axes = _all_but_channels(x)
-    deviation = np.sqrt(x.var(axis=axes, keepdims=True) + epsilon)
-    z = (x - x.mean(axis=axes, keepdims=True)) / deviation
-    shape = deviation.shape
+    shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+    deviation = np.sqrt(variance + epsilon).reshape(shape)
+    z = (x - mean.reshape(shape)) / deviation
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         dz = dy * weight.reshape(shape)
@@ -55,10 +56,27 @@ def batch_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
     return weight.reshape(shape) * z + bias.reshape(shape), backward
 
 
-def batch_statistics(x: Array, *, unbiased: bool) -> tuple[Array, Array]:
-    """Mean and variance of each channel over the batch; the variance divided by n - 1 or by n."""
-    axes = _all_but_channels(x)
-    return x.mean(axis=axes), x.var(axis=axes, ddof=1 if unbiased else 0)
+def batch_statistics(x: Array, running_sums: int = 0) -> tuple[Array, Array]:
+    """Mean and variance of each channel over the batch, the variance divided by n.
+
+    With `running_sums` they are float32, as in `Conventions.batch_norm_sums`.
+    """
+    if not running_sums:
+        axes = _all_but_channels(x)
+        return x.mean(axis=axes), x.var(axis=axes)
+    pixels = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float32, order="C")
+    mean = _float32_mean(pixels, running_sums)
+    variance = _float32_mean((pixels - mean) ** 2, running_sums)
+    return mean.astype(np.float64), variance.astype(np.float64)
+
+
+def _float32_mean(pixels: NDArray[np.float32], running_sums: int) -> NDArray[np.float32]:
+    """The mean of each column of (pixels, channels), rounded after every addition."""
+    total = np.zeros(pixels.shape[1], np.float32)
+    for first in range(running_sums):
+        # NumPy, too, adds rows one after the other; along a contiguous axis it would add them pairwise.
+        total += np.add.reduce(pixels[first::running_sums], axis=0)
+    return total / np.float32(len(pixels))
 
 
 def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, Array]:

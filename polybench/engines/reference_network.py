@@ -59,7 +59,7 @@ def loss_and_gradients(
         weights: all of `model.tensor_shapes()`, canonical, float64.
         images: (batch, channels, height, width), any float type.
         labels: (batch), int64.
-        conventions: which rules max-pool gradients and running variances follow.
+        conventions: which rules max-pool gradients and batch norm follow.
         masks: of the dropout layers, by name; see `dropout_masks`.
     """
     context = _Context(weights, conventions, masks or {}, {})
@@ -101,8 +101,10 @@ def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, 
         case Dense(name=name):
             return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
         case BatchNorm(name=name):
-            context.state.update(_running_statistics(layer, x, context))
-            return layers.batch_norm(x, weights[f"{name}.weight"], weights[f"{name}.bias"], layer.epsilon)
+            mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums)
+            context.state.update(_running_statistics(layer, x.size // len(mean), mean, variance, context))
+            own = (weights[f"{name}.weight"], weights[f"{name}.bias"])
+            return layers.batch_norm(x, mean, variance, *own, layer.epsilon)
         case Dropout(name=name):
             return layers.dropout(x, context.masks[name])
         case MaxPool():
@@ -133,12 +135,14 @@ def _residual(block: Residual, x: Array, context: _Context) -> Output:
     return body + shortcut, backward
 
 
-def _running_statistics(layer: BatchNorm, x: Array, context: _Context) -> dict[str, Array]:
-    """running <- (1 - momentum) running + momentum batch."""
-    unbiased = context.conventions.running_variance == "unbiased"
-    batch = layers.batch_statistics(x, unbiased=unbiased)
-    names = (f"{layer.name}.running_mean", f"{layer.name}.running_variance")
+def _running_statistics(
+    layer: BatchNorm, n: int, mean: Array, variance: Array, context: _Context
+) -> dict[str, Array]:
+    """running <- (1 - momentum) running + momentum batch, from n values a channel."""
+    if context.conventions.running_variance == "unbiased":
+        variance = variance * n / (n - 1)
+    batch = {f"{layer.name}.running_mean": mean, f"{layer.name}.running_variance": variance}
     return {
         name: (1 - layer.momentum) * context.weights[name] + layer.momentum * value
-        for name, value in zip(names, batch, strict=True)
+        for name, value in batch.items()
     }

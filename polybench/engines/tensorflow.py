@@ -103,7 +103,7 @@ class TensorFlowEngine(Engine):
         self._logits = tf.function(lambda images: self._model(images, training=False))
         self._step, self._gradients = _functions(self._model, self._optimizer.keras, loss_function, xla)
 
-        self._conventions = conventions(job.model)
+        self._conventions = conventions(job)
         self._flattened = flattened_shapes(job.model)
         self._variables = {
             name: Placed(variable, self._flattened.get(name))

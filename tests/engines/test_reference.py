@@ -53,8 +53,8 @@ def test_a_declared_convention_changes_gradients_and_not_the_loss() -> None:
 
 
 def test_it_computes_in_float64_and_says_which_convention_it_follows() -> None:
-    reference = engine(Conventions(0.5, source="here"))
-    assert reference.conventions() == Conventions(0.5, source="here")
+    reference = engine(Conventions(0.5, sources={"max_pool_within": "here"}))
+    assert reference.conventions() == Conventions(0.5, sources={"max_pool_within": "here"})
     assert {value.dtype for value in reference.snapshot(0).weights.values()} == {np.dtype(np.float64)}
 
 

@@ -26,6 +26,10 @@ def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) ->
     return gradient
 
 
+def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
+    return layers.batch_norm(x, *layers.batch_statistics(x), weight, bias, epsilon)
+
+
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
@@ -42,10 +46,8 @@ def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) ->
             lambda *a: windows.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"
         ),
         pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
-        pytest.param(lambda *a: layers.batch_norm(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
-        pytest.param(
-            lambda *a: layers.batch_norm(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"
-        ),
+        pytest.param(lambda *a: normalized(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
+        pytest.param(lambda *a: normalized(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"),
         pytest.param(lambda x: layers.dropout(x, MASK), [(2, 3, 4, 4)], id="dropout"),
         pytest.param(lambda x: windows.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
         pytest.param(lambda x: windows.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
@@ -139,7 +141,8 @@ def test_padding_is_the_same_on_all_sides() -> None:
 
 
 def test_batch_norm_by_hand() -> None:
-    y, _ = layers.batch_norm(np.array([[1.0], [3.0]]), np.array([10.0]), np.array([5.0]), 3.0)
+    x = np.array([[1.0], [3.0]])
+    y, _ = normalized(x, np.array([10.0]), np.array([5.0]), 3.0)
     assert y.tolist() == [[0], [10]]  # mean 2, variance 1, sqrt(1 + 3) = 2
 
 
@@ -150,8 +153,17 @@ def test_average_pools_by_hand() -> None:
     assert windows.global_average_pool(x)[0].tolist() == [[4]]
 
 
-@pytest.mark.parametrize(("unbiased", "variance"), [(True, 4.0), (False, 3.0)])
-def test_batch_statistics_count_every_pixel(unbiased: bool, variance: float) -> None:
+def test_batch_statistics_count_every_pixel() -> None:
     x = np.array([[[[1.0, 1]]], [[[1, 5]]]])
-    mean, found = layers.batch_statistics(x, unbiased=unbiased)
-    assert (mean.tolist(), found.tolist()) == ([2], [variance])
+    mean, variance = layers.batch_statistics(x)
+    assert (mean.tolist(), variance.tolist()) == ([2], [3])
+
+
+def test_float32_sums_lose_what_is_small_beside_them() -> None:
+    x = np.zeros((1, 2, 1, 1001))
+    x[0, :, 0, 0] = 2.0**24  # to which float32 cannot add 1
+    x[0, :, 0, 1:] = 1.0
+    (mean, _), (exact, _) = layers.batch_statistics(x, running_sums=4), layers.batch_statistics(x)
+    # A quarter of the ones goes into the sum of pixels 0, 4, 8... and is lost.
+    np.testing.assert_allclose(mean, (2.0**24 + 750) / 1001, rtol=1e-7)
+    np.testing.assert_allclose(exact, (2.0**24 + 1000) / 1001, rtol=1e-12)

@@ -132,6 +132,16 @@ build("given", "keras_fit")
 engine.run_steps(0, 3)
 assert same(engine.snapshot(3).weights, expected)
 """,
+    "batch statistics are Eigen's running sums, bit for bit": """
+import numpy as np
+import tensorflow as tf
+from polybench.engines.reference_layers import batch_statistics
+from polybench.engines.tensorflow_layers import _EIGEN_SUMS
+x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
+found = tf.nn.moments(tf.constant(x), (0, 1, 2))
+expected = batch_statistics(np.moveaxis(x, -1, 1), _EIGEN_SUMS)
+assert all(np.array_equal(a.numpy(), b) for a, b in zip(found, expected))
+""",
     "tf32 is off": """
 import tensorflow as tf
 build()
