@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +32,33 @@ REFERENCE = "polybench.engines.reference:ReferenceEngine"
 
 
 def check(
-    engine: str, folder: Path, data: Dataset | None = None, model: Model = LENET, **workload: Any
+    engine: str,
+    folder: Path,
+    data: Dataset | None = None,
+    model: Model = LENET,
+    cache: Path | None = None,
+    **workload: Any,
 ) -> Parity:
     files = small.files(folder, data, model=model)
     task = Task(small.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
     scratch = folder / "scratch"
     scratch.mkdir()
-    checker = Checker(InProcess(REFERENCE), scratch, folder / "cache")
+    checker = Checker(InProcess(REFERENCE), scratch, cache or folder / "cache")
     return checker.check(InProcess(f"tests.planted:{engine}"), task)
 
 
-def test_the_right_arithmetic_passes(tmp_path: Path) -> None:
-    parity = check("Correct", tmp_path)
+Checked = Callable[[str], Parity]
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    """`checked(engine)` on lenet, once for all tests that look at it; the reference trains once for all."""
+    cache = tmp_path_factory.mktemp("cache")
+    return functools.cache(lambda engine: check(engine, tmp_path_factory.mktemp(engine), cache=cache))
+
+
+def test_the_right_arithmetic_passes(checked: Checked) -> None:
+    parity = checked("Correct")
     assert parity.status == "pass"
     assert parity.reason is None
     assert parity.algorithm is not None
@@ -50,8 +67,8 @@ def test_the_right_arithmetic_passes(tmp_path: Path) -> None:
     assert parity.batch_size == 8
 
 
-def test_every_tensor_is_compared_at_steps_0_1_and_last(tmp_path: Path) -> None:
-    parity = check("Correct", tmp_path)
+def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: Checked) -> None:
+    parity = checked("Correct")
     algorithm = {(t.step, t.kind, t.name) for t in parity.tensors if t.part == "algorithm"}
     assert {step for step, _, _ in algorithm} == {0, 1, STEPS}
     assert len(algorithm) == 3 * (1 + 10 + 10)  # the loss, 10 gradients, 10 weights
@@ -73,8 +90,8 @@ def test_every_tensor_is_compared_at_steps_0_1_and_last(tmp_path: Path) -> None:
         "NotFinite",
     ],
 )
-def test_planted_bugs_fail_the_algorithm(bug: str, tmp_path: Path) -> None:
-    parity = check(bug, tmp_path)
+def test_planted_bugs_fail_the_algorithm(bug: str, checked: Checked) -> None:
+    parity = checked(bug)
     assert parity.status == "fail"
     assert parity.reason is not None
     assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")
@@ -109,14 +126,14 @@ def test_the_right_formula_passes(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])
-def test_a_wrong_update_fails_the_timed_part_too(bug: str, tmp_path: Path) -> None:
+def test_a_wrong_update_fails_the_timed_part_too(bug: str, checked: Checked) -> None:
     # Loss and gradient are right at every step there, since the reference takes the engine's weights.
-    failing = {t.kind for t in check(bug, tmp_path).tensors if t.part == "timed" and not t.passed}
+    failing = {t.kind for t in checked(bug).tensors if t.part == "timed" and not t.passed}
     assert failing == {"weight"}
 
 
-def test_what_is_not_finite_is_null_and_fails(tmp_path: Path) -> None:
-    parity = check("NotFinite", tmp_path)
+def test_what_is_not_finite_is_null_and_fails(checked: Checked) -> None:
+    parity = checked("NotFinite")
     errors = {t.relative_error for t in parity.tensors if t.name == "conv1.bias" and t.kind == "gradient"}
     assert errors == {None}
     assert parity.timed is not None

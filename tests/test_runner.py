@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.results import StudyDocument, from_json
 from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.engines import ENGINES
 from polybench.engines.fake import (
     ALLOCATED,
     COLLECTION_SECONDS,
@@ -27,8 +29,14 @@ from polybench.engines.fake import (
     STEP_SECONDS,
     WAITING_SECONDS,
 )
+from polybench.launcher import WorkerProcess
+from polybench.messages import Load
+from polybench.meters.cpu import cpu_seconds
 from polybench.runner import run_study
 from polybench.store import Store, only_study_here
+from tests.test_plain import folder
+
+__all__ = ["folder"]
 
 FAST: dict[str, Any] = {
     "data": "synthetic",
@@ -66,8 +74,14 @@ def run(
     return run_study(study, listener or Listener(), store=store)
 
 
+@functools.cache
+def three_cells() -> StudyDocument:
+    """Measured once for all tests that look at it."""
+    return run("fake", "fake+slow", "fake", prices={"cpu": 3.6})
+
+
 def test_a_study_measures_every_cell_in_every_process_and_round() -> None:
-    result = run("fake", "fake+slow", "fake")
+    result = three_cells()
     assert [r.cell for r in result.results] == ["fake/cpu", "fake+slow/cpu", "fake/cpu#2"]
     for cell in result.results:
         assert cell.status == "ok"
@@ -111,12 +125,9 @@ def test_accidents_become_rows_and_the_others_go_on() -> None:
     assert by_name["unavailable"].remedy
 
 
-def test_logs_go_when_nothing_failed(tmp_path: Path) -> None:
-    run("fake", store=Store(tmp_path))
-    assert not list(tmp_path.glob("logs/*"))
-
-
-def test_the_study_is_saved_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_is_saved_after_each_part_and_logs_go_when_nothing_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved: list[int] = []
     save = Store.save
 
@@ -128,6 +139,7 @@ def test_the_study_is_saved_after_each_part(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Store, "save", counting)
     run("fake", store=Store(tmp_path))
     assert saved == [0, 1, 2, 2]
+    assert not list(tmp_path.glob("logs/*"))
 
 
 def test_strict_measures_nothing_when_something_is_missing() -> None:
@@ -148,9 +160,10 @@ def test_a_missing_gpu_is_an_unavailable_row() -> None:
 
 
 def test_the_study_repeats_itself_from_its_toml() -> None:
-    result = run("fake", learning_rate=0.5)
+    fields = FAST | {"learning_rate": 0.5, "processes": 1, "rounds": 1}
+    result = run("fake", **fields)
     again = msgspec.toml.decode(result.study.encode(), type=Study)
-    assert again == Study(engines=("fake",), learning_rate=0.5, **FAST)
+    assert again == Study(engines=("fake",), **fields)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +225,7 @@ def test_the_budget_bounds_explicit_rounds() -> None:
 
 
 def test_prices_give_cost_relative_to_the_baseline() -> None:
-    result = run("fake", "fake+slow", prices={"cpu": 3.6})
-    slow = result.result("fake+slow/cpu")
+    slow = three_cells().result("fake+slow/cpu")
     assert slow.cost is not None
     assert slow.epoch_seconds is not None
     assert slow.cost.dollars_per_epoch == pytest.approx(slow.epoch_seconds / 1000)
@@ -221,7 +233,7 @@ def test_prices_give_cost_relative_to_the_baseline() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_prints_and_saves_what_is_finished(number: int, tmp_path: Path) -> None:
+def test_an_interrupt_prints_and_saves_what_is_finished(number: int, folder: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -229,6 +241,10 @@ def test_an_interrupt_prints_and_saves_what_is_finished(number: int, tmp_path: P
         "compare",
         "--engines",
         "fake,fake+slow",
+        "--data",
+        str(folder),
+        "--batch-size",
+        "16",
         "--format",
         "json",
     ]
@@ -266,20 +282,16 @@ def test_a_killed_study_leaves_no_scratch_for_ever(own_folders: Path) -> None:
     assert mine.exists()
 
 
-def test_idle_workers_sleep() -> None:
-    from polybench.launcher import WorkerProcess
-    from polybench.meters.cpu import cpu_seconds
-
-    worker = WorkerProcess({}, Path(os.environ["POLYBENCH_RESULTS"]) / "log")
-    time.sleep(2.0)  # it has started by then
-    before = cpu_seconds(worker.pid)
-    time.sleep(1.0)
-    assert cpu_seconds(worker.pid) - before < 0.02
-    worker.kill()
+def test_idle_workers_sleep(tmp_path: Path) -> None:
+    with WorkerProcess({}, tmp_path / "log") as worker:
+        worker.ask(Load(ENGINES["fake"].factory), 60.0)
+        before = cpu_seconds(worker.pid)
+        time.sleep(1.0)
+        assert cpu_seconds(worker.pid) - before < 0.02
 
 
 def test_counts_once_after_everything_timed_and_adds_up_the_collector() -> None:
-    result = run("fake").result("fake/cpu")
+    result = three_cells().result("fake/cpu")
     assert result.allocations.host == ALLOCATED
     assert result.allocations.device is None
     assert result.gc.seconds_per_step == pytest.approx(COLLECTION_SECONDS)

@@ -10,17 +10,39 @@ from pathlib import Path
 
 import pytest
 
+from polybench import cli
+from polybench.commands import doctor
 from polybench.core.results import from_json
+from polybench.data import synthetic
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def program(tmp_path: Path) -> Run:
+    """The program, in a process of its own."""
+
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "polybench", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The program from its entry point to its exit code, in this process and on less data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["polybench", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(sys.argv, ended.value.code, *capfd.readouterr())
 
     return run
 
@@ -34,17 +56,15 @@ def test_help_and_version(run: Run) -> None:
         assert "Usage" in result.stdout
 
 
-def test_a_comparison_prints_a_table_and_saves_itself(run: Run) -> None:
-    result = run("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST)
+def test_a_comparison_prints_a_table_and_saves_itself(program: Run, run: Run) -> None:
+    result = program("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST)
     assert result.returncode == 0
     assert "fake+slow/cpu" in result.stdout
     assert "unavailable: the fake framework is not installed" in result.stdout
     assert "\x1b" not in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
-    again = run("show", "last")
-    assert again.stdout == result.stdout
-    listed = run("list")
-    assert "fake/cpu, fake+slow/cpu" in listed.stdout
+    assert program("show", "last").stdout == result.stdout
+    assert "fake/cpu, fake+slow/cpu" in run("list").stdout
 
 
 @pytest.mark.parametrize("name", ["markdown", "csv", "json", "latex"])
@@ -99,6 +119,13 @@ def test_bad_input_is_exit_code_2_and_one_clear_message(arguments: list[str], me
     assert result.stdout == ""
 
 
+def test_bad_input_ends_the_program(program: Run) -> None:
+    result = program("compare", "--engines", "torhc")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+
+
 def test_a_failed_cell_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:
     result = run("compare", "--engines", "fake,fake+crash", *FAST)
     assert result.returncode == 1
@@ -143,7 +170,7 @@ def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) ->
     assert "cannot read the study" in shown.stderr
 
 
-def test_doctor_says_what_is_there(run: Run) -> None:
+def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("doctor", "--format", "json")
     report = json.loads(result.stdout)
     assert report["engines"]["reference"]["runs"]
@@ -155,6 +182,8 @@ def test_doctor_says_what_is_there(run: Run) -> None:
     for meter in report["meters"]:
         assert meter["works"] or meter["reason"]
     assert any("energy of the processor" in meter["what"] for meter in report["meters"])
+    # The same answers as text: to ask all engines again would take as long again.
+    monkeypatch.setattr(doctor, "_engines", lambda names: {name: report["engines"][name] for name in names})
     text = run("doctor").stdout
     assert "polybench data fetch" in text
     assert "energy of the processor" in text
