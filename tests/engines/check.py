@@ -1,15 +1,7 @@
-"""Run checks on one engine in one process: `python -m tests.engines.check ENGINE FOLDER CHECKS`.
-
-CHECKS is a JSON object from a name to Python code, which finds `engine` with its framework loaded, `build`,
-and the `images` and `labels` that `build` loads; `build_layers(layers, repeats)` builds another network than
-lenet, and loads each image `repeats` times; `stream` makes what input pipelines read. The last line of the
-output is a JSON object: name to traceback, or "".
-"""
+"""Checks on one engine, in a process that `conftest.processes` started for it."""
 
 from __future__ import annotations
 
-import json
-import sys
 import traceback
 from pathlib import Path
 
@@ -27,7 +19,13 @@ from polybench.models.lenet import LENET
 from tests.engines.child import loaded_engine
 
 
-def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
+def failures(engine_name: str, folder: Path, checks: dict[str, str]) -> dict[str, str]:
+    """Each check's traceback, or "".
+
+    A check is Python code, which finds `engine` with its framework loaded, `build`, and the `images` and
+    `labels` that `build` loads; `build_layers(layers, repeats)` builds another network than lenet, and loads
+    each image `repeats` times; `stream` makes what input pipelines read.
+    """
     engine = loaded_engine(engine_name)
     images = np.load(folder / "images.npy", mmap_mode="r")
     labels = np.load(folder / "labels.npy")
@@ -61,7 +59,7 @@ def main(engine_name: str, folder: Path, checks: dict[str, str]) -> None:
             exec(check, names.copy())
         except Exception:
             tracebacks[name] = traceback.format_exc()
-    print(json.dumps(tracebacks))
+    return tracebacks
 
 
 def stream(workers: int, augmented: bool, shape: tuple[int, ...] = (3, 32, 32)) -> tuple[Stream, Array]:
@@ -75,7 +73,3 @@ def stream(workers: int, augmented: bool, shape: tuple[int, ...] = (3, 32, 32)) 
         for indices, chosen in zip(order, decisions, strict=True)
     ]
     return given, np.stack(varied).astype(np.float32) / np.float32(255)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

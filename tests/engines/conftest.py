@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import json
+import multiprocessing
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from polybench.engines import ENGINES
 from polybench.launcher import worker_environment
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
-from tests.engines.child import UNAVAILABLE
+from polybench.worker import _die_with_parent
+from tests.engines.check import failures
+from tests.engines.child import outcome
 
 Outcome = dict[str, Any]
 Drive = Callable[..., Outcome]
-RunChild = Callable[..., str]
 RunChecks = Callable[[str, dict[str, str]], dict[str, str]]
 
 BATCHES, BATCH_SIZE = 4, 8
@@ -40,45 +42,47 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def run_child() -> RunChild:
-    """Run a module of the tests with an engine's environment; skips the test without the engine."""
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Callable[..., Executor]]:
+    """`processes(engine, variants)`: one for all tests of a file that ask for the same environment."""
+    with contextlib.ExitStack() as stack:
 
-    def run(engine: str, *arguments: object, variants: tuple[str, ...] = ()) -> str:
-        environment = os.environ | worker_environment(ENGINES[engine], "cpu", 2, variants)
-        command = [sys.executable, "-m", *map(str, arguments)]
-        done = subprocess.run(
-            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
-        )
-        if done.returncode == UNAVAILABLE:
-            pytest.skip(done.stderr.strip().splitlines()[-1])
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        @functools.cache
+        def start(engine: str, environment: frozenset[tuple[str, str]]) -> Executor:
+            spawn = multiprocessing.get_context("spawn")
+            executor = stack.enter_context(ProcessPoolExecutor(1, spawn, _die_with_parent))
+            with patch.dict(os.environ, dict(environment) | {"POLYBENCH_PARENT": str(os.getpid())}):
+                executor.submit(os.getpid).result()  # it has started, in this environment
+            return executor
+
+        def process(engine: str, variants: tuple[str, ...] = ()) -> Executor:
+            environment = worker_environment(ENGINES[engine], "cpu", 2, variants)
+            return start(engine, frozenset(environment.items()))
+
+        yield process
+
+
+@pytest.fixture(scope="module")
+def run_checks(problem: Path, processes: Callable[..., Executor]) -> RunChecks:
+    """`run_checks(engine, checks)`: each check's traceback, "" if it passed; one process for all of them."""
+    done: dict[str, dict[str, str]] = {}
+
+    def run(engine: str, checks: dict[str, str]) -> dict[str, str]:
+        if engine not in done:
+            done[engine] = processes(engine).submit(failures, engine, problem, checks).result()
+        return done[engine]
 
     return run
 
 
-@pytest.fixture(scope="session")
-def run_checks(problem: Path, run_child: RunChild) -> RunChecks:
-    """`run_checks(engine, checks)`: each check's traceback, "" if it passed; one process for all of them."""
-
-    @functools.cache
-    def run(engine: str, checks: str) -> dict[str, str]:
-        return json.loads(run_child(engine, "tests.engines.check", engine, problem, checks).splitlines()[-1])
-
-    return lambda engine, checks: run(engine, json.dumps(checks))
-
-
-@pytest.fixture(scope="session")
-def drive(problem: Path, run_child: RunChild) -> Drive:
-    """`drive(engine with variants, dtype, precision)`: what child.py wrote, one process for each."""
+@pytest.fixture(scope="module")
+def drive(problem: Path, processes: Callable[..., Executor]) -> Drive:
+    """`drive(engine with variants, dtype, precision)`: the engine's `outcome`."""
 
     @functools.cache
     def drive(name: str, dtype: str, precision: str = "fp32") -> Outcome:
         engine, _, variants = name.partition("+")
-        arguments = ("tests.engines.child", engine, variants, dtype, precision, problem)
-        run_child(engine, *arguments, variants=tuple(variants.split("+")))
-        with np.load(problem / "out.npz") as file:
-            return dict(file)
+        process = processes(engine, tuple(variants.split("+")))
+        return process.submit(outcome, engine, variants, dtype, precision, problem).result()
 
     return drive
