@@ -10,7 +10,7 @@ compare: $(INSTALLED)
 	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

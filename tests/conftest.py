@@ -14,6 +14,28 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
 
+# Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
+# needs no Julia: while the first has the package precompiled, another that wanted it would only wait.
+LONGEST = (
+    "engines/test_identity.py",
+    "test_runner.py",
+    "engines/test_networks.py",
+    "test_plain.py",
+    "engines/test_optimizers.py",
+    "engines/test_flux_parity.py",
+    "engines/test_julia_package.py",
+    "engines/test_flux.py",
+    "engines/test_flux_worker.py",
+    "test_examples.py",
+    "commands/test_cli.py",
+    "test_parity.py",
+)
+_RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _RANK.get(item.path, len(LONGEST)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def users_julia() -> None:
