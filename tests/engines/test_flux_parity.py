@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,20 +29,37 @@ STEPS = 3
 pytestmark = pytest.mark.slow
 
 
-def check(factory: str, folder: Path, files: small.Files | None = None) -> Parity:
-    files = files or small.files(folder)
-    job = small.job(batch_size=files.epoch.batch_size)
-    task = Task(job, files.weights, files.epoch, STEPS, 240.0)
-    scratch = folder / "scratch"
-    scratch.mkdir()
-    checker = Checker(InProcess("polybench.engines.reference:ReferenceEngine"), scratch, folder / "cache")
+Check = Callable[..., Parity]
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     environment = worker_environment(ENGINES["flux"], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
-    with WorkerProcess(environment, folder / "log") as worker:
+    with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
         try:
-            worker.ask(Load(factory), 240)
+            worker.ask(Load(ENGINES["flux"].factory), 240)
         except Unavailable as lacking:
             pytest.skip(lacking.reason)
-        return checker.check(worker, task)
+        yield worker
+
+
+@pytest.fixture
+def check(worker: WorkerProcess, tmp_path: Path) -> Check:
+    """`check(factory, files)`, in one process for all: what one engine plants in it is taken out again."""
+
+    def check(factory: str, files: small.Files | None = None) -> Parity:
+        files = files or small.files(tmp_path)
+        job = small.job(batch_size=files.epoch.batch_size)
+        task = Task(job, files.weights, files.epoch, STEPS, 240.0)
+        (scratch := tmp_path / "scratch").mkdir()
+        checker = Checker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
+        worker.ask(Load(factory), 240)
+        try:
+            return checker.check(worker, task)
+        finally:
+            worker.ask(Load("tests.engines.planted_flux:Mended"), 240)
+
+    return check
 
 
 @pytest.fixture
@@ -78,8 +96,8 @@ def real_images(tmp_path: Path) -> small.Files:
     return small.files(tmp_path, data, LENET.parity_batch_size)
 
 
-def test_under_its_declaration_it_is_identical(tmp_path: Path, near_ties: small.Files) -> None:
-    parity = check(ENGINES["flux"].factory, tmp_path, near_ties)
+def test_under_its_declaration_it_is_identical(check: Check, near_ties: small.Files) -> None:
+    parity = check(ENGINES["flux"].factory, near_ties)
     assert parity.status == "pass", parity.reason
     assert parity.algorithm is not None
     assert (parity.algorithm.max_gradient_error or 0) < 1e-12
@@ -88,20 +106,20 @@ def test_under_its_declaration_it_is_identical(tmp_path: Path, near_ties: small.
     assert deviations["dense3.weight"] == 0  # behind the pooling
 
 
-def test_without_its_declaration_it_is_not(tmp_path: Path, near_ties: small.Files) -> None:
-    assert check("tests.engines.planted_flux:Undeclared", tmp_path, near_ties).status == "fail"
+def test_without_its_declaration_it_is_not(check: Check, near_ties: small.Files) -> None:
+    assert check("tests.engines.planted_flux:Undeclared", near_ties).status == "fail"
 
 
-def test_on_real_images_it_is_identical(tmp_path: Path, real_images: small.Files) -> None:
+def test_on_real_images_it_is_identical(check: Check, real_images: small.Files) -> None:
     # Without the declaration it may pass too: in float64 few of their windows have values within 1.5e-8.
-    parity = check(ENGINES["flux"].factory, tmp_path, real_images)
+    parity = check(ENGINES["flux"].factory, real_images)
     assert parity.status == "pass", parity.reason
     deviations = {deviation.tensor: deviation.error for deviation in parity.deviations}
     assert deviations["conv1.weight"] > 1e-3
 
 
 @pytest.mark.parametrize("bug", ["KernelNotReversed", "WrongAxisOrder", "SoftmaxTwice", "WrongMomentum"])
-def test_a_planted_bug_fails(bug: str, tmp_path: Path) -> None:
-    parity = check(f"tests.engines.planted_flux:{bug}", tmp_path)
+def test_a_planted_bug_fails(bug: str, check: Check) -> None:
+    parity = check(f"tests.engines.planted_flux:{bug}")
     assert parity.status == "fail"
     assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -32,28 +31,21 @@ def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
     return answer
 
 
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
-    with WorkerProcess(worker_environment(ENGINES["flux"], "cpu", 2), tmp_path / "log") as process:
-        yield process
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_while_julia_computes(worker: WorkerProcess, tmp_path: Path, number: signal.Signals) -> None:
-    prepare(worker, tmp_path)
-    worker.send(Advance(0, 10_000_000))
-    time.sleep(0.5)
-    process = psutil.Process(worker.pid)
-    assert process.cpu_times().user > 0
-    os.kill(worker.pid, number)
-    worker.kill()
-    assert not psutil.pid_exists(worker.pid)
-
-
-def test_a_cold_start_uses_no_cached_code(worker: WorkerProcess, tmp_path: Path) -> None:
-    cached = prepare(worker, tmp_path).startup
-    environment = worker_environment(ENGINES["flux"], "cpu", 2) | {COLD_START: "yes"}
-    with WorkerProcess(environment, tmp_path / "cold.log") as fresh:
-        cold = prepare(fresh, tmp_path).startup
-    assert cached.detail["cached_code"] == 1
-    assert "cached_code" not in cold.detail
+@pytest.mark.parametrize(
+    ("environment", "cached", "number"),
+    [({}, {"cached_code": 1.0}, signal.SIGTERM), ({COLD_START: "yes"}, {}, signal.SIGKILL)],
+)
+def test_it_starts_with_cached_code_or_cold_and_ends_while_julia_computes(
+    tmp_path: Path, environment: dict[str, str], cached: dict[str, float], number: signal.Signals
+) -> None:
+    environment = worker_environment(ENGINES["flux"], "cpu", 2) | environment
+    with WorkerProcess(environment, tmp_path / "log") as worker:
+        detail = prepare(worker, tmp_path).startup.detail
+        assert {name: detail[name] for name in detail if name == "cached_code"} == cached
+        worker.send(Advance(0, 10_000_000))
+        time.sleep(0.5)
+        process = psutil.Process(worker.pid)
+        assert process.cpu_times().user > 0
+        os.kill(worker.pid, number)
+        worker.kill()
+        assert not psutil.pid_exists(worker.pid)
