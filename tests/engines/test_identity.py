@@ -7,19 +7,9 @@ import pytest
 
 from polybench.models.lenet import LENET
 from tests.engines.conftest import Drive, Outcome
+from tests.matrix import LENET_CELLS, SLOW_CELLS
 
-NAMES = [
-    "flux",
-    "flux+default_threads",
-    "torch",
-    "torch+channels_last",
-    pytest.param("torch+compile", marks=pytest.mark.slow),
-    pytest.param("torch+channels_last+compile", marks=pytest.mark.slow),
-    "tf",
-    "tf+xla",
-    "tf+keras_fit",
-    pytest.param("tf+keras_fit+xla", marks=pytest.mark.slow),
-]
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_CELLS else name for name in LENET_CELLS]
 every_engine = pytest.mark.parametrize("name", NAMES)
 
 

@@ -20,28 +20,16 @@ from polybench.messages import Load, Prepare, Prepared
 from polybench.models import find_model
 from polybench.parity import Checker, Session, Task
 from tests import small
+from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
 from tests.networks import EVERYTHING
 from tests.sessions import InProcess
-
-# ADD AN ENGINE: its name, and those of its variants that run other code.
-TESTED = ["torch", "tf", "flux"]
-VARIANTS = ["torch+channels_last"]
-
-NETWORKS = {
-    "keras-cnn": (find_model("keras-cnn"), 2),
-    "rosetta": (find_model("rosetta"), 1),
-    "resnet32": (find_model("resnet32"), 2),
-    "catdog-3": (find_model("catdog-3"), 2),
-    "catdog-5": (find_model("catdog-5"), 1),
-}
-"""With their batch sizes. smallvgg takes gigabytes and is checked by hand."""
 
 TIMEOUT = 240.0
 REPOSITORY = Path(__file__).parents[2]
 
 Workers = Callable[[str], WorkerProcess]
 
-every_engine = pytest.mark.parametrize("name", [*TESTED, *VARIANTS])
+every_engine = pytest.mark.parametrize("name", EVERYTHING_CELLS)
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +88,9 @@ def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: s
     assert weights == set(EVERYTHING.tensor_shapes())
 
 
-@pytest.mark.parametrize("name", TESTED)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("network", "name"), NETWORK_CASES)
 def test_the_published_networks_do(check: Check, name: str, network: str, tmp_path: Path) -> None:
-    parity = check(name, task(name, *NETWORKS[network], 1, tmp_path))
+    parity = check(name, task(name, find_model(network), NETWORKS[network].batch_size, 1, tmp_path))
     assert parity.status == "pass", parity.reason
 
 

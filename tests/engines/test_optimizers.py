@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.core.optimizers import Optimizer
 from polybench.core.spec import UNTIMED_STEPS
 from polybench.engines import ENGINES
 from polybench.launcher import WorkerProcess, worker_environment
@@ -21,32 +20,12 @@ from polybench.parity import Checker, Task
 from polybench.tensor_errors import ALGORITHM, State, algorithm_errors
 from tests import small
 from tests.engines.conftest import REPOSITORY
+from tests.matrix import OPTIMIZER_CASES, OPTIMIZERS
 from tests.sessions import InProcess
 
 STEPS = 3
 TIMEOUT = 240.0
 REFERENCE = "polybench.engines.reference:ReferenceEngine"
-CHANGES = ((1, 0.02), (2, 0.004))
-
-OPTIMIZERS = {
-    "sgd": Optimizer("sgd", 0.05, schedule=CHANGES),
-    "momentum": Optimizer("momentum", 0.05, 0.8, schedule=CHANGES),
-    "momentum+decay": Optimizer("momentum", 0.05, weight_decay=0.1),
-    "nesterov": Optimizer("nesterov", 0.05, 0.8),
-    "nesterov+decay": Optimizer("nesterov", 0.05, weight_decay=0.1, schedule=CHANGES),
-    "rmsprop": Optimizer("rmsprop", 0.001),
-    "rmsprop+decay": Optimizer("rmsprop", 0.001, weight_decay=0.1, schedule=((1, 0.0001),)),
-    "adam": Optimizer("adam", 0.001),
-    "adam+decay": Optimizer("adam", 0.001, weight_decay=0.1, schedule=((1, 0.0001),)),
-}
-CASES = [
-    *(("torch", case) for case in OPTIMIZERS),
-    *(("tf", case) for case in OPTIMIZERS),
-    *(("tf+xla", case) for case in ("adam+decay",)),
-    *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
-    # Each costs seconds of compilation; weight decay is a rule before the others, which stay the same.
-    *(("flux", case) for case in ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay")),
-]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +64,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "case"), CASES)
+@pytest.mark.parametrize(("name", "case"), OPTIMIZER_CASES)
 def test_it_is_the_canonical_formula(
     name: str, case: str, worker: Any, checker: Checker, files: small.Files, tmp_path: Path
 ) -> None:
