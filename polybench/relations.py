@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polybench.core import statistics
-from polybench.core.results import BreakEven, Cost, DeviceSpeedup, Relative, Result
+from polybench.core.results import AccuracyDifference, BreakEven, Cost, DeviceSpeedup, Relative, Result
 
 CellSamples = list[list[list[float]]]
 """Seconds of a step as [process][round][sample]."""
@@ -30,6 +30,7 @@ def relate(
         if base is not None and result.ranked:
             result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
             result.cost = _cost(prices, result, by_name[base])
+            result.accuracy_difference = _accuracy_difference(by_name[base], result)
         result.device_speedup = _device_speedup(result, by_name, samples)
         result.break_even = _break_even(result, results)
 
@@ -42,6 +43,28 @@ def _relative(base: str, base_samples: CellSamples, samples: CellSamples, name: 
     except ValueError:  # no process and round in common
         return None
     return Relative(base, ratio.value, ratio.interval95, ratio.scope)
+
+
+def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | None:
+    """Seed by seed, since a cell starts from the same weights as the baseline.
+
+    None unless both finished the same trainings. Where each training ended once it was accurate enough,
+    its time is what differs (`time_to_accuracy`), not its accuracy.
+    """
+    trainings = [(training.seed, len(training.epochs)) for training in base.trainings]
+    same = trainings == [(training.seed, len(training.epochs)) for training in other.trainings]
+    epochs = {number for _, number in trainings}
+    if other is base or not same or len(epochs) != 1 or base.time_to_accuracy is not None:
+        return None
+    pairs = [
+        (one.accuracy, two.accuracy)
+        for one, two in zip(base.trainings, other.trainings, strict=True)
+        if one.accuracy is not None and two.accuracy is not None
+    ]
+    if len(pairs) < len(trainings):
+        return None
+    value, interval = statistics.difference(*zip(*pairs, strict=True))
+    return AccuracyDifference(base.cell, value, interval, epochs.pop(), len(pairs))
 
 
 def _device_speedup(

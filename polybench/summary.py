@@ -186,8 +186,7 @@ def _add_trainings(result: Result, wanted: float | None) -> None:
     result.epoch_seconds = stdlib_statistics.median(
         epoch.seconds for training in result.trainings for epoch in training.epochs
     )
-    last = [training.epochs[-1].accuracy for training in result.trainings]
-    final = [accuracy for accuracy in last if accuracy is not None]
+    final = [training.accuracy for training in result.trainings if training.accuracy is not None]
     if final:
         result.accuracy = stdlib_statistics.fmean(final)
         result.accuracy_std = stdlib_statistics.stdev(final) if len(final) > 1 else None

@@ -18,6 +18,8 @@ from polybench.core.results import (
     Startup,
     StudyDocument,
     Tool,
+    TrainedEpoch,
+    Training,
 )
 from polybench.core.spec import Workload
 from polybench.core.statistics import ratio, step_seconds
@@ -162,3 +164,14 @@ def typical_study() -> StudyDocument:
         ),
         warnings=["1 of 6 rounds was disturbed by other processes"],
     )
+
+
+def trainings(*accuracies: float | None, epochs: int = 2) -> list[Training]:
+    """One for each seed from 0; `accuracies` are those after the last epoch."""
+    return [
+        Training(
+            seed,
+            [TrainedEpoch(1.0, [390.0], 1.5, 0.1)] * (epochs - 1) + [TrainedEpoch(1.0, [390.0], 1.2, last)],
+        )
+        for seed, last in enumerate(accuracies)
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polybench.core.results import StudyDocument, TrainedEpoch, Training
+from polybench.core.results import AccuracyDifference, StudyDocument, TrainedEpoch, Training
 from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines.fake import STEP_SECONDS, STEPS_TO_HALF_RIGHT
@@ -41,6 +41,9 @@ def test_epochs_are_trained_for_each_seed_and_evaluated(tmp_path: Path) -> None:
             assert all(len(epoch.steps_per_second) == 10 for epoch in epochs)
         assert result.accuracy == pytest.approx(expected[-1], abs=0.002)
         assert result.accuracy_std == 0
+    # The fake engine's accuracy depends on nothing but the number of steps.
+    slow = document.result("fake+slow/cpu").accuracy_difference
+    assert slow == AccuracyDifference("fake/cpu", 0.0, (0.0, 0.0), epochs=2, seeds=2)
     fast = document.result("fake/cpu")
     assert fast.epoch_seconds == pytest.approx(STEPS * STEP_SECONDS, rel=0.2)
     assert fast.step_seconds is not None

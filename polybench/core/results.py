@@ -237,6 +237,11 @@ class Training(msgspec.Struct, frozen=True):
     seed: int
     epochs: list[TrainedEpoch]
 
+    @property
+    def accuracy(self) -> float | None:
+        """After the last epoch."""
+        return self.epochs[-1].accuracy if self.epochs else None
+
     def seconds_to(self, accuracy: float) -> float | None:
         """Training time up to the end of the first epoch with at least this accuracy; None if none has it."""
         seconds = 0.0
@@ -253,6 +258,19 @@ class TimeToAccuracy(msgspec.Struct, frozen=True):
     accuracy: float
     seconds: float | None
     reached: int
+    seeds: int
+
+
+class AccuracyDifference(msgspec.Struct, frozen=True):
+    """Test accuracy less the baseline's, after the same epochs: the mean over seeds that both trained from.
+
+    `interval95` is null for one seed.
+    """
+
+    baseline: str
+    value: float
+    interval95: tuple[float, float] | None
+    epochs: int
     seeds: int
 
 
@@ -297,6 +315,7 @@ class Result(msgspec.Struct, kw_only=True):
     losses: list[float] = []
     accuracy: float | None = None
     accuracy_std: float | None = None
+    accuracy_difference: AccuracyDifference | None = None
     time_to_accuracy: TimeToAccuracy | None = None
     trainings: list[Training] = []
     relative: Relative | None = None

@@ -64,7 +64,7 @@ def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> Step
         p95=float(np.percentile(seconds, 95)) if each_is_a_step else None,
         std=float(seconds.std(ddof=1)) if each_is_a_step and seconds.size > 1 else None,
         n=seconds.size,
-        interval95=_t_interval([math.log(median(group)) for group in groups]),
+        interval95=_of_logs([math.log(median(group)) for group in groups]),
     )
 
 
@@ -92,8 +92,8 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
         raise ValueError("no round was measured by both cells")
     value = math.exp(fmean(fmean(logs) for logs in pairs))
     if len(pairs) > 1:
-        return Ratio(value, _t_interval([fmean(logs) for logs in pairs]), "processes")
-    return Ratio(value, _t_interval(pairs[0]), "within one run")
+        return Ratio(value, _of_logs([fmean(logs) for logs in pairs]), "processes")
+    return Ratio(value, _of_logs(pairs[0]), "within one run")
 
 
 def differs(ratio: Ratio) -> bool | None:
@@ -102,6 +102,20 @@ def differs(ratio: Ratio) -> bool | None:
         return None
     low, high = ratio.interval95
     return not low <= 1 <= high
+
+
+def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None]:
+    """Mean of `other` less `baseline`, pair by pair, with a paired t interval; None for one pair.
+
+    Pairs are of what has something in common, as two trainings from the same initial weights.
+
+    Raises:
+        ValueError: they differ in length, or there is no pair.
+    """
+    differences = [two - one for one, two in zip(baseline, other, strict=True)]
+    if not differences:
+        raise ValueError("no pairs")
+    return fmean(differences), _t_interval(differences)
 
 
 def half_width(ratio: Ratio) -> float:
@@ -156,14 +170,20 @@ def _log_ratios(baseline: Process, other: Process) -> list[float]:
     ]
 
 
-def _t_interval(logs: Sequence[float]) -> Interval | None:
+def _of_logs(logs: Sequence[float]) -> Interval | None:
     """exp of Student's interval for the mean of `logs`; None for fewer than two."""
-    n = len(logs)
+    interval = _t_interval(logs)
+    return interval and (math.exp(interval[0]), math.exp(interval[1]))
+
+
+def _t_interval(values: Sequence[float]) -> Interval | None:
+    """Student's interval for the mean of `values`; None for fewer than two."""
+    n = len(values)
     if n < 2:
         return None
 
     from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
 
-    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * float(np.std(logs, ddof=1)) / math.sqrt(n)
-    centre = fmean(logs)
-    return math.exp(centre - half), math.exp(centre + half)
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    centre = fmean(values)
+    return centre - half, centre + half

@@ -54,6 +54,26 @@ def with_interval(value: float, interval: tuple[float, float] | None) -> str:
     return f"{value:,.{decimals}f} ({low} to {high})"
 
 
+def difference(value: float, interval: tuple[float, float]) -> str:
+    """-0.0031 and (-0.011, 0.005) -> "-0.003 (-0.011 to 0.005)": of shares, such as accuracies."""
+    decimals = 3
+    # A bound that is not 0 must not read as 0: that is the verdict.
+    while decimals < 5 and any(bound and not round(bound, decimals) for bound in interval):
+        decimals += 1
+    low, high = (f"{bound:.{decimals}f}" for bound in interval)
+    return f"{value:.{decimals}f} ({low} to {high})"
+
+
+def with_spread(value: float, std: float | None) -> str:
+    """0.5123 and 0.0061 -> "0.512 ±0.006": a mean share and its standard deviation, where there is one."""
+    return f"{value:.3f}" + ("" if std is None else f" ±{std:.3f}")
+
+
+def plural(number: int, noun: str) -> str:
+    """1 and "seed" -> "1 seed"; 5 -> "5 seeds"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _decimals(value: float, digits: int) -> int:
     # The exponent after rounding: 9.996 has three digits as 10.0, not as 10.00.
     exponent = int(f"{value:.{digits - 1}e}".split("e")[1])

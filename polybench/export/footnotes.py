@@ -101,15 +101,11 @@ def _trainings(study: StudyDocument) -> list[str]:
     epochs = max(len(training.epochs) for result in trained for training in result.trainings)
     spread = "; accuracy ± its standard deviation over them" if seeds > 1 else ""
     return [
-        f"trained for {_plural(epochs, 'epoch')} at most, from {_plural(seeds, 'seed')}{spread}",
+        f"trained for {units.plural(epochs, 'epoch')} at most, from {units.plural(seeds, 'seed')}{spread}",
         *(
-            f"{result.cell}: {found.reached} of {_plural(found.seeds, 'seed')} reached"
+            f"{result.cell}: {found.reached} of {units.plural(found.seeds, 'seed')} reached"
             f" accuracy {found.accuracy:g}"
             for result in trained
             if (found := result.time_to_accuracy) and found.reached < found.seeds
         ),
     ]
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

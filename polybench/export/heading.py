@@ -16,10 +16,10 @@ def heading(study: StudyDocument) -> list[str]:
     baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
     return [
         f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "
-        f"batch {settings.batch_size}, {settings.precision}, {_plural(settings.threads, 'thread')}, "
+        f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}, "
         f"seed {settings.seed}{_input(settings)}",
         f"{how or 'nothing measured'}{baseline}",
-        f"{host.cpu}, {_plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
+        f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
     ]
 
 
@@ -28,7 +28,7 @@ def _input(settings: Settings) -> str:
     if settings.input == "preload":
         return ""
     augmented = ", augmented" if settings.augment else ""
-    return f", {settings.input} with {_plural(settings.workers or 0, 'worker')}{augmented}"
+    return f", {settings.input} with {units.plural(settings.workers or 0, 'worker')}{augmented}"
 
 
 def _extent(measured: list[Samples]) -> str:
@@ -56,7 +56,3 @@ def _span(numbers: Iterable[int], singular: str, plural: str) -> str:
     low, high = values[0], values[-1]
     word = singular if high == 1 else plural
     return f"{high} {word}" if low == high else f"{low} to {high} {word}"
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

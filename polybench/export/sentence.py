@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import DeviceSpeedup, Relative, Result, StudyDocument
+from polybench.core.results import AccuracyDifference, DeviceSpeedup, Relative, Result, StudyDocument
 from polybench.core.statistics import Ratio, differs
 
 
 def sentences(study: StudyDocument) -> list[str]:
-    """One for every ranked cell but the baseline, then one for every engine on a device besides the CPU."""
+    """One for every ranked cell but the baseline, one for every engine on a device besides the CPU, and one
+    for every accuracy beside the baseline's.
+    """
     by_cell = {result.cell: result for result in study.results}
     compared = [
         _sentence(by_cell[result.relative.baseline], result, result.relative)
@@ -18,10 +20,19 @@ def sentences(study: StudyDocument) -> list[str]:
         and result.relative.baseline != result.cell
         and result.relative.baseline in by_cell
     ]
-    return compared + [
+    on_devices = [
         _device_sentence(result, result.device_speedup)
         for result in study.results
         if result.ranked and result.device_speedup
+    ]
+    return [
+        *compared,
+        *on_devices,
+        *(
+            _accuracy_sentence(by_cell[found.baseline], result, found)
+            for result in study.results
+            if result.ranked and (found := result.accuracy_difference) and found.baseline in by_cell
+        ),
     ]
 
 
@@ -46,6 +57,27 @@ def _sentence(baseline: Result, other: Result, relative: Relative) -> str:
     if verdict is None:
         return f"{faster} ran {_number(ratio)} times as fast as {slower} (within one run; no verdict)."
     return f"{faster} is {_number(ratio)} times as fast as {slower}."
+
+
+def _accuracy_sentence(baseline: Result, other: Result, found: AccuracyDifference) -> str:
+    """Both accuracies with their spread over seeds, and whether that spread explains the difference."""
+    one, two = _names(other, baseline)
+    after = f"after {units.plural(found.epochs, 'epoch')}"
+    both = " and ".join(
+        units.with_spread(result.accuracy or 0.0, result.accuracy_std) for result in (other, baseline)
+    )
+    if found.interval95 is None:
+        return f"accuracy of {one} and {two} {after}: {both} (one seed; no verdict)."
+    both = f"{both} over {units.plural(found.seeds, 'seed')}"
+    low, high = found.interval95
+    if low <= 0 <= high:
+        interval = units.difference(found.value, found.interval95)
+        return f"no difference of accuracy shown between {one} and {two} {after}: {both}, {interval}."
+    if found.value < 0:
+        by, where = units.difference(-found.value, (-high, -low)), "below"
+    else:
+        by, where = units.difference(found.value, found.interval95), "above"
+    return f"accuracy of {one} is {by} {where} that of {two} {after}: {both}."
 
 
 def _names(one: Result, two: Result) -> tuple[str, str]:

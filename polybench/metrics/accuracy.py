@@ -8,10 +8,7 @@ from polybench.metrics.base import Metric
 
 
 def _in_words(result: Result) -> str:
-    if result.accuracy is None:
-        return ""
-    spread = "" if result.accuracy_std is None else f" ±{result.accuracy_std:.3f}"
-    return f"{result.accuracy:.3f}{spread}"
+    return "" if result.accuracy is None else units.with_spread(result.accuracy, result.accuracy_std)
 
 
 def _time_in_words(result: Result) -> str:

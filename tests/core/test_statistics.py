@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 
 from polybench.core.statistics import (
     Ratio,
+    difference,
     differs,
     half_width,
     ratio,
@@ -145,6 +147,26 @@ class TestVerdict:
     def test_half_width(self) -> None:
         assert half_width(Ratio(2.0, (1.9, 2.1), "processes")) == pytest.approx(0.05)
         assert half_width(Ratio(2.0, None, "within one run")) == math.inf
+
+
+class TestDifference:
+    def test_interval_is_that_of_students_paired_test(self) -> None:
+        one, two = [0.51, 0.49, 0.53, 0.50], [0.52, 0.49, 0.55, 0.51]
+        value, interval = difference(one, two)
+        expected = ttest_rel(two, one).confidence_interval(0.95)
+        assert value == pytest.approx(0.01)
+        assert interval == pytest.approx((expected.low, expected.high))
+
+    def test_what_pairs_have_in_common_does_not_widen_it(self) -> None:
+        assert difference([0.1, 0.9], [0.2, 1.0])[1] == pytest.approx((0.1, 0.1))
+
+    def test_one_pair_has_no_interval(self) -> None:
+        assert difference([0.5], [0.75]) == (0.25, None)
+
+    def test_unpaired_values_are_refused(self) -> None:
+        for one, two in (([], []), ([0.5], [0.5, 0.6])):
+            with pytest.raises(ValueError, match=r"pairs|longer"):
+                difference(one, two)
 
 
 class TestRisingTrend:

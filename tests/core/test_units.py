@@ -84,6 +84,23 @@ def test_with_interval(value: float, interval: tuple[float, float] | None, text:
     assert units.with_interval(value, interval) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "interval", "text"),
+    [
+        (-0.0031, (-0.0112, 0.0049), "-0.003 (-0.011 to 0.005)"),
+        (0.0124, (0.0003, 0.0245), "0.0124 (0.0003 to 0.0245)"),
+        (0.0, (0.0, 0.0), "0.000 (0.000 to 0.000)"),
+    ],
+)
+def test_difference(value: float, interval: tuple[float, float], text: str) -> None:
+    assert units.difference(value, interval) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "1 seed"), (2, "2 seeds")])
+def test_plural(number: int, text: str) -> None:
+    assert units.plural(number, "seed") == text
+
+
 @given(st.floats(1e-9, 1e6))
 def test_reads_back_within_half_a_percent(value: float) -> None:
     number, unit = units.seconds(value).split()

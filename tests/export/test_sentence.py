@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.results import DeviceSpeedup, Parity, Relative, Result
+from polybench.core.results import AccuracyDifference, DeviceSpeedup, Parity, Relative, Result
 from polybench.export.sentence import sentences
 from tests.factories import measured, study
 
@@ -68,3 +68,48 @@ def test_a_device_against_the_cpu_is_said_as_the_published_studies_say_it(speedu
         study(measured("torch/cuda", 0.001, device_speedup=DeviceSpeedup("torch/cpu", speedup, None)))
     )
     assert found == [text]
+
+
+@pytest.mark.parametrize(
+    ("mean", "value", "interval", "sentence"),
+    [
+        (
+            0.509,
+            -0.003,
+            (-0.011, 0.005),
+            "no difference of accuracy shown between tf and torch on cpu after 2 epochs: "
+            "0.509 ±0.008 and 0.512 ±0.006 over 5 seeds, -0.003 (-0.011 to 0.005).",
+        ),
+        (
+            0.481,
+            -0.031,
+            (-0.05, -0.012),
+            "accuracy of tf is 0.031 (0.012 to 0.050) below that of torch on cpu after 2 epochs: "
+            "0.481 ±0.008 and 0.512 ±0.006 over 5 seeds.",
+        ),
+        (
+            0.543,
+            0.031,
+            (0.012, 0.05),
+            "accuracy of tf is 0.031 (0.012 to 0.050) above that of torch on cpu after 2 epochs: "
+            "0.543 ±0.008 and 0.512 ±0.006 over 5 seeds.",
+        ),
+    ],
+)
+def test_accuracies_come_with_their_spread_and_a_verdict(
+    mean: float, value: float, interval: tuple[float, float], sentence: str
+) -> None:
+    found = AccuracyDifference("torch/cpu", value, interval, epochs=2, seeds=5)
+    tf = measured("tf/cpu", 0.01, accuracy=mean, accuracy_std=0.008, accuracy_difference=found)
+    torch = measured("torch/cpu", 0.0165, accuracy=0.512, accuracy_std=0.006)
+    assert sentences(study(torch, tf))[1:] == [sentence]
+    assert len(sentences(study(tf))) == 0
+
+
+def test_one_seed_gives_no_verdict_on_accuracy() -> None:
+    found = AccuracyDifference("torch/cpu", 0.0, None, epochs=1, seeds=1)
+    tf = measured("tf/cpu", 0.01, accuracy=0.5, accuracy_difference=found)
+    torch = measured("torch/cpu", 0.0165, accuracy=0.5)
+    assert sentences(study(torch, tf))[1:] == [
+        "accuracy of tf and torch on cpu after 1 epoch: 0.500 and 0.500 (one seed; no verdict)."
+    ]
