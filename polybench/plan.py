@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from polybench import provenance
+from polybench import provenance, schedule
 from polybench.core.errors import BadInput
 from polybench.core.model import Model
 from polybench.core.names import pick
@@ -16,6 +17,9 @@ from polybench.core.spec import Cell, Study, Workload, cells
 from polybench.engines import ENGINES, EngineRow
 from polybench.engines.base import Job
 from polybench.models import find_model
+
+_MEMORY_SHARE = 0.8
+"""Of the available memory, for the workers that live at the same time."""
 
 
 class Plan(NamedTuple):
@@ -46,9 +50,10 @@ def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     return engine.memory_bytes + 4 * floats + (epoch_bytes if engine.copies_data else 0)
 
 
-def usual_start_seconds(plan: Plan) -> float:
-    """From starting one replicate's workers to their first round; they start side by side."""
-    return max(row(cell).start_seconds for cell in plan.cells)
+def memory_groups(plan: Plan, cells: Iterable[Cell], epoch_bytes: int) -> list[list[Cell]]:
+    """The cells whose workers can live at the same time, in order."""
+    sizes = {cell: estimated_bytes(plan, cell, epoch_bytes) for cell in cells}
+    return schedule.groups(sizes, int(provenance.available_memory() * _MEMORY_SHARE))
 
 
 def resolve(study: Study) -> Plan:

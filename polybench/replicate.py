@@ -33,10 +33,10 @@ from polybench.plan import row
 from polybench.record import CellRecord
 
 WARM_UP_STEPS = 3
-_CALIBRATION_STEPS = 20
+CALIBRATION_STEPS = 20
 """The fastest of these is an undisturbed step: the first ones alone still settle after the crowded start."""
 
-_COUNTED_STEPS = 5
+COUNTED_STEPS = 5
 """Each step allocates what the one before it did; some more, for what is not done in every step."""
 
 Team = dict[str, tuple[CellRecord, WorkerProcess]]
@@ -213,7 +213,7 @@ class Replicate:
         for name in list(team):
             _, worker = team[name]
             with self._failures_noted(team, name):
-                answer = worker.ask(Measure(min(_CALIBRATION_STEPS, steps_in_epoch)), self._timeout)
+                answer = worker.ask(Measure(min(CALIBRATION_STEPS, steps_in_epoch)), self._timeout)
                 assert isinstance(answer, Measured)
                 seconds.append(min(answer.step_seconds))
         if seconds:
@@ -254,7 +254,7 @@ class Replicate:
         """Memory and allocations, after everything that is timed in these processes."""
         for record, worker in team.values():
             try:
-                answer = worker.ask(Count(min(_COUNTED_STEPS, steps_in_epoch)), self._timeout)
+                answer = worker.ask(Count(min(COUNTED_STEPS, steps_in_epoch)), self._timeout)
             except (CellFailed, Unavailable) as error:
                 record.warnings.append(f"memory and allocations could not be counted: {error}")
                 continue

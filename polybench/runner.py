@@ -21,21 +21,19 @@ from polybench.core.results import NO_FILE, About, Parity, RoundNoise, StudyDocu
 from polybench.core.spec import Cell, Study, trains
 from polybench.core.statistics import half_width, ratio
 from polybench.engines import ENGINES
+from polybench.estimate import estimate
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.materials import Materials
 from polybench.messages import Load, Loaded, Prepare
 from polybench.meters.observer import Observer
 from polybench.parity import Checker, Task
-from polybench.plan import Plan, estimated_bytes, resolve, row, usual_start_seconds
+from polybench.plan import Plan, memory_groups, resolve, row
 from polybench.progress import Progress
 from polybench.record import CellRecord
 from polybench.replicate import WARM_UP_STEPS, Pace, Replicate
 from polybench.store import Store, only_study_here
 from polybench.summary import Context, rounds_of, summarize
 from polybench.train import Trainer
-
-_MEMORY_SHARE = 0.8
-"""Of the available memory, for the workers that live at the same time."""
 
 
 def run_study(
@@ -233,7 +231,7 @@ class _Run:
         """All replicates; the document is saved after each."""
         study, seconds = self._plan.study, 0.0
         processes = study.processes
-        expected = study.budget + processes * usual_start_seconds(self._plan)  # before anything has been seen
+        expected = estimate(self._plan).measuring  # before anything has been seen
         for number in range(processes):
             alive = [record for record in self._records if record.alive]
             if not alive:
@@ -301,13 +299,9 @@ class _Run:
         return all(width <= self._plan.study.target / 2 for width in widths)
 
     def _groups(self, records: Sequence[CellRecord]) -> list[list[CellRecord]]:
-        sizes = {
-            record.cell: estimated_bytes(self._plan, record.cell, self._files.loaded_bytes)
-            for record in records
-        }
         by_cell = {record.cell: record for record in records}
-        grouped = schedule.groups(sizes, int(provenance.available_memory() * _MEMORY_SHARE))
-        return [[by_cell[cell] for cell in group] for group in grouped]
+        groups = memory_groups(self._plan, by_cell, self._files.loaded_bytes)
+        return [[by_cell[cell] for cell in group] for group in groups]
 
     # The end -----------------------------------------------------------------------------------------
 

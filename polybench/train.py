@@ -12,7 +12,7 @@ from pathlib import Path
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.results import TrainedEpoch, Training
-from polybench.core.spec import Study
+from polybench.core.spec import Study, most_epochs
 from polybench.data.epoch import EpochFile
 from polybench.launcher import WorkerProcess
 from polybench.messages import Evaluate, Evaluated, Load, Prepare, Restart, Train, Trained
@@ -21,9 +21,6 @@ from polybench.record import CellRecord
 
 SPANS = 10
 """Parts of an epoch whose speed is told apart, so that a slow start or heat shows."""
-
-_EPOCHS_UNTIL = 20
-"""The most epochs of a training `until` some accuracy for which no `epochs` were given."""
 
 
 class Trainer:
@@ -72,7 +69,7 @@ class Trainer:
         worker.ask(Restart(str(weights)), timeout)
         epochs: list[TrainedEpoch] = []
         record.trainings.append(Training(seed, epochs))
-        for number in range(self._study.epochs or (_EPOCHS_UNTIL if self._study.until else 1)):
+        for number in range(most_epochs(self._study)):
             on_epoch(number)
             epochs.append(self._epoch(worker, number, prepare.steps_in_epoch))
             if self._reached(epochs[-1]):

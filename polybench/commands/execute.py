@@ -13,6 +13,7 @@ import typer
 
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
+from polybench.core import units
 from polybench.core.names import pick
 from polybench.core.results import NO_FILE, About
 from polybench.core.spec import Study
@@ -67,19 +68,23 @@ def execute(
 
 
 def print_plan(study: Study) -> None:
-    """The cells that would be measured, and about how long that takes at most."""
-    from polybench.plan import resolve, usual_start_seconds
+    """The cells that would be measured, about how long that takes, and what this guess rests on."""
+    from polybench.core.arithmetic import training_multiply_adds
+    from polybench.estimate import estimate, rate
+    from polybench.plan import resolve
 
     plan = resolve(study)
-    starts = study.processes + study.parity  # the identity check has workers of its own
-    start = usual_start_seconds(plan)
+    expected, workload = estimate(plan), plan.workload
     for cell in plan.cells:
         typer.echo(cell.name)
-    workload = plan.workload
+    products = units.number(workload.batch_size * training_multiply_adds(plan.model) / 1e6)
+    rates = dict.fromkeys(
+        f"{rate(plan, cell.device) / 1e9:,.0f} billion a second on {cell.device}" for cell in plan.cells
+    )
     typer.echo(
         f"{workload.model}, batch {workload.batch_size}, {workload.precision}, threads {workload.threads},"
-        f" processes {study.processes}\nabout {study.budget + starts * start:.0f} s: timed for at most"
-        f" {study.budget:g} s in all, and {starts} starts of about {start:.0f} s",
+        f" processes {study.processes}\n{expected.in_words()}\nrough: a step has {products} million"
+        f" multiply-adds, and every engine is taken to do {', '.join(rates)}",
         err=True,
     )
 

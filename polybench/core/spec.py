@@ -33,6 +33,9 @@ LARGEST_SHIFT = 4
 QUICK_BUDGET = 10.0
 """Seconds that `--quick` is timed for at most: enough for 5 rounds of a few engines."""
 
+_EPOCHS_UNTIL = 20
+"""The most epochs of a training `until` some accuracy for which no `epochs` were given."""
+
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
@@ -143,6 +146,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 def trains(study: Study) -> bool:
     """Whether whole trainings belong to the study, besides the rounds."""
     return study.epochs is not None or study.accuracy or bool(study.until)
+
+
+def most_epochs(study: Study) -> int:
+    """Epochs of each whole training, unless it reaches the accuracy asked for before."""
+    return study.epochs or (_EPOCHS_UNTIL if study.until else 1)
 
 
 def evaluates(study: Study) -> bool:

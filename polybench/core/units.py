@@ -11,6 +11,15 @@ def seconds(value: float) -> str:
     return _scaled(value, _SECONDS) if value else "0 s"
 
 
+def rough_seconds(value: float) -> str:
+    """For an estimate, no more digits than it has: "8 s", "40 s", "3 minutes", "2.5 hours"."""
+    if value < 90:
+        return f"{value:.0f} s" if value < 10 else f"{round(value, -1):.0f} s"
+    if value < 5400:
+        return f"{value / 60:.0f} minutes"
+    return f"{value / 3600:.1f} hours" if value < 36_000 else f"{value / 3600:.0f} hours"
+
+
 def nbytes(value: float) -> str:
     """54_840_000 -> "52.3 MiB"."""
     return _scaled(value, _BYTES)

@@ -84,7 +84,7 @@ def open_dataset(
     if data == "synthetic" or (data == "auto" and not fits):
         return _make_synthetic(seed, scratch, split, image_shape, classes)
     path = Path(data).expanduser()
-    if data not in ("auto", "cifar10") and is_image_folder(path) and cifar10.locate(path) is None:
+    if _is_own_folder(data):
         return _read_folder(path, scratch, split, image_shape, classes)
     if not fits:
         raise BadInput(
@@ -98,6 +98,24 @@ def open_dataset(
         raise BadInput(_not_found(data))
     file = scratch / f"cifar10-{split}.u8"
     return _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
+
+
+def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:
+    """How many images `open_dataset` will find, without reading one: CIFAR-10 has as many as are synthetic.
+
+    Raises:
+        BadInput: `data` is a folder of images without this split.
+    """
+    if _is_own_folder(data):
+        return len(find_images(Path(data).expanduser(), split).files)
+    return synthetic.count(split, image_shape)
+
+
+def _is_own_folder(data: str) -> bool:
+    """Whether it is a folder of somebody's images."""
+    path = Path(data).expanduser()
+    named = data in ("auto", "cifar10", "synthetic")
+    return not named and is_image_folder(path) and cifar10.locate(path) is None
 
 
 def _make_synthetic(seed: int, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:

@@ -87,8 +87,12 @@ def test_dry_run(study: Path) -> None:
     planned = run(study, "--dry-run")
     assert planned.exit_code == 0
     assert planned.stdout.split() == ["fake/cpu", "fake+slow/cpu"]
-    assert "processes 2\nabout 63 s: timed for at most 60 s in all, and 3 starts" in planned.stderr
-    assert "about 12 s" in run(study, "--dry-run", "--quick").stderr
+    assert "processes 2\nabout " in planned.stderr
+    assert "starts and warm-up" in planned.stderr
+    assert "a step has 47.1 million multiply-adds" in planned.stderr
+    assert "whole trainings" not in planned.stderr
+    study.write_text("epochs = 2\n" + STUDY)
+    assert "whole trainings" in run(study, "--dry-run").stderr
 
 
 def test_bad_input(program: Callable[..., CompletedProcess[str]], study: Path) -> None:

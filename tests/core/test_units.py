@@ -96,6 +96,14 @@ def test_difference(value: float, interval: tuple[float, float], text: str) -> N
     assert units.difference(value, interval) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(8.4, "8 s"), (43.0, "40 s"), (178.0, "3 minutes"), (9000.0, "2.5 hours"), (90_000.0, "25 hours")],
+)
+def test_rough_seconds(value: float, text: str) -> None:
+    assert units.rough_seconds(value) == text
+
+
 @pytest.mark.parametrize(("number", "text"), [(1, "1 seed"), (2, "2 seeds")])
 def test_plural(number: int, text: str) -> None:
     assert units.plural(number, "seed") == text
