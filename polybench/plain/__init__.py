@@ -1,8 +1,9 @@
 """The plain scripts: what is timed, as a framework's user writes it, without anything of polybench.
 
-Readers see them with `--describe`; benchmarks/process_overhead.py races polybench against them. A script
-runs as it stands; a study's settings replace the constants at its top. None is named like the framework that
-it imports: beside a `tensorflow.py`, `import tensorflow` would find that.
+Readers see them with `--describe`; benchmarks/process_overhead.py races polybench against them. An engine has
+one script that trains, `train_*`, and a file for each network, which takes the place of the line that imports
+`lenet`; a study's settings replace the script's constants. None is named like the framework that it imports:
+beside a `tensorflow.py`, `import tensorflow` would find that.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from polybench.core.spec import UNTIMED_STEPS, Cell, Workload
 from polybench.julia.environment import threads
 from polybench.julia.finding import check, find
 
-_SCRIPTS = {
-    ("flux", "lenet"): "lenet_flux.jl",
-    ("torch", "lenet"): "lenet_pytorch.py",
-    ("tf", "lenet"): "lenet_tensorflow.py",
-}
+# ADD A NETWORK: its name, and a file for each engine.
+NETWORKS = ("lenet", "resnet32", "rosetta")
+_SCRIPTS = {"flux": "train_flux.jl", "torch": "train_pytorch.py", "tf": "train_tensorflow.py"}
 _VARIANTS = {"flux": ("default_threads",), "torch": ("channels_last", "compile"), "tf": ("xla",)}
 """Those that are a constant in the script."""
 
 
 def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
     """The script that trains this cell's network and times `steps` steps; None if there is none."""
-    name = _name(cell, workload)
     optimizer = workload.optimizer
-    if name is None or workload.precision == "bf16" or not _plain_momentum(optimizer):
+    if (
+        not set(cell.variants) <= set(_VARIANTS.get(cell.engine, ()))
+        or cell.engine not in _SCRIPTS
+        or workload.model not in NETWORKS
+        or workload.precision == "bf16"
+        or not _plain_momentum(optimizer, UNTIMED_STEPS + steps)
+    ):
         return None
     constants: dict[str, object] = {
         "DEVICE": cell.device,
@@ -43,14 +47,15 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
         "UNTIMED_STEPS": UNTIMED_STEPS,
         "STEPS": steps,
     }
-    if name.endswith(".jl"):
+    if cell.engine == "flux":
         if cell.device != "cpu":
             return None
         julia_threads, blas_threads = threads(workload.threads, cell.variants)
         del constants["THREADS"]
-        return render(name, constants | {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads})
-    switches = _VARIANTS[cell.engine]
-    return render(name, constants | {switch.upper(): switch in cell.variants for switch in switches})
+        constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
+    else:
+        constants |= {switch.upper(): switch in cell.variants for switch in _VARIANTS[cell.engine]}
+    return render(_SCRIPTS[cell.engine], workload.model, constants)
 
 
 def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, list[str]]:
@@ -59,9 +64,7 @@ def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, l
     Raises:
         Unavailable: what runs it is not on this machine.
     """
-    name = _name(cell, workload)
-    assert name is not None
-    script = folder / f"plain_script{Path(name).suffix}"
+    script = folder / f"plain_script{Path(_SCRIPTS[cell.engine]).suffix}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
     check(julia := find())
@@ -70,26 +73,25 @@ def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, l
     return script, [julia.executable, *options, str(script)]
 
 
-def _plain_momentum(optimizer: Optimizer) -> bool:
-    """Whether this is the optimizer that the scripts have: with any rate and momentum, and nothing else."""
-    plain = Optimizer("momentum", optimizer.learning_rate, optimizer.momentum)
-    return optimizer.name == "momentum" and optimizer == plain
+def _plain_momentum(optimizer: Optimizer, steps: int) -> bool:
+    """Whether this is the optimizer that the scripts have: with any rate and momentum, and nothing else.
+
+    Nothing is made of a rate that changes only after these steps.
+    """
+    plain = Optimizer("momentum", optimizer.learning_rate, optimizer.momentum, schedule=optimizer.schedule)
+    return optimizer.name == "momentum" and optimizer == plain and len(optimizer.stretches(0, steps)) == 1
 
 
-def _name(cell: Cell, workload: Workload) -> str | None:
-    known = set(cell.variants) <= set(_VARIANTS.get(cell.engine, ()))
-    return _SCRIPTS.get((cell.engine, workload.model)) if known else None
-
-
-def render(name: str, constants: Mapping[str, object]) -> str:
-    """The script of this file name with other values for its constants.
+def render(script: str, network: str, constants: Mapping[str, object]) -> str:
+    """The script of this file name with another network, and with other values for its constants.
 
     Raises:
         KeyError: the script has no such constant.
     """
+    text = _with_network(_text(script), _text(script.replace("train", network)), script.endswith(".jl"))
+    text = text.replace("Train `lenet`", f"Train `{network}`", 1)
     # JSON writes texts, numbers and truth values as Julia does.
-    literal = json.dumps if name.endswith(".jl") else repr
-    text = resources.files(__package__).joinpath(name).read_text("utf-8")
+    literal = json.dumps if script.endswith(".jl") else repr
     for constant, value in constants.items():
         text, found = re.subn(
             rf"^((?:const )?{constant}) = .*$", rf"\g<1> = {literal(value)}", text, flags=re.MULTILINE
@@ -97,3 +99,19 @@ def render(name: str, constants: Mapping[str, object]) -> str:
         if not found:
             raise KeyError(constant)
     return text
+
+
+def _with_network(script: str, network: str, julia: bool) -> str:
+    """The script with the network's file in place of the line that imports or includes it."""
+    if julia:
+        before, after = script.split('include("lenet_flux.jl")\n')
+        return before + network + after
+    before, after = re.split(r"\nfrom polybench\.plain\.\w+ import \w+\n", script)
+    # Two empty lines end the imports; the script has some of them itself.
+    head, _, body = network.partition("\n\n\n")
+    imports = [line for line in head.splitlines() if re.match("import |from ", line)]
+    return before + "".join(f"{line}\n" for line in imports if line not in before) + f"\n\n{body}\n{after}"
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
