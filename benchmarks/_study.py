@@ -22,7 +22,6 @@ from polybench.plan import Plan, resolve, row
 from polybench.replicate import WARM_UP_STEPS
 
 TIMEOUT = 600.0
-_BATCH_SIZE = 128
 _CALIBRATION_STEPS = 5
 """Steps of the discarded block that a study, too, has before its first round."""
 
@@ -41,8 +40,10 @@ class Inputs(NamedTuple):
 
 
 @contextlib.contextmanager
-def inputs(engines: tuple[str, ...], steps: int) -> Iterator[Inputs]:
-    """`lenet`, batch 128, on the CPU, with synthetic images for blocks of `steps` timed steps.
+def inputs(
+    engines: tuple[str, ...], steps: int, model: str = "lenet", batch_size: int = 128
+) -> Iterator[Inputs]:
+    """A network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
     The images are written as CIFAR-10's own files, because a plain script has to read them.
     """
@@ -51,12 +52,12 @@ def inputs(engines: tuple[str, ...], steps: int) -> Iterator[Inputs]:
         data.mkdir()
         scratch.mkdir()
         taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
-        _write_binary_batches(data, -(-taken * _BATCH_SIZE // 5))
-        study = Study(engines, ("cpu",), data=str(data), batch_size=_BATCH_SIZE)
+        _write_binary_batches(data, -(-taken * batch_size // 5))
+        study = Study(engines, ("cpu",), model=model, data=str(data), batch_size=batch_size)
         plan = resolve(study)
         files = materials.make(plan, scratch)
-        command = [sys.executable, "-m", "polybench", "weights", "--data", str(data)]
-        command += ["--batch-size", str(_BATCH_SIZE), "--steps", str(taken), "--output", str(start)]
+        command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", str(data)]
+        command += ["--batch-size", str(batch_size), "--steps", str(taken), "--output", str(start)]
         subprocess.run(command, check=True, capture_output=True)
         yield Inputs(plan, files, data, start, scratch)
 
