@@ -27,6 +27,13 @@ from polybench.core.model import Model
 _ATTRIBUTES = {"running_variance": "running_var"}
 """Where PyTorch has another name than the canonical one."""
 
+_OVERWRITTEN = (BatchNorm, Residual)
+"""Layers whose output the ReLU or the addition after it overwrites, as in torchvision's ResNets.
+
+It is a tensor of its own, and no backward pass reads it. After convolutions that would be right as well, but
+is not faster in `lenet` and `rosetta`, and most write those otherwise.
+"""
+
 
 class Network(NamedTuple):
     """A network, and those of its modules that have names."""
@@ -50,15 +57,17 @@ def network(model: Model, *, given_masks: bool) -> Network:
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """body(x) + shortcut(x)."""
+    """body(x) + shortcut(x), `in_place` of body(x)."""
 
-    def __init__(self, body: Any, shortcut: Any) -> None:
+    def __init__(self, body: Any, shortcut: Any, *, in_place: bool) -> None:
         super().__init__()
         self.body = body
         self.shortcut = shortcut
+        self.in_place = in_place
 
     def forward(self, x: Any) -> Any:
-        return self.body(x) + self.shortcut(x)
+        y = self.body(x)
+        return y.add_(self.shortcut(x)) if self.in_place else y + self.shortcut(x)
 
 
 class GivenDropout(nn.Module):  # type: ignore[misc]
@@ -79,14 +88,17 @@ class _Builder(NamedTuple):
     def sequential(self, layers: Sequence[Layer], shape: Shape) -> Any:
         """The layers one after the other, for inputs of `shape` (without the batch)."""
         modules = []
+        before: Layer | None = None  # what a block's shortcut also reads, the first layer must leave alone
         for layer in layers:
-            modules.append(self.module(layer, shape))
+            modules.append(self.module(layer, shape, in_place=isinstance(before, _OVERWRITTEN)))
+            before = layer
             if isinstance(layer, Named):
                 self.named[layer.name] = modules[-1]
             shape = layer.output_shape(shape)
         return nn.Sequential(*modules)
 
-    def module(self, layer: Layer, shape: Shape) -> Any:  # noqa: C901, PLR0911 - a line for each kind
+    def module(self, layer: Layer, shape: Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911 - by kind
+        """The layer's module; one that keeps its input's shape may overwrite it where `in_place`."""
         match layer:
             case Conv():
                 return nn.Conv2d(
@@ -106,12 +118,14 @@ class _Builder(NamedTuple):
             case GlobalAveragePool():
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
             case ReLU():
-                return nn.ReLU()
+                return nn.ReLU(inplace=in_place)
             case Flatten():
                 return nn.Flatten()
             case Residual():
                 return ResidualBlock(
-                    self.sequential(layer.body, shape), self.sequential(layer.shortcut, shape)
+                    self.sequential(layer.body, shape),
+                    self.sequential(layer.shortcut, shape),
+                    in_place=bool(layer.body) and isinstance(layer.body[-1], _OVERWRITTEN),
                 )
             case _:
                 assert_never(layer)

@@ -27,6 +27,29 @@ batch = engine._batches[1][0]
 assert batch.is_contiguous(memory_format=torch.channels_last)
 assert np.array_equal(batch.numpy(), images[1])
 """,
+    "only what nobody else reads is overwritten": """
+import msgspec, torch
+from polybench.core.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
+from polybench.engines.pytorch_layers import network
+from polybench.models import find_model
+block = Residual((ReLU(), Conv("second", 3, 3, 1), BatchNorm("norm", 3), ReLU(), ReLU()))
+end = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
+layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *end)
+model = msgspec.structs.replace(find_model("lenet"), layers=layers, input_shape=(3, 8, 8), classes=192)
+made = network(model, given_masks=False)
+made.named["dropout"].p = 0.0
+first, second, norm = (made.named[name] for name in ("first", "second", "norm"))
+images = torch.randn(2, 3, 8, 8)
+given = images.clone()
+outputs = made.module(images)
+assert torch.equal(images, given)
+x = first(2 * images.relu())
+expected = (x + norm(second(x.relu())).relu()).relu().flatten(1)
+assert torch.equal(outputs, expected)
+weights = [first.weight, second.weight, norm.weight]
+gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
+assert all(map(torch.equal, *gradients))
+""",
     "threads are those of the study": """
 import torch
 build()
