@@ -96,7 +96,7 @@ class Checker:
                 steps=task.steps,
                 batch_size=task.epoch.batch_size,
                 algorithm=summarize(algorithm, tolerance),
-                timed=summarize(timed, timed_tolerance(task.job.workload)),
+                timed=summarize(timed, timed_tolerance(task.job.model, task.job.workload)),
                 deviations=self._deviations(task, conventions, folder),
                 tensors=algorithm + timed,
             )
@@ -141,7 +141,7 @@ class Checker:
 
     def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
         conventions = _prepare(engine, task, task.job, task.weights, task.stream)
-        tolerance = timed_tolerance(task.job.workload)
+        tolerance = timed_tolerance(task.job.model, task.job.workload)
         update = ExpectedUpdate(task.job.workload.optimizer, folder / "updates")
         tensors: list[TensorError] = []
         for step in range(task.steps + 1):
@@ -153,7 +153,7 @@ class Checker:
             if step:
                 tensors += update.errors(step, got.weights, tolerance["weight"])
             expected = self._at_weights(task, conventions, got.weights, step, folder / "expected")
-            tensors += timed_errors(task.job.workload.precision, step, got, expected)
+            tensors += timed_errors(task.job.workload.precision, step, got, expected, tolerance)
             if step < task.steps:
                 update.take(step, got)
                 _ask(engine, Advance(step, 1), task)

@@ -26,14 +26,17 @@ ALGORITHM = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
 ALGORITHM_WITH_BATCH_NORM = {"loss": 1e-7, "gradient": 1e-7, "weight": 1e-7}
 """Batch norm amplifies rounding: those of `resnet32` agree to 6.5e-10 after 3 steps."""
 
-_TIMED_FP32 = {"loss": 1e-5, "gradient": 5e-2, "weight": 1e-6}
 _TIMED: Mapping[str, Mapping[str, float]] = {
     # One rounding flips a ReLU or max-pool branch, so a float32 gradient can be percents off.
-    "fp32": _TIMED_FP32,
+    "fp32": {"loss": 1e-5, "gradient": 5e-2, "weight": 1e-6},
     # Reduced precision: loss, and 1 - cosine of the whole gradient. The update is still made in float32.
     "tf32": {"loss": 2e-2, "gradient": 1e-2, "weight": 1e-6},
     "bf16": {"loss": 2e-2, "gradient": 2e-1, "weight": 1e-6},
 }
+
+_BATCH_NORM_LOSS = 1e-4
+"""In fp32. A loss behind batch norm depends on float32 sums over the batch: Julia's over the 262,144 pixels
+of a channel of `smallvgg` are 2e-5 off, and so is its loss."""
 
 _ADAM_UPDATE = 1e-5
 """Adam divides by 1 - 0.999^t, in which the rounding of the power counts a thousandfold. Where it is kept in
@@ -46,16 +49,23 @@ _REACHED = "weights"
 """Beside an optimizer's state: the weights that its step gives."""
 
 
-def timed_tolerance(workload: Workload) -> dict[str, float]:
+def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
     """What the timed configuration may be off, for loss, gradient and weight (the update alone)."""
-    adam = {"weight": _ADAM_UPDATE} if workload.optimizer.name == "adam" else {}
-    return {**_TIMED[workload.precision], **adam}
+    tolerance = dict(_TIMED[workload.precision])
+    if workload.optimizer.name == "adam":
+        tolerance["weight"] = _ADAM_UPDATE
+    if workload.precision == "fp32" and _has_batch_norm(model):
+        tolerance["loss"] = _BATCH_NORM_LOSS
+    return tolerance
 
 
 def algorithm_tolerance(model: Model) -> Mapping[str, float]:
     """How far an engine may be from the reference in float64."""
-    batch_norm = any(isinstance(layer, BatchNorm) for layer in walk(model.layers))
-    return ALGORITHM_WITH_BATCH_NORM if batch_norm else ALGORITHM
+    return ALGORITHM_WITH_BATCH_NORM if _has_batch_norm(model) else ALGORITHM
+
+
+def _has_batch_norm(model: Model) -> bool:
+    return any(isinstance(layer, BatchNorm) for layer in walk(model.layers))
 
 
 _Pair = tuple[str, NDArray[Any], NDArray[Any]]
@@ -110,22 +120,24 @@ def algorithm_errors(
         yield _error("algorithm", name, step, "weight", a, b, floor, tolerance["weight"])
 
 
-def timed_errors(precision: str, step: int, got: State, want: State) -> Iterator[TensorError]:
+def timed_errors(
+    precision: str, step: int, got: State, want: State, tolerance: Mapping[str, float]
+) -> Iterator[TensorError]:
     """Loss and gradients at the same weights; in reduced precision, the whole gradient's direction."""
-    allowed = _TIMED[precision]["loss"]
-    yield _error("timed", "loss", step, "loss", got.loss, want.loss, 0.0, allowed)
-    tolerance = _TIMED[precision]["gradient"]
+    yield _error("timed", "loss", step, "loss", got.loss, want.loss, 0.0, tolerance["loss"])
     if precision == "fp32":
         floor = _GRADIENT_FLOOR * _total_norm(want.gradients)
         for name, a, b in _pairs(got.gradients, want.gradients):
-            yield _error("timed", name, step, "gradient", a, b, floor, tolerance)
+            yield _error("timed", name, step, "gradient", a, b, floor, tolerance["gradient"])
     else:
         products = [
             (np.vdot(a, b), np.vdot(a, a), np.vdot(b, b)) for _, a, b in _pairs(got.gradients, want.gradients)
         ]
         dot, left, right = (float(sum(column)) for column in zip(*products, strict=True))
         cosine = dot / math.sqrt(left * right) if left * right > 0 else math.nan
-        yield TensorError("timed", "whole gradient", step, "gradient", _finite(1.0 - cosine), tolerance)
+        yield TensorError(
+            "timed", "whole gradient", step, "gradient", _finite(1.0 - cosine), tolerance["gradient"]
+        )
 
 
 def _pairs(got: Path, want: Path) -> Iterator[_Pair]:

@@ -17,7 +17,6 @@ from polybench.engines import ENGINES
 from polybench.engines.base import Job
 from polybench.launcher import WorkerProcess, worker_environment
 from polybench.messages import Load, Prepare, Prepared
-from polybench.models import find_model
 from polybench.parity import Checker, Session, Task
 from tests import small
 from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
@@ -90,7 +89,8 @@ def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: s
 
 @pytest.mark.parametrize(("network", "name"), NETWORK_CASES)
 def test_the_published_networks_do(check: Check, name: str, network: str, tmp_path: Path) -> None:
-    parity = check(name, task(name, find_model(network), NETWORKS[network].batch_size, 1, tmp_path))
+    model, batch_size, _ = NETWORKS[network]
+    parity = check(name, task(name, model, batch_size, 1, tmp_path))
     assert parity.status == "pass", parity.reason
 
 
