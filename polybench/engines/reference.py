@@ -37,9 +37,11 @@ class ReferenceEngine(Engine):
 
     def load(self, images: Array, labels: Array) -> None:
         self._images, self._labels = images, labels
+        self._known: dict[int, Pass] = {}
 
     def reset(self) -> None:
         self._weights = as_dtype(self._initial, "float64")
+        self._known = {}
         self._state: dict[str, State] = {}
 
     def start_from(self, weights: Weights) -> None:
@@ -55,6 +57,7 @@ class ReferenceEngine(Engine):
                     self._weights[name], gradient, self._state.get(name, {}), rate
                 )
             self._weights |= statistics
+            self._known = {}
         return perf_counter() - start
 
     def loss(self) -> float:
@@ -75,7 +78,12 @@ class ReferenceEngine(Engine):
         return updated(self._job.workload.optimizer, rate, w, gradient, state)
 
     def _pass(self, step: int) -> Pass:
-        """Batch `step` at the current weights."""
+        """Batch `step` at the current weights; a snapshot and the step after it need the same."""
+        if step not in self._known:
+            self._known = {step: self._computed(step)}
+        return self._known[step]
+
+    def _computed(self, step: int) -> Pass:
         job, images = self._job, self._images[step % len(self._images)]
         labels = self._labels[step % len(self._labels)]
         masks = dropout_masks(job.model, len(images), job.seed, step)
