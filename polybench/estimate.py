@@ -121,8 +121,7 @@ def _check_seconds(plan: Plan) -> float:
     """
     k, batch_size = plan.study.parity_steps, min(plan.workload.batch_size, plan.model.parity_batch_size)
     cells = [cell for cell in plan.cells if cell.repeat == 1 and row(cell).does_arithmetic]
-    free_runs = len({cell.engine for cell in cells}) * (k + 3)  # with snapshots at steps 0, 1 and k
-    passes = free_runs + len(cells) * (k + 1)
+    passes = (len({cell.engine for cell in cells}) + len(cells)) * (k + 1)
     reference = passes * batch_size * training_multiply_adds(plan.model) / REFERENCE_RATE
     return reference + sum((3 * k + 4) * _step_seconds(plan, cell, batch_size) for cell in cells)
 

@@ -16,7 +16,7 @@ class Model(msgspec.Struct, frozen=True):
     """A network and the training that its author declared for it.
 
     The last layer gives logits; the loss is always the mean cross-entropy from logits.
-    `parity_batch_size` is the largest batch for which the float64 reference takes about a second.
+    `parity_batch_size` is a batch small enough for the float64 reference: about a second a step.
     `initialization` is Glorot's or He's uniform distribution; see `models.initial_weights`.
     """
 

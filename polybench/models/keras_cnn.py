@@ -34,5 +34,5 @@ KERAS_CNN = Model(
     ),
     batch_size=32,
     optimizer=Optimizer("rmsprop", learning_rate=1e-4),
-    parity_batch_size=32,
+    parity_batch_size=8,
 )

@@ -61,6 +61,6 @@ RESNET32 = Model(
         momentum=0.9,
         schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)),
     ),
-    parity_batch_size=8,
+    parity_batch_size=4,
     initialization="he",
 )

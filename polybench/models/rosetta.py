@@ -33,5 +33,5 @@ ROSETTA = Model(
     ),
     batch_size=64,
     optimizer=Optimizer("momentum", learning_rate=0.01, momentum=0.9),
-    parity_batch_size=16,
+    parity_batch_size=4,
 )
