@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,14 @@ from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.julia import package_folder
 from polybench.julia.finding import check, find
+from polybench.launcher import WorkerProcess
 from polybench.models import MODELS, find_model
 from polybench.plan import resolve
 from polybench.publications import published_numbers
 from polybench.study_file import REFERENCES
-from tests.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine
+from tests.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine, workers
 
-__all__ = ["folder"]
+__all__ = ["folder", "workers"]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STUDIES = sorted(path.name for path in EXAMPLES.glob("*.toml") if path.name != REFERENCES)
@@ -88,7 +90,7 @@ def test_compare_in_python() -> None:
 
 
 @pytest.mark.slow
-def test_flux_by_hand(folder: Path, tmp_path: Path) -> None:
+def test_flux_by_hand(workers: Callable[[str], WorkerProcess], folder: Path, tmp_path: Path) -> None:
     """The example in plain Julia prints the losses that the engine has."""
     try:
         check(julia := find())
@@ -110,5 +112,5 @@ def test_flux_by_hand(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     printed = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+),", done.stdout, re.MULTILINE)]
     plan = resolve(Study(("flux",), ("cpu",), data=str(folder), batch_size=BATCH_SIZE, threads=1))
-    assert printed == pytest.approx(losses_of_engine(plan, tmp_path), rel=1e-5)
+    assert printed == pytest.approx(losses_of_engine(workers("flux"), plan, tmp_path), rel=1e-5)
     assert " allocations, " in done.stdout
