@@ -53,7 +53,7 @@ assert probe.devices == ("cpu",)
     "the max-pool rule is declared": """
 build()
 assert abs(engine.conventions().max_pool_within / 2**-11.5 - 1) < 1e-7
-assert "pooling_direct.jl" in engine.conventions().source
+assert "pooling_direct.jl" in engine.conventions().sources["max_pool_within"]
 """,
     "a missing GPU is unavailable with a remedy": """
 try:
