@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from tabulate import tabulate
 
@@ -66,8 +67,9 @@ def _tolerance(by_step: dict[int, TensorError]) -> float:
 
 
 def _deviations(parity: Parity) -> list[str]:
-    if not parity.deviations:
-        return []
-    first = parity.deviations[0]
-    lines = ["", f"  declared: {first.what} ({first.source}); gradients from the exact rule:"]
-    return lines + [f"    {each.tensor}  {units.scientific(each.error)}" for each in parity.deviations]
+    """A block for each declared rule: how far it leads every tensor from the exact one."""
+    lines = []
+    for (what, source), found in groupby(parity.deviations, key=lambda each: (each.what, each.source)):
+        lines += ["", f"  declared: {what} ({source}); from the exact rule:"]
+        lines += [f"    {each.tensor}  {units.scientific(each.error)}" for each in found]
+    return lines

@@ -2,7 +2,7 @@
 
 Source: "TensorFlow 2 - CPU vs GPU Performance Comparison", 2019; batch norm with Keras's own constants.
 Its optimizer is not published; plain gradient descent is ours, and its rate. At ten times this rate the loss
-falls faster, but in the small batch of the identity check rounding errors grow up to fifty times in each step.
+falls faster, but in the small batch of the identity check rounding errors grow up to fifty times a step.
 """
 
 from polybench.core.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, MaxPool, ReLU
