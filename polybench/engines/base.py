@@ -43,8 +43,8 @@ class Conventions(msgspec.Struct, frozen=True):
 
     def alone(self) -> Iterator[tuple[str, Conventions]]:
         """Each declared rule by name, with all others exact."""
-        for rule in ("max_pool_within", "running_variance", "batch_norm_sums"):
-            if (value := getattr(self, rule)) != getattr(EXACT, rule):
+        for rule, value in msgspec.structs.asdict(self).items():
+            if rule != "sources" and value != getattr(EXACT, rule):
                 source = {rule: self.sources.get(rule, "")}
                 yield rule, msgspec.structs.replace(EXACT, **{rule: value}, sources=source)
 
