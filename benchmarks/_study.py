@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polybench import materials
 from polybench.core.spec import UNTIMED_STEPS, Cell, Study
 from polybench.data import synthetic
-from polybench.launcher import WorkerProcess, worker_environment
-from polybench.materials import Materials
-from polybench.messages import Answer, Load, Measure, Measured, Prepare, Request
-from polybench.plan import Plan, resolve, row
-from polybench.replicate import WARM_UP_STEPS
+from polybench.planning import shared_files
+from polybench.planning.pace import WARM_UP_STEPS
+from polybench.planning.plan import Plan, resolve, row
+from polybench.planning.shared_files import SharedFiles
+from polybench.wire.messages import Answer, Load, Measure, Measured, Prepare, Request
+from polybench.wire.process import WorkerProcess, worker_environment
 
 TIMEOUT = 600.0
 _CALIBRATION_STEPS = 5
@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
     """A planned study and its files; `data` and `start` are the same for a plain script."""
 
     plan: Plan
-    files: Materials
+    files: SharedFiles
     data: Path
     start: Path
     scratch: Path
@@ -55,7 +55,7 @@ def inputs(
         _write_binary_batches(data, -(-taken * batch_size // 5))
         study = Study(engines, ("cpu",), model=model, data=str(data), batch_size=batch_size)
         plan = resolve(study)
-        files = materials.make(plan, scratch)
+        files = shared_files.write(plan, scratch)
         command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", str(data)]
         command += ["--batch-size", str(batch_size), "--steps", str(taken), "--output", str(start)]
         subprocess.run(command, check=True, capture_output=True)

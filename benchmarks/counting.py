@@ -20,8 +20,8 @@ from _study import Inputs, ask, inputs, measure, warm_worker
 
 from polybench.core.spec import Cell
 from polybench.core.statistics import ratio
-from polybench.messages import Count
-from polybench.meters.observer import Observer
+from polybench.machine.meters.observer import Observer
+from polybench.wire.messages import Count
 
 TARGET = 1.02
 _COUNTED_STEPS = 5

@@ -20,8 +20,8 @@ from _report import Figure, report
 from _study import Inputs, inputs, measure, warm_worker
 
 from polybench.core.statistics import ratio
-from polybench.launcher import WorkerProcess
-from polybench.meters.cpu import cpu_seconds
+from polybench.machine.meters.cpu import cpu_seconds
+from polybench.wire.process import WorkerProcess
 
 TARGET = 0.01
 IDLE = ("torch", "tf")

@@ -32,11 +32,11 @@ from polybench.core.spec import UNTIMED_STEPS
 from polybench.core.statistics import ratio
 from polybench.data.epoch import open_epoch
 from polybench.engines import ENGINES
-from polybench.launcher import worker_environment
-from polybench.measure import measure_block
-from polybench.plan import row
-from polybench.provenance import usable_threads
-from polybench.replicate import WARM_UP_STEPS
+from polybench.machine.host import usable_threads
+from polybench.planning.pace import WARM_UP_STEPS
+from polybench.planning.plan import row
+from polybench.wire.process import worker_environment
+from polybench.worker.timed import measure_block
 
 TARGET = 1.01
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from _report import Figure, report
 
-from polybench.meters import nvml
-from polybench.meters.observer import Observer
-from polybench.meters.rapl import Rapl
+from polybench.machine.meters import nvml
+from polybench.machine.meters.observer import Observer
+from polybench.machine.meters.rapl import Rapl
 
 TARGET = 0.01
 
@@ -46,7 +46,7 @@ def driver() -> str:
         library.nvmlInit()
     except library.NVMLError:
         sys.path.insert(0, str(Path(__file__).parent.parent))
-        from tests.meters.fake_nvml import FakeNvml
+        from tests.machine.meters.fake_nvml import FakeNvml
 
         fake = FakeNvml()
         nvml.load = lambda: fake

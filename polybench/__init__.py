@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polybench.core.version import __version__
+
 if TYPE_CHECKING:
     from polybench.api import StudyResult as StudyResult
     from polybench.api import compare as compare
 
-__version__ = "0.1.0"
 __all__ = ["StudyResult", "__version__", "compare"]
 
 

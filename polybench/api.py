@@ -10,14 +10,14 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from polybench.core.document.study import StudyDocument, to_json
 from polybench.core.errors import BadInput
-from polybench.core.results import StudyDocument, to_json
 from polybench.core.spec import Study
+from polybench.export.rendering import rendered
+from polybench.measuring.progress import Silent
+from polybench.measuring.study import run_study
 from polybench.metrics import metrics_of
-from polybench.progress import Silent
-from polybench.rendering import rendered
-from polybench.runner import run_study
-from polybench.store import Store, results_folder
+from polybench.report.saved_studies import Store, results_folder
 
 
 class Options(TypedDict, total=False):

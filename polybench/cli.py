@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-import polybench
 from polybench.commands.compare import compare
 from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
@@ -18,6 +17,7 @@ from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.weights import weights
 from polybench.core.errors import BadInput, StrictlyUnavailable
+from polybench.core.version import __version__
 
 app = typer.Typer(
     help="Train the identical network in Flux.jl, PyTorch and TensorFlow, and compare what it costs.",
@@ -39,7 +39,7 @@ app.add_typer(setup, name="setup")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"polybench {polybench.__version__}")
+        typer.echo(f"polybench {__version__}")
         raise typer.Exit
 
 

@@ -12,23 +12,23 @@ from pathlib import Path
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
 
 # Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
 # needs no Julia: while the first has the package precompiled, another that wanted it would only wait.
 LONGEST = (
     "engines/test_identity.py",
-    "test_runner.py",
+    "measuring/test_study.py",
     "engines/test_networks.py",
-    "test_plain.py",
+    "plain/test_plain.py",
     "engines/test_optimizers.py",
-    "engines/test_flux_parity.py",
-    "engines/test_julia_package.py",
-    "engines/test_flux.py",
-    "engines/test_flux_worker.py",
+    "engines/flux/test_parity.py",
+    "engines/flux/test_julia_package.py",
+    "engines/flux/test_engine.py",
+    "engines/flux/test_worker.py",
     "test_examples.py",
     "commands/test_cli.py",
-    "test_parity.py",
+    "identity/test_check.py",
 )
 _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
 

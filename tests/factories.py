@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from polybench.core.document.circumstances import Host, RoundNoise, Settings, Tool
+from polybench.core.document.identity import Deviation, Parity
+from polybench.core.document.resources import Memory
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.times import Relative, Samples, Startup
+from polybench.core.document.training import TrainedEpoch, Training
 from polybench.core.optimizers import Optimizer
-from polybench.core.results import (
-    Deviation,
-    Host,
-    Memory,
-    Parity,
-    Relative,
-    Result,
-    RoundNoise,
-    Samples,
-    Settings,
-    Startup,
-    StudyDocument,
-    Tool,
-    TrainedEpoch,
-    Training,
-)
 from polybench.core.spec import Workload
 from polybench.core.statistics import ratio, step_seconds
 

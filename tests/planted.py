@@ -7,13 +7,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
+from polybench.core.job import EXACT, Conventions, Job
 from polybench.core.layers import BatchNorm
+from polybench.core.optimizer_formulas import State
 from polybench.data.augmentation import augment
-from polybench.engines import reference_layers
-from polybench.engines.base import EXACT, Array, Conventions, Job, Snapshot, Stream, Weights
-from polybench.engines.reference import ReferenceEngine
-from polybench.engines.reference_network import Pass, loss_and_gradients
-from polybench.engines.reference_optimizers import State
+from polybench.engines.base import Array, Snapshot, Stream, Weights
+from polybench.engines.reference import layers as reference_layers
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.reference.network import Pass, loss_and_gradients
 
 ZERO = np.zeros(())
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.messages import (
+from polybench.wire.messages import (
     Answer,
     Failed,
-    Lacking,
     Load,
+    Missing,
     Request,
     answer_decoder,
     encoder,
     request_decoder,
 )
-from polybench.worker import Worker
+from polybench.worker.handler import Worker
 
 
 class InProcess:
@@ -28,6 +28,6 @@ class InProcess:
         answer = answer_decoder.decode(encoder.encode(answer))
         if isinstance(answer, Failed):
             raise CellFailed(answer.reason)
-        if isinstance(answer, Lacking):
+        if isinstance(answer, Missing):
             raise Unavailable(answer.reason, answer.remedy)
         return answer

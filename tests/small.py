@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polybench.core.job import Job
 from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.data import Dataset
 from polybench.data.batches import epoch_order
 from polybench.data.epoch import EpochFile, write_epoch
-from polybench.engines.base import Job
 from polybench.models import MODELS
 from polybench.models.initial_weights import initial_weights
 

@@ -11,8 +11,8 @@ import pytest
 
 import polybench
 from polybench.api import Options
+from polybench.core.document.study import from_json
 from polybench.core.errors import BadInput
-from polybench.core.results import from_json
 from polybench.core.spec import Study
 from polybench.data import synthetic
 

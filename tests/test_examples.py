@@ -17,18 +17,18 @@ import tomli_w
 from typer.testing import CliRunner
 
 from polybench.cli import app
+from polybench.core.document.study import from_json
 from polybench.core.errors import Unavailable
-from polybench.core.results import from_json
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.julia import package_folder
-from polybench.julia.finding import check, find
-from polybench.launcher import WorkerProcess
+from polybench.engines.flux.julia.finding import check, find
+from polybench.engines.flux.julia.package import package_folder
 from polybench.models import MODELS, find_model
-from polybench.plan import resolve
-from polybench.publications import published_numbers
-from polybench.study_file import REFERENCES
-from tests.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine, workers
+from polybench.planning.plan import resolve
+from polybench.planning.published_numbers import published_numbers
+from polybench.planning.study_file import REFERENCES
+from polybench.wire.process import WorkerProcess
+from tests.plain.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine, workers
 
 __all__ = ["folder", "workers"]
 
@@ -94,8 +94,8 @@ def test_flux_by_hand(workers: Callable[[str], WorkerProcess], folder: Path, tmp
     """The example in plain Julia prints the losses that the engine has."""
     try:
         check(julia := find())
-    except Unavailable as lacking:
-        pytest.skip(lacking.reason)
+    except Unavailable as missing:
+        pytest.skip(missing.reason)
     start = tmp_path / "start.npz"
     options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
     assert CliRunner().invoke(app, ["weights", *options, "--output", str(start)]).exit_code == 0

@@ -82,7 +82,7 @@ function Base.getindex(pipeline::Pipeline{D,T,B}, index::Int)::B where {D,T,B}
     index == pipeline.last && return pipeline.batch
     start = time_ns()
     if pipeline.drawn === nothing || index != pipeline.last + 1
-        rest!(pipeline)
+        wait_until_idle!(pipeline)
         start!(pipeline, index)
     end
     pipeline.batch = ready(pipeline.device, T, popfirst!(pipeline.drawn)::Tuple)
@@ -119,14 +119,14 @@ function ahead!(pipeline::Pipeline, loader)
     return channel
 end
 
-"""    rest!(pipeline)
+"""    wait_until_idle!(pipeline)
 
 End the task that runs ahead, and wait for that. The next batch starts another one.
 
 A collection of garbage by such a task would spin until this thread, too, is in Julia, and between two requests it
 is in Python: other engines are measured then.
 """
-function rest!(pipeline::Pipeline)
+function wait_until_idle!(pipeline::Pipeline)
     pipeline.drawn === nothing && return nothing
     pipeline.task === nothing || close(pipeline.drawn.itr)
     pipeline.drawn = nothing
@@ -136,7 +136,7 @@ function rest!(pipeline::Pipeline)
     pipeline.task = nothing
     return nothing
 end
-rest!(::Any) = nothing
+wait_until_idle!(::Any) = nothing
 
 """    waited(pipeline)
 

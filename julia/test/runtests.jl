@@ -105,10 +105,10 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
             @test made[4].images == pipeline(0, chosen)[4].images
             @test (@inferred made[1]) isa PolyBench.Batch
             @test PolyBench.waited(made) > 0
-            PolyBench.rest!(made)
+            PolyBench.wait_until_idle!(made)
             @test made.task === nothing
             @test PolyBench.draw!((; device = PolyBench.CPU()), made, 0, 5) > 0
-            PolyBench.rest!(made)
+            PolyBench.wait_until_idle!(made)
         end
     end
 

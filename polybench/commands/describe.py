@@ -21,7 +21,7 @@ def print_scripts(study: Study) -> None:
     if study.input == "pipeline":
         raise BadInput("--describe has scripts with preloaded data only; leave out --input pipeline")
     from polybench.plain import plain_script
-    from polybench.plan import resolve
+    from polybench.planning.plan import resolve
 
     plan = resolve(study)
     steps = study.steps or STEPS

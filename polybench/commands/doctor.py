@@ -39,19 +39,19 @@ def doctor(
 
 def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
     """Probe every engine in a worker of its own, side by side."""
-    from polybench import provenance
+    from polybench.core.job import COLD_START
     from polybench.engines import ENGINES
-    from polybench.engines.base import COLD_START
-    from polybench.launcher import WorkerProcess, worker_environment
-    from polybench.messages import Load, Loaded
+    from polybench.machine import host
+    from polybench.wire.messages import Load, Loaded
+    from polybench.wire.process import WorkerProcess, worker_environment
 
     found: dict[str, dict[str, Any]] = {}
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polybench-doctor-")))
-        device = "cuda" if provenance.gpus() else "cpu"
+        device = "cuda" if host.gpus() else "cpu"
         workers = {}
         for name in names:
-            environment = worker_environment(ENGINES[name], device, provenance.usable_threads())
+            environment = worker_environment(ENGINES[name], device, host.usable_threads())
             # Without cached code: to make that first would take a minute.
             environment[COLD_START] = "yes"
             workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
@@ -81,32 +81,32 @@ def _machine() -> dict[str, Any]:
     """The machine, and how quiet it is: one second without anything of ours running."""
     import time
 
-    from polybench import provenance
-    from polybench.noise import NoiseMeter
+    from polybench.machine import host
+    from polybench.machine.noise import NoiseMeter
 
-    host = provenance.host()
+    this = host.this_host()
     meter = NoiseMeter([])
     time.sleep(1.0)
     noise = meter.stop(0, 0)
     return {
-        "cpu": host.cpu,
-        "cores": host.cores,
-        "usable_threads": provenance.usable_threads(),
-        "memory_bytes": host.memory_bytes,
-        "available_memory_bytes": provenance.available_memory(),
-        "gpus": host.gpus,
-        "governor": host.governor,
+        "cpu": this.cpu,
+        "cores": this.cores,
+        "usable_threads": host.usable_threads(),
+        "memory_bytes": this.memory_bytes,
+        "available_memory_bytes": host.available_memory(),
+        "gpus": this.gpus,
+        "governor": this.governor,
         "other_cpu_percent": noise.other_cpu_percent,
         "steal_percent": noise.steal_percent,
         "quiet": not noise.affected,
-        "os": host.os,
-        "python": host.python,
+        "os": this.os,
+        "python": this.python,
     }
 
 
 def _data() -> dict[str, Any]:
     from polybench.data import cifar10, data_folder
-    from polybench.store import results_folder
+    from polybench.report.saved_studies import results_folder
 
     found = cifar10.locate(data_folder())
     return {"folder": str(data_folder()), "cifar10": found is not None, "results": str(results_folder())}
@@ -116,9 +116,9 @@ def _meters() -> list[dict[str, Any]]:
     """What can be told beside times."""
     import msgspec
 
-    from polybench.meters import diagnosis
-    from polybench.meters.diagnosis import Finding
-    from polybench.resident import reset_peak
+    from polybench.machine.meters import diagnosis
+    from polybench.machine.meters.diagnosis import Finding
+    from polybench.machine.resident_memory import reset_peak
 
     increase = "increase of peak memory in a step"
     refused = "the kernel does not let a process reset its peak (/proc/self/clear_refs)"

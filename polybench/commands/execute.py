@@ -14,11 +14,11 @@ import typer
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.core import units
+from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.names import pick
-from polybench.core.results import NO_FILE, About
 from polybench.core.spec import Study
 from polybench.export import FORMATS, PARITY_FORMATS
-from polybench.rendering import rendered
+from polybench.export.rendering import rendered
 
 
 class Presentation(NamedTuple):
@@ -38,13 +38,13 @@ def execute(
     study: Study,
     how: Presentation,
     *,
-    about: About = NO_FILE,
+    background: Background = NO_BACKGROUND,
     strict: bool = False,
     parity_only: bool = False,
 ) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
-    from polybench.runner import run_study
-    from polybench.store import Store, results_folder
+    from polybench.measuring.study import run_study
+    from polybench.report.saved_studies import Store, results_folder
 
     metrics = columns(how.columns)
     formats = PARITY_FORMATS if parity_only else FORMATS
@@ -57,7 +57,7 @@ def execute(
             progress,
             store=store,
             argv=sys.argv[1:],
-            about=about,
+            background=background,
             strict=strict,
             parity_only=parity_only,
         )
@@ -70,8 +70,8 @@ def execute(
 def print_plan(study: Study) -> None:
     """The cells that would be measured, about how long that takes, and what this guess rests on."""
     from polybench.core.arithmetic import training_multiply_adds
-    from polybench.estimate import estimate, rate
-    from polybench.plan import resolve
+    from polybench.planning.estimate import estimate, rate
+    from polybench.planning.plan import resolve
 
     plan = resolve(study)
     expected, workload = estimate(plan), plan.workload

@@ -16,9 +16,9 @@ def list_studies(
     """List saved studies, oldest first; what cannot be read is shown as unreadable."""
     import msgspec
 
+    from polybench.core.document.study import from_json
     from polybench.core.names import pick
-    from polybench.core.results import from_json
-    from polybench.store import Store, results_folder
+    from polybench.report.saved_studies import Store, results_folder
 
     pick(format, {"table": None, "json": None}, "format")
     rows: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from polybench.progress import Progress
+from polybench.measuring.progress import Progress
 
 
 class LiveLine:

@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from polybench.commands.options import split_names
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
-from polybench.core.results import Result, StudyDocument
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
 

@@ -12,7 +12,7 @@ from polybench.commands import options as o
 from polybench.commands.execute import Presentation, execute, print_plan
 
 if TYPE_CHECKING:
-    from polybench.study_file import StudyFile
+    from polybench.planning.study_file import StudyFile
 
 
 def run(
@@ -42,14 +42,14 @@ def run(
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
-    chosen, about = _find(study, quick, results)
+    chosen, background = _find(study, quick, results)
     if data is not None:
         chosen = msgspec.structs.replace(chosen, data=data)
     if dry_run:
         print_plan(chosen)
         return
     how = Presentation(format, columns, output, results, save, quiet, verbose, published)
-    execute(chosen, how, about=about, strict=strict)
+    execute(chosen, how, background=background, strict=strict)
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
@@ -58,13 +58,13 @@ def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
     Raises:
         BadInput: it is not there, or not valid.
     """
-    from polybench.core.results import About
-    from polybench.store import Store, results_folder
-    from polybench.study_file import StudyFile, parse, read
+    from polybench.core.document.circumstances import Background
+    from polybench.planning.study_file import StudyFile, parse, read
+    from polybench.report.saved_studies import Store, results_folder
 
     path = Path(name)
     if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or path.is_file())):
         return read(path, quick=quick)
     saved = Store(results_folder(results)).load(name)
     study = parse(saved.study, f"the study of {saved.id}")
-    return StudyFile(study.quick() if quick else study, About(saved.title, saved.published))
+    return StudyFile(study.quick() if quick else study, Background(saved.title, saved.published))

@@ -39,13 +39,13 @@ def flux(
         if if_missing and _complete():
             return
         _set_up(julia, str(project) if project else None)
-    except Unavailable as lacking:
-        _say(f"flux is not set up: {lacking.reason}; mend it with: {lacking.remedy}")
-        raise typer.Exit(4) from lacking
+    except Unavailable as missing:
+        _say(f"flux is not set up: {missing.reason}; mend it with: {missing.remedy}")
+        raise typer.Exit(4) from missing
 
 
 def _complete() -> bool:
-    from polybench.julia.finding import check, find
+    from polybench.engines.flux.julia.finding import check, find
 
     try:
         check(find())
@@ -55,9 +55,11 @@ def _complete() -> bool:
 
 
 def _set_up(executable: str | None, project: str | None) -> None:
-    from polybench.julia import installing, smoke
-    from polybench.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, version_of
-    from polybench.julia.remembered import remember
+    from polybench.engines.flux.julia import installing
+    from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, version_of
+    from polybench.engines.flux.julia.package import ENGINE
+    from polybench.engines.flux.julia.remembered import remember
+    from polybench.measuring import smoke
 
     julia = installing.choose(executable, project, _say)
     version = ".".join(map(str, version_of(julia)))
@@ -67,7 +69,7 @@ def _set_up(executable: str | None, project: str | None) -> None:
     installing.precompile(julia, _say)
     _say("training two steps")
     os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
-    prepared = smoke.smoke_test()
+    prepared = smoke.smoke_test(ENGINE)
     if executable or project:
         _say(f"remembered in {remember(julia.executable, julia.project)}")
     _say(

@@ -11,7 +11,7 @@ from polybench.commands.outcome import columns as chosen
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.core.names import pick
 from polybench.export import FORMATS
-from polybench.rendering import rendered
+from polybench.export.rendering import rendered
 
 
 def show(
@@ -26,7 +26,7 @@ def show(
 
     Example: polybench show last --format markdown
     """
-    from polybench.store import Store, results_folder
+    from polybench.report.saved_studies import Store, results_folder
 
     metrics = chosen(columns)
     pick(format, FORMATS, "format")

@@ -1,6 +1,6 @@
 """The optimizers: names, formulas, constants, and the rate's schedule.
 
-Every engine is brought to one formula each; `engines.reference_optimizers` has them in NumPy. w are weights,
+Every engine is brought to one formula each; `core.optimizer_formulas` has them in NumPy. w are weights,
 g is the gradient of the loss plus weight_decay w, for every trainable tensor, biases included:
 
     sgd       w <- w - rate g

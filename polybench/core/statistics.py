@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from polybench.core.results import StepSeconds
+from polybench.core.document.times import StepSeconds
 
 Process = Sequence[Sequence[float]]
 """Seconds of one process, as [round][sample]."""

@@ -35,16 +35,16 @@ class EngineRow(msgspec.Struct, frozen=True):
 
 ENGINES: dict[str, EngineRow] = {
     "flux": EngineRow(
-        "polybench.engines.flux:FluxEngine",
+        "polybench.engines.flux.engine:FluxEngine",
         "Flux.jl on Julia, through juliacall",
         extra="flux",
         variants={"default_threads": "one Julia thread, as Julia starts; BLAS threads from the study"},
-        environment_factory="polybench.julia.environment:environment",
+        environment_factory="polybench.engines.flux.julia.environment:environment",
         memory_bytes=700 << 20,
         start_seconds=17.4,
     ),
     "torch": EngineRow(
-        "polybench.engines.pytorch:TorchEngine",
+        "polybench.engines.pytorch.engine:TorchEngine",
         "PyTorch, eager, NCHW",
         extra="torch",
         variants={
@@ -56,7 +56,7 @@ ENGINES: dict[str, EngineRow] = {
         start_seconds=5.0,
     ),
     "tf": EngineRow(
-        "polybench.engines.tensorflow:TensorFlowEngine",
+        "polybench.engines.tensorflow.engine:TensorFlowEngine",
         "TensorFlow, a Keras model in a tf.function step",
         extra="tf",
         variants={
@@ -70,14 +70,14 @@ ENGINES: dict[str, EngineRow] = {
         copies_data=True,
     ),
     "reference": EngineRow(
-        "polybench.engines.reference:ReferenceEngine",
+        "polybench.engines.reference.engine:ReferenceEngine",
         "NumPy in float64, the oracle of the parity check",
         memory_bytes=300 << 20,
         # The C library returns large arrays to the kernel, which clears every page of the next one again.
         environment={"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)},
     ),
     "fake": EngineRow(
-        "polybench.engines.fake:FakeEngine",
+        "polybench.engines.fake.engine:FakeEngine",
         "a scripted engine with a scripted clock, for tests and demonstrations",
         variants={
             "crash": "the process dies while it is measured",

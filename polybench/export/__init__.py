@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from polybench.core.results import StudyDocument
+    from polybench.core.document.study import StudyDocument
     from polybench.export.rows import Column
 
 FORMATS: dict[str, str] = {

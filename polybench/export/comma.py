@@ -6,7 +6,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from polybench.core.results import Result, StudyDocument
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.export.one_line import one_line
 from polybench.export.rows import Column
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from polybench.core.results import StudyDocument
+from polybench.core.document.study import StudyDocument
 from polybench.export.rows import Column
 from polybench.export.terminal import WIDTH, table_width
 

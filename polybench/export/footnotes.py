@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import Deviation, Result, StudyDocument
+from polybench.core.document.identity import Deviation
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.export.one_line import one_line
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polybench.core import units
-from polybench.core.results import Samples, Settings, StudyDocument
+from polybench.core.document.circumstances import Settings
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.times import Samples
 
 
 def heading(study: StudyDocument) -> list[str]:

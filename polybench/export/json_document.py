@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polybench.core.results import StudyDocument, to_json
+from polybench.core.document.study import StudyDocument, to_json
 from polybench.export.rows import Column
 
 

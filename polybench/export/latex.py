@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tabulate import LATEX_ESCAPE_RULES, tabulate
 
-from polybench.core.results import StudyDocument
+from polybench.core.document.study import StudyDocument
 from polybench.export import published
 from polybench.export.rows import NOT_RANKED, Column, build
 
@@ -15,7 +15,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
     """A `table` environment, caption above, notes below, for a document in UTF-8."""
     table = build(study, columns)
     notes = [
-        *(f"{cell}: {fate}" for cell, fate in table.absent),
+        *(f"{cell}: {outcome}" for cell, outcome in table.absent),
         *table.footnotes,
         *table.sentences,
         *table.sources,

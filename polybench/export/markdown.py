@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from polybench.core.results import StudyDocument
+from polybench.core.document.study import StudyDocument
 from polybench.export import published
 from polybench.export.rows import NOT_RANKED, Column, build
 
@@ -22,7 +22,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         _rows(table.ranked, table.header, table.alignment),
         f"**{NOT_RANKED}**" if table.unranked else "",
         _rows(table.unranked, table.header, table.alignment),
-        _list([*(f"{cell}: {fate}" for cell, fate in table.absent), *table.footnotes]),
+        _list([*(f"{cell}: {outcome}" for cell, outcome in table.absent), *table.footnotes]),
         "  \n".join(_escaped(sentence) for sentence in table.sentences),
         f"**{published.TITLE}**" if table.published else "",
         _rows(table.published, published.HEADER, published.ALIGNMENT),

@@ -8,9 +8,11 @@ from itertools import groupby
 from tabulate import tabulate
 
 from polybench.core import units
-from polybench.core.results import Parity, Result, StudyDocument, TensorError
+from polybench.core.document.identity import Parity, TensorError
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.export.heading import heading
-from polybench.export.rows import Column, fate
+from polybench.export.rows import Column, outcome
 
 _PARTS = {
     "algorithm": "the algorithm: float64, running freely, against the float64 reference",
@@ -28,7 +30,7 @@ def render(study: StudyDocument, _: Sequence[Column]) -> str:
 def _cell(result: Result) -> str:
     parity = result.parity
     if result.status != "ok" and parity.status == "skipped":
-        return f"{result.cell}: {fate(result)}"
+        return f"{result.cell}: {outcome(result)}"
     reason = f": {parity.reason}" if parity.reason else ""
     lines = [f"{result.cell}: {_VERDICTS[parity.status]}{reason}"]
     for part, title in _PARTS.items():

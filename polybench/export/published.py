@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybench.core.results import StudyDocument
+from polybench.core.document.study import StudyDocument
 
 TITLE = "published (not measured here)"
 HEADER = ["what", "hardware", "quantity", "value"]

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from polybench.core.results import Result, StudyDocument
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.export import published
 from polybench.export.footnotes import failed_parity, footnotes
 from polybench.export.heading import heading
@@ -69,7 +70,7 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ranked=[row(result) for result in study.results if result.ranked],
         unranked=[row(result) for result in study.results if failed_parity(result)],
         absent=[
-            (result.cell, fate(result))
+            (result.cell, outcome(result))
             for result in study.results
             if not result.ranked and not failed_parity(result)
         ],
@@ -80,9 +81,9 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
     )
 
 
-def fate(result: Result) -> str:
+def outcome(result: Result) -> str:
     """Why a cell has no times, and what to do."""
-    fate = f"{result.status}: {one_line(result.reason)}" if result.reason else result.status
+    outcome = f"{result.status}: {one_line(result.reason)}" if result.reason else result.status
     remedy = f" (remedy: {one_line(result.remedy)})" if result.remedy else ""
     log = f" (log: {result.log})" if result.log else ""
-    return f"{fate}{remedy}{log}"
+    return f"{outcome}{remedy}{log}"

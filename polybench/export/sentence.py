@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import AccuracyDifference, DeviceSpeedup, Relative, Result, StudyDocument
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.times import DeviceSpeedup, Relative
+from polybench.core.document.training import AccuracyDifference
 from polybench.core.statistics import Ratio, differs
 
 

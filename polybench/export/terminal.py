@@ -7,7 +7,7 @@ from textwrap import fill, wrap
 
 from tabulate import tabulate
 
-from polybench.core.results import StudyDocument
+from polybench.core.document.study import StudyDocument
 from polybench.export import published
 from polybench.export.rows import NOT_RANKED, Column, Table, build
 
@@ -62,7 +62,10 @@ def _numbers_aligned(column: Sequence[str]) -> list[str]:
 
 def _absent(table: Table) -> list[str]:
     width = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
-    return [_wrapped(fate, first=f"{cell:<{width}}  ", rest=" " * (width + 2)) for cell, fate in table.absent]
+    return [
+        _wrapped(outcome, first=f"{cell:<{width}}  ", rest=" " * (width + 2))
+        for cell, outcome in table.absent
+    ]
 
 
 def _published(table: Table) -> list[str]:

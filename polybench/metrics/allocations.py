@@ -7,7 +7,8 @@ different engines stand side by side and are never divided by one another.
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import Allocation, Result
+from polybench.core.document.resources import Allocation
+from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
 
 

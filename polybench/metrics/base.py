@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.results import Result
+from polybench.core.document.result import Result
 
 Interval = tuple[float, float]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybench.core import units
-from polybench.core.results import Memory
+from polybench.core.document.resources import Memory
 from polybench.metrics.base import Metric
 
 

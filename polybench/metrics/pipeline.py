@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from polybench.core import units
-from polybench.core.results import Pipeline
+from polybench.core.document.times import Pipeline
 from polybench.metrics.base import Metric
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybench.core import units
-from polybench.core.results import Result, Startup
+from polybench.core.document.result import Result
+from polybench.core.document.times import Startup
 from polybench.metrics.base import Metric
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.results import Result
+from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import UNTIMED_STEPS, Cell, Workload
-from polybench.julia.environment import threads
-from polybench.julia.finding import check, find
+from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.julia.finding import check, find
 
 # ADD A NETWORK: its name, and a file for each engine.
 NETWORKS = ("lenet", "resnet32", "rosetta")

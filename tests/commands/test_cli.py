@@ -12,7 +12,7 @@ import pytest
 
 from polybench import cli
 from polybench.commands import doctor
-from polybench.core.results import from_json
+from polybench.core.document.study import from_json
 from polybench.data import synthetic
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]

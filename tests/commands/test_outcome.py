@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from polybench.commands.outcome import exit_code
-from polybench.core.results import Parity, Result
+from polybench.core.document.identity import Parity
+from polybench.core.document.result import Result
 from tests.factories import WORKLOAD, measured, study
 
 

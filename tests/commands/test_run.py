@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from polybench.cli import app
+from polybench.core.document.study import from_json
 from polybench.core.errors import BadInput
-from polybench.core.results import from_json
-from polybench.study_file import REFERENCES
+from polybench.planning.study_file import REFERENCES
 from tests.commands.test_cli import run as program
-from tests.test_plain import folder
+from tests.plain.test_plain import folder
 
 __all__ = ["folder", "program"]
 

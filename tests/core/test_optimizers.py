@@ -9,7 +9,7 @@ from polybench.core.errors import BadInput
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Study
 from polybench.models import MODELS
-from polybench.plan import resolve
+from polybench.planning.plan import resolve
 
 RESNET = Optimizer("momentum", 0.1, schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)))
 

@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 
 from polybench.core.errors import Unavailable
+from polybench.core.job import Job
 from polybench.core.layers import Layer
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.data.augmentation import augment, decision_stream
-from polybench.engines.base import Array, Job, Stream
+from polybench.engines.base import Array, Stream
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines.child import loaded_engine

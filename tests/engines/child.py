@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
+from polybench.core.job import Job
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
-from polybench.engines.base import Engine, Job
+from polybench.engines.base import Engine
 from polybench.models import MODELS
 
 
@@ -72,8 +73,8 @@ def loaded_engine(name: str) -> Engine:
     engine: Engine = getattr(importlib.import_module(module), factory)()
     try:
         engine.load_framework()
-    except Unavailable as lacking:
-        pytest.skip(lacking.reason)
+    except Unavailable as missing:
+        pytest.skip(missing.reason)
     return engine
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.launcher import worker_environment
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
-from polybench.worker import _die_with_parent
+from polybench.wire.process import worker_environment
+from polybench.worker.__main__ import die_with_parent
 from tests.engines.check import failures
 from tests.engines.child import outcome
 
@@ -50,7 +50,7 @@ def processes() -> Iterator[Callable[..., Executor]]:
         @functools.cache
         def start(engine: str, environment: frozenset[tuple[str, str]]) -> Executor:
             spawn = multiprocessing.get_context("spawn")
-            executor = stack.enter_context(ProcessPoolExecutor(1, spawn, _die_with_parent))
+            executor = stack.enter_context(ProcessPoolExecutor(1, spawn, die_with_parent))
             with patch.dict(os.environ, dict(environment) | {"POLYBENCH_PARENT": str(os.getpid())}):
                 executor.submit(os.getpid).result()  # it has started, in this environment
             return executor

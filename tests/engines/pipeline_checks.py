@@ -26,7 +26,7 @@ seconds = engine.run_steps(1, 3)
 assert 0 < engine.waited() - before < seconds
 first, loss = engine.draw_batches(0, 1), engine.loss()
 assert first > 0
-engine.rest()
+engine.wait_until_idle()
 engine.reset()
 engine.run_steps(0, 4)  # the same again: drawing alone has trained nothing
 assert engine.loss() == loss

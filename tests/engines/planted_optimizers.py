@@ -7,9 +7,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from polybench.engines.base import Job, Weights
-from polybench.engines.pytorch import TorchEngine
-from polybench.engines.tensorflow import TensorFlowEngine
+from polybench.core.job import Job
+from polybench.engines.base import Weights
+from polybench.engines.pytorch.engine import TorchEngine
+from polybench.engines.tensorflow.engine import TensorFlowEngine
 
 
 class KerasOwn(TensorFlowEngine):
@@ -18,7 +19,7 @@ class KerasOwn(TensorFlowEngine):
     def build(self, job: Job, weights: Weights) -> None:
         import keras
 
-        from polybench.engines import tensorflow_optimizers
+        from polybench.engines.tensorflow import optimizers as tensorflow_optimizers
 
         own = {name: getattr(keras.optimizers, name) for name in ("Adam", "RMSprop")}
         with patch.multiple(tensorflow_optimizers, **own):

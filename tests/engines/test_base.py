@@ -11,7 +11,8 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines import ENGINES
-from polybench.engines.base import as_dtype, cuda_index, import_framework, touch
+from polybench.engines.support.arrays import as_dtype, touch
+from polybench.engines.support.frameworks import cuda_index, import_framework
 
 
 def test_a_framework_that_is_not_installed_is_unavailable_with_the_command_that_installs_it() -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from polybench.core.document.identity import Parity
 from polybench.core.errors import Unavailable
+from polybench.core.job import Job
 from polybench.core.layers import MaxPool, walk
 from polybench.core.model import Model
-from polybench.core.results import Parity
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
-from polybench.engines.base import Job
-from polybench.launcher import WorkerProcess, worker_environment
-from polybench.messages import Load, Prepare, Prepared
-from polybench.parity import Checker, Session, Task
+from polybench.identity.check import Checker, Session, Task
+from polybench.wire.messages import Load, Prepare, Prepared
+from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
 from tests.networks import EVERYTHING
@@ -45,8 +45,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
                 started[engine].ask(Load(ENGINES[engine].factory), TIMEOUT)
-            except Unavailable as lacking:
-                pytest.skip(lacking.reason)
+            except Unavailable as missing:
+                pytest.skip(missing.reason)
             return started[engine]
 
         yield worker

@@ -14,10 +14,10 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.core.spec import UNTIMED_STEPS
 from polybench.engines import ENGINES
-from polybench.launcher import WorkerProcess, worker_environment
-from polybench.messages import Advance, Load, Measure, Prepare, Snapped, TakeSnapshot
-from polybench.parity import Checker, Task
-from polybench.tensor_errors import ALGORITHM, State, algorithm_errors
+from polybench.identity.check import Checker, Task
+from polybench.identity.tensors import ALGORITHM, State, algorithm_errors
+from polybench.wire.messages import Advance, Load, Measure, Prepare, SnapshotTaken, TakeSnapshot
+from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 from tests.engines.conftest import REPOSITORY
 from tests.matrix import OPTIMIZER_CASES, OPTIMIZERS
@@ -25,7 +25,7 @@ from tests.sessions import InProcess
 
 STEPS = 3
 TIMEOUT = 240.0
-REFERENCE = "polybench.engines.reference:ReferenceEngine"
+REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
                 started[engine] = process
                 try:
                     process.ask(Load(ENGINES[engine].factory), TIMEOUT)
-                except Unavailable as lacking:
-                    started[engine] = lacking.reason
+                except Unavailable as missing:
+                    started[engine] = missing.reason
             found = started[engine]
             if isinstance(found, str):
                 pytest.skip(found)
@@ -119,6 +119,6 @@ def snapshot(session: Any, folder: Path) -> State:
     folder.mkdir()
     gradients, weights = folder / "gradients.npz", folder / "weights.npz"
     answer = session.ask(TakeSnapshot(STEPS, str(gradients), str(weights)), TIMEOUT)
-    assert isinstance(answer, Snapped)
+    assert isinstance(answer, SnapshotTaken)
     assert answer.loss is not None
     return State(answer.loss, gradients, weights)

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybench.core.results import Allocation, Allocations, Cost, DeviceSpeedup, Result
+from polybench.core.document.resources import Allocation, Allocations, Cost
+from polybench.core.document.result import Result
+from polybench.core.document.times import DeviceSpeedup
 from polybench.export.fitting import fitting
 from polybench.export.terminal import WIDTH, table_width
 from polybench.metrics import DEFAULT_COLUMNS, metrics_of

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from polybench.core.results import Allocation, Allocations, Energy, Parity, Pipeline
+from polybench.core.document.identity import Parity
+from polybench.core.document.resources import Allocation, Allocations, Energy
+from polybench.core.document.times import Pipeline
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, study, typical_study
 

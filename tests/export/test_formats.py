@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.results import from_json
+from polybench.core.document.study import from_json
 from polybench.export import FORMATS, render
 from polybench.metrics import METRICS
 from polybench.metrics.base import Metric

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Samples
+from polybench.core.document.times import Samples
 from polybench.export.heading import heading
 from tests.factories import absent, measured, study
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Deviation, Parity
+from polybench.core.document.identity import Deviation, Parity
 from polybench.export.parity_table import render
 from tests.factories import measured, study
 

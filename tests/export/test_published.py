@@ -3,9 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from polybench.core.results import Published, from_json
+from polybench.core.document.circumstances import Published
+from polybench.core.document.study import from_json
+from polybench.export.rendering import rendered
 from polybench.metrics.base import Metric
-from polybench.rendering import rendered
 from tests.factories import typical_study
 
 PUBLISHED = [

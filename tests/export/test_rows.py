@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Parity
+from polybench.core.document.identity import Parity
 from polybench.export.rows import build
 from polybench.metrics.base import Metric
 from tests.factories import absent, measured, study, typical_study

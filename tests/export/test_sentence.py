@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.results import AccuracyDifference, DeviceSpeedup, Parity, Relative, Result
+from polybench.core.document.identity import Parity
+from polybench.core.document.result import Result
+from polybench.core.document.times import DeviceSpeedup, Relative
+from polybench.core.document.training import AccuracyDifference
 from polybench.export.sentence import sentences
 from tests.factories import measured, study
 

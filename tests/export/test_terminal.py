@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from polybench.core.results import Result
+from polybench.core.document.result import Result
 from polybench.export import render
 from polybench.metrics.base import Metric
 from tests.factories import absent, study, typical_study

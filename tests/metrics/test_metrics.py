@@ -2,24 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.results import (
+from polybench.core.document.identity import Parity
+from polybench.core.document.resources import (
     Allocation,
     Allocations,
-    BreakEven,
     Cost,
-    DeviceSpeedup,
     Energy,
     GarbageCollection,
     Memory,
-    Parity,
-    Pipeline,
-    Relative,
-    Startup,
-    StepSeconds,
-    TimeToAccuracy,
     Utilization,
 )
+from polybench.core.document.times import BreakEven, DeviceSpeedup, Pipeline, Relative, Startup, StepSeconds
+from polybench.core.document.training import TimeToAccuracy
+from polybench.core.errors import BadInput
 from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, metrics_of
 from tests.factories import absent, measured
 

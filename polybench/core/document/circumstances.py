@@ -1,0 +1,88 @@
+"""Under which circumstances a study was measured: settings, machine, program, and what its file says."""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.core.optimizers import Optimizer
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """What all cells of a study share."""
+
+    model: str
+    parameters: int
+    dataset: str
+    data_sha256: str
+    weights_sha256: str
+    batches_sha256: str
+    batch_size: int
+    optimizer: Optimizer
+    precision: str
+    threads: int
+    seed: int
+    processes: int
+    rounds: int | None
+    steps_per_round: int | None
+    input: str
+    workers: int | None = None
+    augment: bool = False
+    epochs: int | None
+    baseline: str | None
+    prices: dict[str, float]
+
+
+class RoundNoise(msgspec.Struct, frozen=True):
+    """What else the machine did during one round; percentages are of one core."""
+
+    process: int
+    round: int
+    load: float
+    other_cpu_percent: float
+    steal_percent: float
+    swapped_bytes: int
+    affected: bool
+
+
+class Host(msgspec.Struct, kw_only=True):
+    hostname: str
+    os: str
+    cpu: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    gpus: list[str]
+    governor: str | None
+    load: float
+    python: str
+    noise: list[RoundNoise] = []
+
+
+class Tool(msgspec.Struct, frozen=True):
+    version: str
+    commit: str | None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """One number that the author of a study printed: a reference, measured elsewhere.
+
+    `value` is in `unit` and has the author's digits; a pair where a range was printed. `label` is what ran,
+    as the author calls it.
+    """
+
+    label: str
+    quantity: str
+    value: float | tuple[float, float]
+    unit: str
+    hardware: str
+    source: str
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What a study file says beside its study."""
+
+    title: str | None = None
+    published: list[Published] = []
+
+
+NO_BACKGROUND = Background()

@@ -1,0 +1,80 @@
+"""What one cell gave, all subjects together."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from polybench.core.document.identity import Parity
+from polybench.core.document.resources import (
+    Allocations,
+    Cost,
+    Energy,
+    GarbageCollection,
+    Memory,
+    Utilization,
+)
+from polybench.core.document.times import (
+    BreakEven,
+    DeviceSpeedup,
+    Pipeline,
+    Relative,
+    Samples,
+    Startup,
+    StepSeconds,
+)
+from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
+from polybench.core.spec import Workload
+
+Status = Literal["ok", "unavailable", "failed", "interrupted"]
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What one cell gave. A cell that could not be measured has a status, a reason and mostly nulls.
+
+    `accuracy` is the mean over seeds after the last epoch, `accuracy_std` its standard deviation.
+    """
+
+    cell: str
+    engine: str
+    variant: str | None
+    device: str
+    workload: Workload
+    status: Status
+    reason: str | None = None
+    remedy: str | None = None
+    log: str | None = None
+    warnings: list[str] = []
+    versions: dict[str, Any] = {}
+    step_seconds: StepSeconds | None = None
+    samples_per_second: float | None = None
+    epoch_seconds: float | None = None
+    startup: Startup | None = None
+    break_even: list[BreakEven] = []
+    allocations: Allocations = Allocations()
+    gc: GarbageCollection = GarbageCollection()
+    pipeline: Pipeline | None = None
+    memory: Memory = Memory()
+    utilization: Utilization = Utilization()
+    energy: Energy = Energy()
+    cost: Cost | None = None
+    parity: Parity = Parity("skipped", "not asked for")
+    losses: list[float] = []
+    accuracy: float | None = None
+    accuracy_std: float | None = None
+    accuracy_difference: AccuracyDifference | None = None
+    time_to_accuracy: TimeToAccuracy | None = None
+    trainings: list[Training] = []
+    relative: Relative | None = None
+    device_speedup: DeviceSpeedup | None = None
+    samples: Samples | None = None
+
+    @property
+    def measured(self) -> bool:
+        return self.step_seconds is not None
+
+    @property
+    def ranked(self) -> bool:
+        """Measured, and not known to have computed something else."""
+        return self.measured and self.status != "failed" and self.parity.status != "fail"

@@ -1,0 +1,67 @@
+"""The saved document of a study, and JSON both ways.
+
+Schema history:
+    polybench.study/1  first version
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from polybench.core.document.circumstances import Host, Published, Settings, Tool
+from polybench.core.document.result import Result
+
+SCHEMA = "polybench.study/1"
+
+
+class StudyDocument(msgspec.Struct, kw_only=True):
+    """The saved document. `study` is the whole study as TOML: running it repeats the measurement.
+
+    `title` and `published` come from a study file; none of the published numbers was measured here.
+    """
+
+    schema: str = SCHEMA
+    id: str
+    created: str
+    polybench: Tool
+    argv: list[str]
+    title: str | None = None
+    study: str
+    settings: Settings
+    host: Host
+    warnings: list[str] = []
+    results: list[Result] = []
+    published: list[Published] = []
+
+    def result(self, cell: str) -> Result:
+        return next(result for result in self.results if result.cell == cell)
+
+
+def to_json(study: StudyDocument) -> bytes:
+    """The document as indented JSON in UTF-8; raises ValueError on a number that JSON does not have."""
+    plain = msgspec.to_builtins(study)
+    _reject_non_finite(plain, "study")
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def from_json(text: bytes) -> StudyDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
+    study = msgspec.json.decode(text, type=StudyDocument)
+    if study.schema != SCHEMA:
+        raise msgspec.ValidationError(f"schema is {study.schema!r}, this version reads {SCHEMA!r}")
+    return study
+
+
+def _reject_non_finite(value: Any, place: str) -> None:
+    # msgspec writes nan and inf as null, which would read as "not measured".
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}")
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _reject_non_finite(part, f"{place}.{key}")
+    if isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            _reject_non_finite(part, f"{place}[{index}]")

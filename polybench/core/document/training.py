@@ -1,0 +1,60 @@
+"""Whole trainings of a cell: epochs, accuracy, and the time to an accuracy."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TrainedEpoch(msgspec.Struct, frozen=True):
+    """One epoch of a whole training; `steps_per_second` is of its tenths. Evaluation is not in `seconds`.
+
+    `loss` is the last step's. `accuracy` is the share of the test images that is classified rightly.
+    """
+
+    seconds: float
+    steps_per_second: list[float]
+    loss: float
+    accuracy: float | None
+
+
+class Training(msgspec.Struct, frozen=True):
+    """A whole training from the initial weights of one seed, in a process of its own."""
+
+    seed: int
+    epochs: list[TrainedEpoch]
+
+    @property
+    def accuracy(self) -> float | None:
+        """After the last epoch."""
+        return self.epochs[-1].accuracy if self.epochs else None
+
+    def seconds_to(self, accuracy: float) -> float | None:
+        """Training time up to the end of the first epoch with at least this accuracy; None if none has it."""
+        seconds = 0.0
+        for epoch in self.epochs:
+            seconds += epoch.seconds
+            if epoch.accuracy is not None and epoch.accuracy >= accuracy:
+                return seconds
+        return None
+
+
+class TimeToAccuracy(msgspec.Struct, frozen=True):
+    """`seconds` of training: the median over seeds, null if only `reached` of `seeds` got there."""
+
+    accuracy: float
+    seconds: float | None
+    reached: int
+    seeds: int
+
+
+class AccuracyDifference(msgspec.Struct, frozen=True):
+    """Test accuracy less the baseline's, after the same epochs: the mean over seeds that both trained from.
+
+    `interval95` is null for one seed.
+    """
+
+    baseline: str
+    value: float
+    interval95: tuple[float, float] | None
+    epochs: int
+    seeds: int

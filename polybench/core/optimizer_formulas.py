@@ -1,0 +1,58 @@
+"""The optimizers' formulas, for one tensor at a time, as `core.optimizers` states them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polybench.core.optimizers import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    RMSPROP_DECAY,
+    RMSPROP_EPSILON,
+    Optimizer,
+)
+
+Array = NDArray[Any]
+
+State = Mapping[str, Array]
+"""What an optimizer keeps for a tensor between its steps; empty before the first one, which is all zeros."""
+
+
+def updated(
+    optimizer: Optimizer, rate: float, w: Array, gradient: Array, state: State
+) -> tuple[Array, dict[str, Array]]:
+    """The weights and the optimizer's state after one step.
+
+    Args:
+        optimizer: which formula, and its settings but for the rate.
+        rate: the learning rate of this step.
+        w: weights, float64.
+        gradient: of the loss, of the same shape.
+        state: what the step before returned.
+    """
+    g = gradient + optimizer.weight_decay * w
+    mu = optimizer.momentum or 0.0
+    zero = np.zeros(())
+    match optimizer.name:
+        case "sgd":
+            return w - rate * g, {}
+        case "momentum":
+            v = mu * state.get("v", zero) + g
+            return w - rate * v, {"v": v}
+        case "nesterov":
+            v = mu * state.get("v", zero) + g
+            return w - rate * (g + mu * v), {"v": v}
+        case "rmsprop":
+            s = RMSPROP_DECAY * state.get("s", zero) + (1 - RMSPROP_DECAY) * g**2
+            return w - rate * g / (np.sqrt(s) + RMSPROP_EPSILON), {"s": s}
+        case "adam":
+            beta1, beta2 = ADAM_BETAS
+            t = state.get("t", zero) + 1
+            m = beta1 * state.get("m", zero) + (1 - beta1) * g
+            v = beta2 * state.get("v", zero) + (1 - beta2) * g**2
+            unbiased_m, unbiased_v = m / (1 - beta1**t), v / (1 - beta2**t)
+            return w - rate * unbiased_m / (np.sqrt(unbiased_v) + ADAM_EPSILON), {"t": t, "m": m, "v": v}

@@ -1,0 +1,125 @@
+"""A scripted engine: its clock never looks at the time, its losses are a formula, its accidents are ordered.
+
+For tests of everything around an engine, and to try polybench without a framework.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import threading
+from typing import Literal
+
+from polybench.core.document.resources import Allocation, Allocations
+from polybench.core.errors import Unavailable
+from polybench.core.job import EXACT, Collected, Conventions, Job, Probe
+from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+
+STEP_SECONDS = 0.010
+# Real processes of one program differ from each other more than the steps of one process do.
+PROCESS_NOISE = 0.02
+STEP_NOISE = 0.005
+# A worker's first steps and its warm-up are called first; what comes after them is measured.
+CALLS_BEFORE_ACCIDENT = 4
+WAITING_SECONDS = 0.002
+DRAWING_SECONDS = 0.005
+STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole training only
+STEPS_TO_HALF_RIGHT = 10
+COLLECTION_SECONDS = 0.001
+STEPS_OF_A_SWEEP = 10
+ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
+
+
+class FakeEngine(Engine):
+    """Plays a script; `slow` doubles its step, the other variants are accidents."""
+
+    sample_kind: Literal["step", "block"] = "step"
+
+    def __init__(self) -> None:
+        self._random = random.Random(os.getpid())
+        self._process_factor = 1 + PROCESS_NOISE * self._random.gauss(0, 1)
+        self._variants: tuple[str, ...] = ()
+        self._calls = 0
+        self._steps = 0
+        self._all_steps = 0
+        self._streams = False
+
+    def load_framework(self) -> None:
+        pass
+
+    def probe(self) -> Probe:
+        return Probe({"fake": "1"}, {}, ("cpu",))
+
+    def build(self, job: Job, weights: Weights) -> None:  # noqa: ARG002
+        if "unavailable" in job.variants:
+            raise Unavailable("the fake framework is not installed", "ask for plain fake")
+        self._variants = job.variants
+
+    def conventions(self) -> Conventions:
+        return EXACT
+
+    def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
+        self._streams = False
+
+    def open_stream(self, stream: Stream) -> None:  # noqa: ARG002
+        self._streams = True
+        self.sample_kind = "block"
+
+    def reset(self) -> None:
+        self._steps = 0
+
+    def start_from(self, weights: Weights) -> None:
+        pass
+
+    def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
+        self._calls += 1
+        if self._calls > CALLS_BEFORE_ACCIDENT:
+            self._accident()
+        self._steps += n
+        self._all_steps += n
+        waiting = WAITING_SECONDS if self._streams else 0.0
+        slowness = self._process_factor * (2 if "slow" in self._variants else 1)
+        step_seconds = (STEP_SECONDS + waiting) * slowness
+        return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
+
+    def loss(self) -> float:
+        """From log(10), a guess among ten classes, down to a half of it."""
+        for variant, steps in STEPS_BEFORE_NAN.items():
+            if variant in self._variants and self._steps > steps:
+                return math.nan
+        return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
+
+    def correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
+        """More with every step, up to all."""
+        return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_RIGHT))
+
+    def snapshot(self, step: int) -> Snapshot:
+        raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")
+
+    def draw_batches(self, first: int, n: int) -> float:  # noqa: ARG002
+        return n * DRAWING_SECONDS
+
+    def waited(self) -> float | None:
+        return self._all_steps * WAITING_SECONDS if self._streams else None
+
+    def collected(self) -> Collected:
+        return Collected(self._all_steps * COLLECTION_SECONDS, self._all_steps // STEPS_OF_A_SWEEP)
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        if "uncountable" in self._variants:
+            raise RuntimeError("the fake profiler does not start")
+        self.run_steps(first, n)
+        return Allocations(host=ALLOCATED)
+
+    def close(self) -> None:
+        pass
+
+    def _accident(self) -> None:
+        if "crash" in self._variants:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "hang" in self._variants:
+            threading.Event().wait()
+        if "garbage" in self._variants:
+            os.write(int(os.environ["POLYBENCH_ANSWERS_FD"]), b"this is no message\n")

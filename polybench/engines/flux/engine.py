@@ -1,0 +1,274 @@
+"""Flux.jl through juliacall: the border to the Julia package in `julia/`, which does the training."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import tomli_w
+
+from polybench.core.document.resources import Allocation, Allocations
+from polybench.core.errors import Unavailable
+from polybench.core.job import COLD_START, EXACT, Collected, Conventions, Job, Probe
+from polybench.core.layers import MaxPool, walk
+from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.engines.flux.julia import finding
+from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.julia.package import package_folder
+from polybench.engines.support.arrays import as_dtype, touch
+from polybench.engines.support.dropout_masks import dropout_masks
+from polybench.engines.support.frameworks import cuda_index
+
+CUDA_INSTALL = (
+    "julia --project={project} -e 'using Pkg; "
+    'Pkg.add([PackageSpec(name="CUDA", version="5"), PackageSpec(name="cuDNN", version="1")])'
+    "'"
+)
+HOST_COVERS = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
+DEVICE_COVERS = (
+    "arrays and workspaces that CUDA.jl asked its pool for, which keeps freed memory; "
+    "not what cuBLAS, cuDNN and the driver take for themselves"
+)
+MAX_POOL_RULE = "NNlib 0.9.36, src/impl/pooling_direct.jl:262"
+
+_VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
+_BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
+
+
+class FluxEngine(Engine):
+    """`Flux.setup`, `Flux.withgradient` with Zygote, `Flux.update!`; Julia's garbage collector is left alone.
+
+    The one variant, `default_threads`, differs in the process's environment only.
+    """
+
+    sample_kind: Literal["step", "block"] = "step"
+    _batches: Any = None
+
+    def load_framework(self) -> None:
+        self._julia = finding.find()
+        finding.check(self._julia)
+        cuda = _cuda_wanted(self._julia)
+        # Included as a script is, the package has no code from an earlier process: what any user waits for.
+        # Only a package that is loaded has extensions, though, and CUDA is one.
+        self._cold = COLD_START in os.environ and not cuda
+        start = perf_counter()
+        main = _start_julia(self._julia)
+        started = perf_counter()
+        how = 'include(joinpath(dir, "src", "PolyBench.jl"))' if self._cold else "@eval Main using PolyBench"
+        self._evaluate(main, f"dir -> begin push!(LOAD_PATH, dir); {how}; nothing end", str(package_folder()))
+        if cuda:
+            self._evaluate(main, "() -> begin @eval Main using CUDA, cuDNN; nothing end")
+        self._polybench = main.PolyBench
+        self._detail = {"julia_seconds": started - start, "packages_seconds": perf_counter() - started}
+
+    def _evaluate(self, main: Any, function: str, *arguments: str) -> None:
+        try:
+            main.seval(function)(*arguments)
+        except Exception as error:
+            raise Unavailable(
+                f"a Julia package does not load: {_first_line(error)}", self._julia.setup
+            ) from error
+
+    def probe(self) -> Probe:
+        facts = self._polybench.facts()
+        known = {name: str(getattr(facts, name)) for name in (*_VERSIONS, *_BUILD)}
+        build = {name: known[name] for name in _BUILD} | {
+            "executable": self._julia.executable,
+            "project": self._julia.project,
+            "found_by": self._julia.found_by,
+            "garbage_collection": "left alone",
+            **dict(self._polybench.cuda_facts()),
+        }
+        cuda = tuple(f"cuda:{index}" for index in range(self._polybench.cuda_devices()))
+        return Probe({name: known[name] for name in _VERSIONS}, build, ("cpu", *cuda))
+
+    def build(self, job: Job, weights: Weights) -> None:
+        _refuse(job)
+        self._job = job
+        self.sample_kind = "step" if job.device == "cpu" else "block"
+        if job.device != "cpu":
+            devices = self._polybench.cuda_devices()
+            cuda_build = "CUDA" in finding.installed(self._julia.project)
+            install = CUDA_INSTALL.format(project=self._julia.project)
+            cuda_index(job.device, devices, cuda_build=cuda_build, install=install)
+        self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
+        self._shapes = job.model.tensor_shapes()
+        arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
+        optimizer = job.workload.optimizer
+        self._trainer = self._polybench.build(
+            tomli_w.dumps({"layers": msgspec.to_builtins(job.model.layers)}),
+            _addresses(arrays), job.dtype, job.device, job.workload.precision,
+            optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
+            job.dropout == "given",
+        )  # fmt: skip
+
+    def conventions(self) -> Conventions:
+        if self._job.device != "cpu":
+            # Not looked at on a GPU yet: until cuDNN's rule is declared here as it was found, the check holds
+            # cuDNN to the exact rule, and fails it where that is not its own.
+            return EXACT
+        if not any(isinstance(layer, MaxPool) for layer in walk(self._job.model.layers)):
+            return EXACT
+        # `y_idx ≈ x[...]`: isapprox without tolerances is relative, the root of the element type's epsilon.
+        within = float(np.sqrt(np.finfo(self._job.dtype).eps))
+        return Conventions(max_pool_within=within, sources={"max_pool_within": MAX_POOL_RULE})
+
+    def load(self, images: Array, labels: Array) -> None:
+        touch(images)
+        # Julia uses this memory in place, so it has to live as long as the batches.
+        self._images, self._labels = images, np.ascontiguousarray(labels)
+        self._batch_size = labels.shape[1]
+        self._batches = self._polybench.load(
+            self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data, self._job.model.classes
+        )
+
+    def open_stream(self, stream: Stream) -> None:
+        self.sample_kind = "block"
+        arrays = (stream.images, stream.labels, stream.order, stream.decisions)
+        # Julia uses this memory in place, so it has to live as long as the pipeline.
+        self._stream = [None if array is None else np.ascontiguousarray(array) for array in arrays]
+        self._batch_size = stream.order.shape[1]
+        images, labels, order, decisions = (0 if a is None else a.ctypes.data for a in self._stream)
+        self._batches = self._polybench.open_stream(
+            self._trainer, images, stream.images.shape, labels, order, stream.order.shape,
+            decisions, self._job.model.classes, stream.workers,
+        )  # fmt: skip
+
+    def reset(self) -> None:
+        # Dropout of its own draws the same masks after every reset.
+        self._polybench.reset_b(self._trainer, self._job.seed)
+
+    def start_from(self, weights: Weights) -> None:
+        arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
+        self._polybench.start_from_b(self._trainer, _addresses(arrays))
+
+    def run_steps(self, first: int, n: int) -> float:
+        seconds = 0.0
+        for steps, rate in self._job.workload.optimizer.stretches(first, n):
+            self._polybench.set_rate_b(self._trainer, rate)
+            seconds += self._run(steps)
+        return seconds
+
+    def _run(self, steps: range) -> float:
+        if self._job.dropout == "given":
+            return sum(self._run_given(step) for step in steps)
+        return float(self._polybench.run_steps_b(self._trainer, self._batches, steps.start, len(steps)))
+
+    def loss(self) -> float:
+        return float(self._polybench.last_loss(self._trainer))
+
+    def correct(self, images: Array, labels: Array) -> int:
+        images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)
+        return int(
+            self._polybench.correct(self._trainer, images.ctypes.data, images.shape, labels.ctypes.data)
+        )
+
+    def snapshot(self, step: int) -> Snapshot:
+        self._give_masks(step)
+        gradients, weights = (
+            {name: np.empty(shape, self._job.dtype) for name, shape in shapes.items()}
+            for shapes in (self._job.model.weight_shapes(), self._shapes)
+        )
+        loss = self._polybench.snapshot_b(
+            _addresses(gradients), _addresses(weights), self._trainer, self._batches, step
+        )
+        return Snapshot(float(loss), gradients, weights)
+
+    def batch(self, step: int) -> tuple[Array, Array]:
+        images, *_ = self._stream
+        assert images is not None
+        pixels = np.empty((self._batch_size, *images.shape[1:]), np.float32)
+        labels = np.empty(self._batch_size, np.int64)
+        self._polybench.hand_out_b(pixels.ctypes.data, labels.ctypes.data, self._batches, step)
+        return pixels, labels
+
+    def draw_batches(self, first: int, n: int) -> float:
+        return float(self._polybench.draw_b(self._trainer, self._batches, first, n))
+
+    def waited(self) -> float | None:
+        seconds = self._polybench.waited(self._batches)
+        return None if seconds is None else float(seconds)
+
+    def wait_until_idle(self) -> None:
+        self._polybench.wait_until_idle_b(self._batches)
+
+    def startup_detail(self) -> dict[str, float]:
+        return self._detail | ({} if self._cold else {"cached_code": 1.0})
+
+    def collected(self) -> Collected:
+        seconds, full_sweeps = self._polybench.collected()
+        return Collected(float(seconds), int(full_sweeps))
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        host, device = self._polybench.count_allocations_b(self._trainer, self._batches, first, n)
+        return Allocations(
+            host=_mean(host, n, "Base.gc_num()", HOST_COVERS),
+            device=_mean(device, n, "CUDA.@timed", DEVICE_COVERS) if device else None,
+        )
+
+    def device_peak_bytes(self) -> int | None:
+        """The high-water mark of CUDA.jl's pool.
+
+        In it is what Julia had not collected yet, and the workspaces in which cuDNN's algorithms were tried.
+        """
+        peak = self._polybench.device_peak_bytes(self._trainer)
+        return None if peak is None else int(peak)
+
+    def close(self) -> None:
+        pass
+
+    def _run_given(self, step: int) -> float:
+        self._give_masks(step)
+        return float(self._polybench.run_steps_b(self._trainer, self._batches, step, 1))
+
+    def _give_masks(self, step: int) -> None:
+        """Put the masks of this step in place, where they are given."""
+        if self._job.dropout == "given":
+            given = dropout_masks(self._job.model, self._batch_size, self._job.seed, step)
+            masks = as_dtype(given, self._job.dtype)
+            shapes = tuple(mask.shape for mask in masks.values())
+            self._polybench.give_masks_b(self._trainer, tuple(masks), _addresses(masks), shapes)
+
+
+def _start_julia(julia: finding.Julia) -> Any:
+    """Julia's module Main, Julia running in this process."""
+    try:
+        import juliacall
+    except Exception as error:
+        raise Unavailable(
+            f"Julia ({julia.executable}, from {julia.found_by}) does not start: {_first_line(error)}",
+            julia.setup,
+        ) from error
+    return juliacall.Main
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _cuda_wanted(julia: finding.Julia) -> bool:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    return visible and Path("/dev/nvidiactl").exists() and "CUDA" in finding.installed(julia.project)
+
+
+def _refuse(job: Job) -> None:
+    if job.workload.precision == "bf16":
+        raise Unavailable(
+            "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
+            "use --precision fp32",
+        )
+
+
+def _mean(total: tuple[int, int], steps: int, source: str, covers: str) -> Allocation:
+    """Of one step; `total` is count and bytes of all of them."""
+    count, size = total
+    return Allocation(count / steps, size / steps, source, covers)
+
+
+def _addresses(arrays: Weights) -> tuple[int, ...]:
+    """Where C-order arrays are; they must outlive the call that gets this."""
+    return tuple(array.ctypes.data for array in arrays.values())

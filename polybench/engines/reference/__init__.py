@@ -1,0 +1,1 @@
+"""The NumPy float64 oracle of the identity check."""

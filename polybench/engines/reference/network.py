@@ -1,0 +1,148 @@
+"""The reference's forward and backward pass through a whole network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, assert_never
+
+import numpy as np
+
+from polybench.core.job import EXACT, Conventions
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    ReLU,
+    Residual,
+)
+from polybench.core.model import Model
+from polybench.engines.base import Array, Weights
+from polybench.engines.reference import layers, windows
+from polybench.engines.reference.layers import Output
+
+
+class Pass(NamedTuple):
+    """What one batch gives: its mean loss, the gradient for every weight, and the new running statistics."""
+
+    loss: float
+    gradients: Mapping[str, Array]
+    state: Mapping[str, Array]
+
+
+class _Context(NamedTuple):
+    """What layers need beside their input; `state` gets the new running statistics."""
+
+    weights: Weights
+    conventions: Conventions
+    masks: Weights
+    state: dict[str, Array]
+
+
+def loss_and_gradients(
+    model: Model,
+    weights: Weights,
+    images: Array,
+    labels: Array,
+    conventions: Conventions = EXACT,
+    masks: Weights | None = None,
+) -> Pass:
+    """One training batch, in float64: the mean cross-entropy and what follows from it.
+
+    Args:
+        model: whose layers are gone through forwards, then backwards.
+        weights: all of `model.tensor_shapes()`, canonical, float64.
+        images: (batch, channels, height, width), any float type.
+        labels: (batch), int64.
+        conventions: which rules max-pool gradients and batch norm follow.
+        masks: of the dropout layers, by name; see `dropout_masks`.
+    """
+    context = _Context(weights, conventions, masks or {}, {})
+    logits, backward = _sequence(model.layers, images.astype(np.float64), context)
+    loss, dlogits = layers.cross_entropy(logits, labels)
+    _, gradients = backward(dlogits)
+    return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
+
+
+def forward(layer: Layer, x: Array, weights: Weights) -> Array:
+    """One layer that does the same at training and at inference."""
+    y, _ = _layer(layer, x, _Context(weights, EXACT, {}, {}))
+    return y
+
+
+def _sequence(sequence: Sequence[Layer], x: Array, context: _Context) -> Output:
+    """One layer after the other; gradients are named in full, `layer_name.part`."""
+    backwards = []
+    for layer in sequence:
+        x, backward = _layer(layer, x, context)
+        backwards.append((getattr(layer, "name", ""), backward))
+
+    def through_all(dy: Array) -> tuple[Array, dict[str, Array]]:
+        gradients: dict[str, Array] = {}
+        for name, backward in reversed(backwards):
+            dy, own = backward(dy)
+            gradients |= {f"{name}.{part}" if name else part: value for part, value in own.items()}
+        return dy, gradients
+
+    return x, through_all
+
+
+def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911 - a line for each kind
+    weights = context.weights
+    match layer:
+        case Conv(name=name):
+            bias = weights[f"{name}.bias"] if layer.bias else None
+            return windows.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
+        case Dense(name=name):
+            return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+        case BatchNorm(name=name):
+            mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums)
+            context.state.update(_running_statistics(layer, x.size // len(mean), mean, variance, context))
+            own = (weights[f"{name}.weight"], weights[f"{name}.bias"])
+            return layers.batch_norm(x, mean, variance, *own, layer.epsilon)
+        case Dropout(name=name):
+            return layers.dropout(x, context.masks[name])
+        case MaxPool():
+            return windows.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
+        case AveragePool():
+            return windows.average_pool(x, layer.size, layer.stride)
+        case GlobalAveragePool():
+            return windows.global_average_pool(x)
+        case ReLU():
+            return layers.relu(x)
+        case Flatten():
+            return layers.flatten(x)
+        case Residual():
+            return _residual(layer, x, context)
+        case _:
+            assert_never(layer)
+
+
+def _residual(block: Residual, x: Array, context: _Context) -> Output:
+    body, body_backward = _sequence(block.body, x, context)
+    shortcut, shortcut_backward = _sequence(block.shortcut, x, context)
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dbody, body_gradients = body_backward(dy)
+        dshortcut, shortcut_gradients = shortcut_backward(dy)
+        return dbody + dshortcut, body_gradients | shortcut_gradients
+
+    return body + shortcut, backward
+
+
+def _running_statistics(
+    layer: BatchNorm, n: int, mean: Array, variance: Array, context: _Context
+) -> dict[str, Array]:
+    """running <- (1 - momentum) running + momentum batch, from n values a channel."""
+    if context.conventions.running_variance == "unbiased":
+        variance = variance * n / (n - 1)
+    batch = {f"{layer.name}.running_mean": mean, f"{layer.name}.running_variance": variance}
+    return {
+        name: (1 - layer.momentum) * context.weights[name] + layer.momentum * value
+        for name, value in batch.items()
+    }

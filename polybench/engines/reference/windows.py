@@ -1,0 +1,96 @@
+"""The reference's layers that look at windows of an image: convolution and pooling.
+
+As in `reference_layers`, each function takes a batch x, (batch, channels, height, width), and returns
+(y, backward).
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from polybench.engines.reference.layers import Array, Output
+
+
+def conv(x: Array, weight: Array, bias: Array | None = None, stride: int = 1, pad: int = 0) -> Output:
+    """Cross-correlation: y[n,o,i,j] = bias[o] + sum over c,p,q of x[n,c,s i+p-pad,s j+q-pad] weight[o,c,p,q].
+
+    Every output pixel's input window becomes one row of a matrix ("im2col"); then all of it is one product.
+    """
+    outputs, channels, kernel, _ = weight.shape
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = _windows(padded, kernel, stride)
+    images, _, height, width = windows.shape[:4]
+    rows = windows.transpose(0, 2, 3, 1, 4, 5).reshape(images * height * width, channels * kernel * kernel)
+    matrix = weight.reshape(outputs, -1)
+    y = rows @ matrix.T if bias is None else rows @ matrix.T + bias
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        drows_of_y = dy.transpose(0, 2, 3, 1).reshape(-1, outputs)
+        gradients = {"weight": (drows_of_y.T @ rows).reshape(weight.shape)}
+        if bias is not None:
+            gradients["bias"] = drows_of_y.sum(axis=0)
+        drows = (drows_of_y @ matrix).reshape(images, height, width, channels, kernel, kernel)
+        dpadded = _add_windows(padded.shape, drows.transpose(0, 3, 1, 2, 4, 5), stride)
+        return dpadded[:, :, pad : pad + x.shape[2], pad : pad + x.shape[3]], gradients
+
+    return y.reshape(images, height, width, outputs).transpose(0, 3, 1, 2), backward
+
+
+def max_pool(x: Array, size: int, stride: int, within: float) -> Output:
+    """Maximum of each `size` x `size` window; its gradient goes to one value of the window.
+
+    That is the first one, width fastest, which is equal to the maximum m up to the relative distance
+    `within`: |v - m| <= within max(|v|, |m|), Julia's isapprox. With 0 it is the first maximum.
+    """
+    windows = _windows(x, size, stride)
+    values = windows.reshape(*windows.shape[:4], size * size)
+    y = values.max(axis=-1)
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        maximum = y[..., None]
+        equal = np.abs(values - maximum) <= within * np.maximum(np.abs(values), np.abs(maximum))
+        winner = equal.argmax(axis=-1)  # of truth values: the first that is true
+        dvalues = np.zeros_like(values)
+        np.put_along_axis(dvalues, winner[..., None], dy[..., None], axis=-1)
+        return _add_windows(x.shape, dvalues.reshape(windows.shape), stride), {}
+
+    return y, backward
+
+
+def average_pool(x: Array, size: int, stride: int) -> Output:
+    """Mean of each `size` x `size` window."""
+    windows = _windows(x, size, stride)
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dwindows = np.broadcast_to(dy[..., None, None] / size**2, windows.shape)
+        return _add_windows(x.shape, dwindows, stride), {}
+
+    return windows.mean(axis=(-2, -1)), backward
+
+
+def global_average_pool(x: Array) -> Output:
+    """(batch, channels): the mean of each channel."""
+    pixels = x.shape[2] * x.shape[3]
+    return x.mean(axis=(2, 3)), lambda dy: (np.broadcast_to(dy[..., None, None] / pixels, x.shape), {})
+
+
+def _windows(x: Array, size: int, stride: int) -> Array:
+    """(batch, channels, i, j, p, q): a view of pixel (stride i + p, stride j + q)."""
+    return sliding_window_view(x, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]
+
+
+def _add_windows(shape: tuple[int, ...], dwindows: Array, stride: int) -> Array:
+    """The gradient for an image from those for its windows.
+
+    A pixel was read by several windows, once at each place (p, q) in them: add up.
+    """
+    dx = np.zeros(shape)
+    height, width, size = dwindows.shape[2], dwindows.shape[3], dwindows.shape[4]
+    for p, q in itertools.product(range(size), repeat=2):
+        rows = slice(p, p + stride * (height - 1) + 1, stride)
+        columns = slice(q, q + stride * (width - 1) + 1, stride)
+        dx[:, :, rows, columns] += dwindows[..., p, q]
+    return dx

@@ -1,0 +1,1 @@
+"""What engines share beside the protocol."""

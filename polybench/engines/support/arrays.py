@@ -1,0 +1,22 @@
+"""Arrays on their way to an engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polybench.engines.base import Array, Weights
+
+
+def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:
+    """Contiguous copies of canonical weights in `dtype`."""
+    return {name: np.array(value, dtype=dtype, order="C") for name, value in weights.items()}
+
+
+def touch(batches: Array) -> None:
+    """Read one value of every page of a mapped file, so that no page fault is left for the timed steps.
+
+    Args:
+        batches: C order.
+    """
+    page_bytes = 4096
+    batches.reshape(-1)[:: max(1, page_bytes // batches.itemsize)].sum()

@@ -1,0 +1,63 @@
+"""Is the framework there, the device, the layer? Each no is `Unavailable`, with its remedy."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from polybench.core.errors import Unavailable
+from polybench.core.layers import Layer
+
+
+def no_such_layer(engine: str, layer: Layer) -> Unavailable:
+    """What to raise for a layer, or an option of it, that an engine cannot make yet."""
+    return Unavailable(
+        f"{engine} has no layer {layer.__struct_config__.tag} like {layer} in polybench yet",
+        "choose another model",
+    )
+
+
+def import_framework(module: str, product: str, extra: str) -> ModuleType:
+    """Import `module` of the framework `product`, which the extra `extra` of polybench installs.
+
+    Raises:
+        Unavailable: it is not installed, or it is and breaks while it is imported.
+    """
+    remedy = f"pip install 'polybench[{extra}]'"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            raise Unavailable(f"{product} is not installed", remedy) from None
+        raise Unavailable(f"{product} is installed, but lacks a module: {error}", remedy) from error
+    except (ImportError, OSError) as error:
+        raise Unavailable(
+            f"{product} is installed, but does not import: {error}", f"pip install --force-reinstall {module}"
+        ) from error
+
+
+def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> int:
+    """The number of a CUDA device: 0 for `cuda`, 1 for `cuda:1`.
+
+    Args:
+        device: as in a Job.
+        visible: how many CUDA devices the framework sees.
+        cuda_build: whether this build of the framework has CUDA at all.
+        install: the command that installs one which has.
+
+    Raises:
+        Unavailable: the device is not there. The reason is the first thing to mend: driver, build, device.
+    """
+    # The driver's control device; /dev/dxg is its counterpart in the Windows Subsystem for Linux.
+    if not any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/dxg")):
+        raise Unavailable("no NVIDIA driver", "use --devices cpu, or install the NVIDIA driver")
+    if not cuda_build:
+        raise Unavailable("the installed build has no CUDA", install)
+    index = int(device.partition(":")[2] or 0)
+    if index >= visible:
+        raise Unavailable(
+            f"no device {device}: {visible} CUDA devices visible",
+            "look at nvidia-smi and CUDA_VISIBLE_DEVICES",
+        )
+    return index

@@ -1,0 +1,329 @@
+"""TensorFlow as its users write it: a Keras model, channels last, trained in a `tf.function` step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from polybench.core.document.resources import Allocations
+from polybench.core.job import Conventions, Job, Probe
+from polybench.core.layers import Shape
+from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.engines.support.drawn_batches import Batch, DrawnBatches
+from polybench.engines.support.dropout_masks import dropout_masks
+from polybench.engines.support.frameworks import cuda_index, import_framework
+from polybench.engines.support.rates import at_rates
+from polybench.engines.tensorflow.allocations import allocations
+from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.engines.tensorflow.pipeline import Pipeline
+
+CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
+CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
+POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
+
+
+class TensorFlowEngine(Engine):
+    """A `tf.function` step by default; `xla` compiles it, `keras_fit` is `model.fit` instead; they chain.
+
+    `model.fit` can only be timed as a whole, its own cost for each call included, as its users pay it.
+    The loss that it reports is the mean over the block; for a block of one step, that step's. A block in
+    which the rate changes is several calls, and the loss the last one's.
+    """
+
+    sample_kind: Literal["step", "block"] = "step"
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] | DrawnBatches = []
+        self._pipeline: Pipeline | None = None
+
+    def load_framework(self) -> None:
+        import_framework("tensorflow", "TensorFlow", "tf")
+        import_framework("keras", "Keras", "tf")
+
+    def probe(self) -> Probe:
+        import keras
+        import tensorflow as tf
+
+        info = tf.sysconfig.get_build_info()
+        build = {
+            key: str(info[key]) for key in ("cpu_compiler", "cuda_version", "cudnn_version") if key in info
+        }
+        if tf.test.is_built_with_cuda():
+            build["cudnn_autotune"] = "on" if os.environ.get(CUDNN_AUTOTUNE, "1") == "1" else "off"
+        gpus = tuple(f"cuda:{index}" for index in range(len(tf.config.list_physical_devices("GPU"))))
+        return Probe({"tensorflow": tf.__version__, "keras": keras.__version__}, build, ("cpu", *gpus))
+
+    def build(self, job: Job, weights: Weights) -> None:
+        import keras
+        import tensorflow as tf
+
+        from polybench.engines.tensorflow.layers import conventions, network
+        from polybench.engines.tensorflow.optimizers import CanonicalOptimizer
+
+        self._job = job
+        self._fit = "keras_fit" in job.variants
+        self._on_gpu = job.device != "cpu"
+        # Neither a GPU's steps nor those of model.fit can be timed one by one.
+        self.sample_kind = "block" if self._on_gpu or self._fit else "step"
+        self._device = "/GPU:0" if self._on_gpu else "/CPU:0"
+        _set_threads(job.workload.threads)
+        _show_only(job.device)
+        tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
+        self._dtype = job.dtype
+        keras.config.set_floatx(job.dtype)
+        keras.config.set_dtype_policy(
+            "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
+        )
+
+        xla = "xla" in job.variants
+        with tf.device(self._device):
+            self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
+            self._model = self._network.model
+            self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
+        loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if self._fit:
+            # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
+            # "auto" asks whether the machine has a GPU, not whether the model runs on it.
+            xla = xla or self._on_gpu
+            self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla)
+        self._logits = tf.function(lambda images: self._model(images, training=False))
+        self._step, self._gradients = _functions(self._model, self._optimizer.keras, loss_function, xla)
+
+        self._conventions = conventions(job)
+        self._flattened = flattened_shapes(job.model)
+        self._variables = {
+            name: Placed(variable, self._flattened.get(name))
+            for name, variable in self._network.variables(job.model.tensor_shapes()).items()
+        }
+        # Keras has its own order where a residual block has two branches.
+        names = {id(placed.variable): name for name, placed in self._variables.items()}
+        self._trained = [names[id(variable)] for variable in self._model.trainable_variables]
+        # The generators of dropout are among them: it draws the same masks after every reset.
+        self._initial_state = _values(self._model.non_trainable_variables)
+        self.start_from(weights)
+        self.reset()
+
+    def conventions(self) -> Conventions:
+        return self._conventions
+
+    def load(self, images: Array, labels: Array) -> None:
+        import tensorflow as tf
+
+        self._pipeline = None
+        with tf.device(self._device):
+            self._batches = [
+                (tf.constant(batch_to_keras(x), dtype=self._dtype), tf.constant(y))
+                for x, y in zip(images, labels, strict=True)
+            ]
+
+    def open_stream(self, stream: Stream) -> None:
+        self.sample_kind = "block"
+        self._pipeline = Pipeline(stream, self._dtype)
+        self._batches = self._pipeline.draw(self._device)
+
+    def reset(self) -> None:
+        _assign(self._initial_state)
+        for name, placed in self._variables.items():
+            placed.variable.assign(self._initial[name])
+        self._optimizer.reset()
+
+    def start_from(self, weights: Weights) -> None:
+        self._initial = {
+            name: to_keras(weights[name].astype(self._dtype), placed.flattened)
+            for name, placed in self._variables.items()
+        }
+
+    def run_steps(self, first: int, n: int) -> float:
+        return self._timed(self._training(first, n))
+
+    def _training(self, first: int, n: int) -> Callable[[], Any]:
+        """What trains these steps and answers the last loss; all that need not be timed is done."""
+        optimizer = self._job.workload.optimizer
+        if self._fit:
+            stretches = optimizer.stretches(first, n)
+            return partial(self._fit_on, [(self._dataset(steps), steps, rate) for steps, rate in stretches])
+        steps = at_rates(optimizer, first, n, self._optimizer.set_rate)
+        return partial(self._loop, self._with_masks(steps))
+
+    def _loop(self, steps: Iterable[int]) -> Any:
+        batches, train_step = self._batches, self._step
+        for step in steps:
+            images, labels = batches[step % len(batches)]
+            loss = train_step(images, labels)
+        return loss
+
+    def _dataset(self, steps: range) -> Any:
+        """The batches of these steps as a `tf.data.Dataset`, an element each."""
+        import tensorflow as tf
+
+        if self._pipeline is not None:
+            return self._pipeline.dataset(steps.start % len(self._batches), len(steps))
+        batches = [self._batches[step % len(self._batches)] for step in steps]
+        images, labels = (tf.stack(part) for part in zip(*batches, strict=True))
+        return tf.data.Dataset.from_tensor_slices((images, labels))
+
+    def _fit_on(self, stretches: Iterable[tuple[Any, range, float]]) -> Any:
+        for dataset, steps, rate in stretches:
+            self._optimizer.set_rate(rate)
+            history = self._model.fit(
+                dataset, epochs=1, shuffle=False, verbose=0, callbacks=self._callbacks(steps)
+            )
+        return history.history["loss"][-1]
+
+    def _callbacks(self, steps: range) -> list[Any]:
+        """Where dropout masks are given, what puts each step's in place before its batch."""
+        if self._job.dropout != "given":
+            return []
+        import keras
+
+        given = iter(self._with_masks(steps))
+        return [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(given))]
+
+    def _timed(self, training: Callable[[], Any]) -> float:
+        self._synchronize()
+        start = perf_counter()
+        loss = training()
+        self._synchronize()
+        seconds = perf_counter() - start
+        self._loss = loss
+        return seconds
+
+    def loss(self) -> float:
+        return float(self._loss)
+
+    def correct(self, images: Array, labels: Array) -> int:
+        import tensorflow as tf
+
+        with tf.device(self._device):
+            logits = self._logits(tf.constant(images.transpose(0, 2, 3, 1), dtype=self._dtype))
+        return int((logits.numpy().argmax(axis=1) == labels).sum())
+
+    def snapshot(self, step: int) -> Snapshot:
+        (step,) = self._with_masks([step])
+        state = _values(self._model.non_trainable_variables)
+        loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
+        _assign(state)  # the forward pass has moved it
+        return Snapshot(
+            float(loss),
+            {
+                name: from_keras(gradient.numpy(), self._variables[name].flattened)
+                for name, gradient in zip(self._trained, gradients, strict=True)
+            },
+            {
+                name: from_keras(placed.variable.numpy(), placed.flattened)
+                for name, placed in self._variables.items()
+            },
+        )
+
+    def batch(self, step: int) -> tuple[Array, Array]:
+        images, labels = self._batches[step % len(self._batches)]
+        pixels = images.numpy().transpose(0, 3, 1, 2).astype(np.float32)
+        return np.ascontiguousarray(pixels), labels.numpy()
+
+    def draw_batches(self, first: int, n: int) -> float:
+        self._synchronize()
+        start = perf_counter()
+        for step in range(first, first + n):
+            self._batches[step % len(self._batches)]
+        self._synchronize()
+        return perf_counter() - start
+
+    def waited(self) -> float | None:
+        # model.fit says nothing of its waiting.
+        return self._batches.waited if isinstance(self._batches, DrawnBatches) and not self._fit else None
+
+    def count_allocations(self, first: int, n: int) -> Allocations:
+        return allocations(partial(self._timed, self._training(first, n)), n, self._on_gpu)
+
+    def device_peak_bytes(self) -> int | None:
+        import tensorflow as tf
+
+        # The only visible GPU, so its number is 0.
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._on_gpu else None
+
+    def close(self) -> None:
+        pass
+
+    def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
+        """The same steps; where dropout masks are given, each one's are put in place before it."""
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        batch_size = len(self._batches[step % len(self._batches)][1])
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            values = batch_to_keras(mask, self._flattened.get(name))
+            self._network.named[name].mask.assign(values.astype(self._dtype))
+        return step
+
+    def _synchronize(self) -> None:
+        if self._on_gpu:  # on the CPU a step returns when it is done
+            import tensorflow as tf
+
+            tf.test.experimental.sync_devices()
+
+
+class Placed(NamedTuple):
+    """A Keras variable, and the canonical (channels, height, width) of what was flattened into its input."""
+
+    variable: Any
+    flattened: Shape | None
+
+
+def _values(variables: Iterable[Any]) -> list[tuple[Any, Array]]:
+    return [(variable, variable.numpy()) for variable in variables]
+
+
+def _assign(values: Iterable[tuple[Any, Array]]) -> None:
+    for variable, value in values:
+        variable.assign(value)
+
+
+def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
+    """The training step, (images, labels) -> loss, and the same without its update, -> (loss, gradients)."""
+    import tensorflow as tf
+
+    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = loss_function(labels, model(images, training=True))
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def train_step(images: Any, labels: Any) -> Any:
+        loss, gradients = loss_and_gradients(images, labels)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    compiled = tf.function(jit_compile=xla or None)  # None leaves it to TensorFlow's own switches
+    return compiled(train_step), compiled(loss_and_gradients)
+
+
+def _set_threads(threads: int) -> None:
+    import tensorflow as tf
+
+    pools = tf.config.threading
+    # Not possible any more once the process has computed something; then they have this size already.
+    if pools.get_intra_op_parallelism_threads() != threads:
+        pools.set_intra_op_parallelism_threads(threads)
+    if pools.get_inter_op_parallelism_threads() != threads:
+        pools.set_inter_op_parallelism_threads(threads)
+
+
+def _show_only(device: str) -> None:
+    """Hide every GPU but the one asked for, so that TensorFlow cannot place anything anywhere else."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if device == "cpu":
+        wanted = []
+    else:
+        index = cuda_index(device, len(gpus), cuda_build=tf.test.is_built_with_cuda(), install=CUDA_INSTALL)
+        wanted = [gpus[index]]
+        if not tf.config.experimental.get_memory_growth(gpus[index]):
+            # By itself TensorFlow takes all of the GPU's memory, and says nothing about what it needs.
+            tf.config.experimental.set_memory_growth(gpus[index], True)
+    if tf.config.get_visible_devices("GPU") != wanted:
+        tf.config.set_visible_devices(wanted, "GPU")

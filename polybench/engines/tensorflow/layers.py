@@ -1,0 +1,171 @@
+"""The layers of `core.layers` as Keras has them, channels last."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, assert_never
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+from polybench.core.job import EXACT, Conventions, Job
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    Named,
+    ReLU,
+    Residual,
+    walk,
+)
+from polybench.core.model import Model
+
+_KERNEL = {"weight": "kernel", "bias": "bias"}
+_ATTRIBUTES = {
+    layers.Conv2D: _KERNEL,
+    layers.Dense: _KERNEL,
+    layers.BatchNormalization: {
+        "weight": "gamma",
+        "bias": "beta",
+        "running_mean": "moving_mean",
+        "running_variance": "moving_variance",
+    },
+}
+"""Where Keras's layers have the canonical tensors."""
+
+_SOURCES = {
+    "running_variance": "Keras's BatchNormalization: moving_variance takes keras.ops.moments, divided by n",
+    "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
+}
+_EIGEN_SUMS = 4
+"""Eigen's, over all axes but the last on the CPU, with any number of threads. A small value added to a large
+float32 sum is lost, all in the same direction, so over 262,144 pixels a variance is 4e-4 off."""
+
+
+class Network(NamedTuple):
+    """A network, and those of its layers that have names."""
+
+    model: Any
+    named: dict[str, Any]
+
+    def variables(self, names: Iterable[str]) -> dict[str, Any]:
+        """Keras's variables by the canonical names, `layer_name.part`."""
+        found = {}
+        for name in names:
+            layer, _, part = name.rpartition(".")
+            found[name] = getattr(self.named[layer], _ATTRIBUTES[type(self.named[layer])][part])
+        return found
+
+
+def network(model: Model, *, given_masks: bool, seed: int) -> Network:
+    """`model` as a `keras.Sequential` or, with residual blocks, in Keras's functional way.
+
+    Its dropout layers are `GivenDropout` with `given_masks`; otherwise they draw from `seed` and their names.
+    """
+    builder = _Builder(given_masks, seed, {})
+    channels, height, width = model.input_shape
+    image = keras.Input((height, width, channels))
+    if any(isinstance(layer, Residual) for layer in model.layers):
+        return Network(keras.Model(image, builder.through(model.layers, image)), builder.named)
+    return Network(keras.Sequential([image, *builder.sequence(model.layers)]), builder.named)
+
+
+def conventions(job: Job) -> Conventions:
+    """What Keras by design computes differently in this network."""
+    if not any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
+        return EXACT
+    by_eigen = job.device == "cpu" and job.dtype == "float32" and "xla" not in job.variants
+    sums = _EIGEN_SUMS if by_eigen else EXACT.batch_norm_sums
+    return Conventions(running_variance="biased", batch_norm_sums=sums, sources=_SOURCES)
+
+
+class GivenDropout(layers.Layer):  # type: ignore[misc]
+    """Multiplies with a mask that is assigned before each step; see `engines.support.dropout_masks`."""
+
+    def build(self, input_shape: Any) -> None:
+        # Not of Keras, whose variables know their size when the model is built: the batch's is not known.
+        features = input_shape[1:]
+        dtype = self.variable_dtype
+        self.mask = tf.Variable(tf.ones((1, *features), dtype), trainable=False, shape=(None, *features))
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return inputs * tf.cast(self.mask, inputs.dtype) if training else inputs
+
+
+class _Builder(NamedTuple):
+    """Makes Keras's layers, and notes those that have names in `named`."""
+
+    given_masks: bool
+    seed: int
+    named: dict[str, Any]
+
+    def through(self, sequence: Sequence[Layer], x: Any) -> Any:
+        """What comes out of the layers, one after the other, for a symbolic input."""
+        for layer in self.sequence(sequence):
+            x = layer(x)
+        return x
+
+    def sequence(self, sequence: Sequence[Layer]) -> Iterator[Any]:
+        """Keras's layers, sometimes one more than here; residual blocks are functions of symbolic inputs."""
+        for layer in sequence:
+            if isinstance(layer, Conv) and _padding(layer) is None:
+                yield layers.ZeroPadding2D(layer.pad)
+            made = self.layer(layer)
+            if isinstance(layer, Named):
+                self.named[layer.name] = made
+            yield made
+
+    def layer(self, layer: Layer) -> Any:  # noqa: C901, PLR0911 - a line for each kind
+        match layer:
+            case Conv():
+                return layers.Conv2D(
+                    layer.outputs,
+                    layer.kernel,
+                    strides=layer.stride,
+                    padding=_padding(layer) or "valid",
+                    use_bias=layer.bias,
+                    name=layer.name,
+                )
+            case Dense():
+                return layers.Dense(layer.outputs, name=layer.name)
+            case BatchNorm():
+                momentum = 1 - layer.momentum  # Keras's is the share of what was
+                return layers.BatchNormalization(momentum=momentum, epsilon=layer.epsilon, name=layer.name)
+            case Dropout():
+                if self.given_masks:
+                    return GivenDropout(name=layer.name)
+                return layers.Dropout(
+                    layer.rate, seed=zlib.crc32(f"{self.seed} {layer.name}".encode()), name=layer.name
+                )
+            case MaxPool():
+                return layers.MaxPooling2D(layer.size, layer.stride)
+            case AveragePool():
+                return layers.AveragePooling2D(layer.size, layer.stride)
+            case GlobalAveragePool():
+                return layers.GlobalAveragePooling2D()
+            case ReLU():
+                return layers.ReLU()
+            case Flatten():
+                return layers.Flatten()
+            case Residual():
+                return lambda x: layers.Add()([self.through(layer.body, x), self.through(layer.shortcut, x)])
+            case _:
+                assert_never(layer)
+
+
+def _padding(conv: Conv) -> str | None:
+    """Keras's own padding, or None where it has none with these zeros and they take a layer of their own.
+
+    Its "same" with a stride adds more zeros at the end than at the start, or not, as the image's size wants.
+    """
+    if conv.pad == 0:
+        return "valid"
+    return "same" if conv.stride == 1 and 2 * conv.pad == conv.kernel - 1 else None

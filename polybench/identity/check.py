@@ -1,0 +1,247 @@
+"""Did the engine compute what the reference computes? The two-part check.
+
+(A) The algorithm: the engine in float64, running freely, against the reference in float64.
+(B) The timed configuration: the engine at its own precision; before each checked step the
+    reference takes the engine's current weights, so errors cannot grow from step to step.
+
+In both, dropout masks are given, see `engines.support.dropout_masks`; what is timed draws its own.
+
+Tensors are compared one at a time, from files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from polybench.core.document.identity import Deviation, Parity, TensorError
+from polybench.core.job import EXACT, Conventions, Job
+from polybench.data.epoch import EpochFile
+from polybench.data.stream import StreamFile
+from polybench.identity.batches import batch_errors
+from polybench.identity.tensors import (
+    ExpectedUpdate,
+    State,
+    algorithm_errors,
+    algorithm_tolerance,
+    deviations,
+    summarize,
+    timed_errors,
+    timed_tolerance,
+    worst_failure,
+)
+from polybench.wire.messages import (
+    Advance,
+    Answer,
+    Prepare,
+    Prepared,
+    Request,
+    SnapshotTaken,
+    TakeBatch,
+    TakeSnapshot,
+)
+
+_LARGEST_CACHED = 10_000_000
+"""Parameters: three states of a network are kept as float64, weights and gradients, here 480 MB. Those of a
+larger one are kept for one study only."""
+
+
+class Session(Protocol):
+    """Something that answers requests: a worker process, or in tests a worker in this process."""
+
+    def ask(self, request: Request, timeout: float) -> Answer:
+        """Answer, or raise CellFailed or Unavailable."""
+        ...
+
+
+class Task(NamedTuple):
+    """What is checked: `job` as it is timed, on the first `steps` + 1 batches of `epoch`.
+
+    With a `stream` the engine draws them from its input pipeline, which must come to the same.
+    """
+
+    job: Job
+    weights: Path
+    epoch: EpochFile
+    steps: int
+    timeout: float
+    stream: StreamFile | None = None
+
+
+class Checker:
+    """Checks engines against one reference session; float64 reference states are kept by hash."""
+
+    def __init__(self, reference: Session, scratch: Path, cache: Path) -> None:
+        self._reference = reference
+        self._scratch = scratch
+        self._cache = cache
+
+    def check(self, engine: Session, task: Task) -> Parity:
+        """Both parts, for an engine session that has loaded its framework.
+
+        Raises:
+            CellFailed: the engine could not be brought to answer.
+        """
+        task = task._replace(job=msgspec.structs.replace(task.job, dropout="given"))
+        folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        tolerance = algorithm_tolerance(task.job.model)
+        try:
+            algorithm = list(self._algorithm(engine, task, folder, tolerance))
+            timed, conventions = self._timed(engine, task, folder)
+            # Where the batches are wrong, nothing else can be right.
+            batches = [tensor for tensor in timed if tensor.kind == "batch"]
+            return Parity(
+                status="pass" if all(tensor.passed for tensor in algorithm + timed) else "fail",
+                reason=worst_failure(batches) or worst_failure(algorithm + timed),
+                steps=task.steps,
+                batch_size=task.epoch.batch_size,
+                algorithm=summarize(algorithm, tolerance),
+                timed=summarize(timed, timed_tolerance(task.job.model, task.job.workload)),
+                deviations=self._deviations(task, conventions, folder),
+                tensors=algorithm + timed,
+            )
+        finally:
+            shutil.rmtree(folder)
+
+    def _algorithm(
+        self, engine: Session, task: Task, folder: Path, tolerance: Mapping[str, float]
+    ) -> Iterator[TensorError]:
+        job = msgspec.structs.replace(task.job, dtype="float64")
+        conventions = _prepare(engine, task, job, task.weights, task.stream)
+        expected = self._free_run(task, conventions)
+        for step, got in _run_freely(engine, task, folder).items():
+            yield from algorithm_errors(step, got, expected[step], tolerance)
+
+    def _free_run(self, task: Task, conventions: Conventions) -> dict[int, State]:
+        """The reference's states, from the cache if the same training was asked for before."""
+        job = msgspec.structs.replace(
+            task.job, device="cpu", dtype="float64", variants=(), conventions=conventions
+        )
+        large = task.job.model.total_parameters() > _LARGEST_CACHED
+        cache = self._scratch / "reference" if large else self._cache
+        folder = cache / _digest(job, task)
+        losses = folder / "losses.json"
+        if not losses.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=cache))
+            _prepare(self._reference, task, job, task.weights)
+            states = _run_freely(self._reference, task, fresh)
+            (fresh / "losses.json").write_bytes(
+                msgspec.json.encode({step: state.loss for step, state in states.items()})
+            )
+            try:
+                fresh.rename(folder)
+            except OSError:  # another study was faster
+                shutil.rmtree(fresh)
+        # A loss that is not finite is null in JSON.
+        by_step = msgspec.json.decode(losses.read_bytes(), type=dict[int, float | None])
+        return {
+            step: _state(folder, step, math.nan if loss is None else loss) for step, loss in by_step.items()
+        }
+
+    def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
+        conventions = _prepare(engine, task, task.job, task.weights, task.stream)
+        tolerance = timed_tolerance(task.job.model, task.job.workload)
+        update = ExpectedUpdate(task.job.workload.optimizer, folder / "updates")
+        tensors: list[TensorError] = []
+        for step in range(task.steps + 1):
+            if task.stream is not None:
+                batch = folder / "batch.npz"
+                _ask(engine, TakeBatch(step, str(batch)), task)
+                tensors += batch_errors(step, batch, task.epoch)
+            got = _snapshot(engine, task, folder / "timed", step)
+            if step:
+                tensors += update.errors(step, got.weights, tolerance["weight"])
+            expected = self._at_weights(task, conventions, got.weights, step, folder / "expected")
+            tensors += timed_errors(task.job.workload.precision, step, got, expected, tolerance)
+            if step < task.steps:
+                update.take(step, got)
+                _ask(engine, Advance(step, 1), task)
+        return tensors, conventions
+
+    def _at_weights(
+        self, task: Task, conventions: Conventions, weights: Path, step: int, folder: Path
+    ) -> State:
+        """The reference's loss and gradient at weights that the engine has reached."""
+        job = msgspec.structs.replace(
+            task.job, device="cpu", dtype="float64", variants=(), conventions=conventions
+        )
+        _prepare(self._reference, task, job, weights)
+        return _snapshot(self._reference, task, folder, step)
+
+    def _deviations(self, task: Task, conventions: Conventions, folder: Path) -> list[Deviation]:
+        """How far each declared convention alone is from the exact rules, in the first step."""
+        rules = dict(conventions.alone())
+        if not rules:
+            return []
+        exact = self._first_step(task, EXACT, folder / "exact")
+        declared = {name: self._first_step(task, rule, folder / name) for name, rule in rules.items()}
+        return [found for name, rule in rules.items() for found in deviations(rule, declared[name], exact)]
+
+    def _first_step(self, task: Task, conventions: Conventions, folder: Path) -> State:
+        """The reference's first gradients, with the weights and running statistics that they lead to."""
+        before = self._at_weights(task, conventions, task.weights, 0, folder)
+        _ask(self._reference, Advance(0, 1), task)
+        return before._replace(weights=_snapshot(self._reference, task, folder, 1).weights)
+
+
+def _prepare(
+    session: Session, task: Task, job: Job, weights: Path, stream: StreamFile | None = None
+) -> Conventions:
+    answer = _ask(session, Prepare(job, str(weights), task.epoch, stream=stream), task)
+    assert isinstance(answer, Prepared)
+    return answer.conventions
+
+
+def _ask(session: Session, request: Request, task: Task) -> Answer:
+    return session.ask(request, task.timeout)
+
+
+def _run_freely(session: Session, task: Task, folder: Path) -> dict[int, State]:
+    """States at steps 0, 1 and the last, without interference in between."""
+    states = {}
+    for step in range(task.steps + 1):
+        if step in (0, 1, task.steps):
+            states[step] = _snapshot(session, task, folder, step)
+        if step < task.steps:
+            _ask(session, Advance(step, 1), task)
+    return states
+
+
+def _snapshot(session: Session, task: Task, folder: Path, step: int) -> State:
+    folder.mkdir(exist_ok=True)
+    state = _state(folder, step, math.nan)
+    answer = _ask(session, TakeSnapshot(step, str(state.gradients), str(state.weights)), task)
+    assert isinstance(answer, SnapshotTaken)
+    return state._replace(loss=math.nan if answer.loss is None else answer.loss)
+
+
+def _state(folder: Path, step: int, loss: float) -> State:
+    return State(loss, folder / f"{step}.gradients.npz", folder / f"{step}.weights.npz")
+
+
+def _digest(job: Job, task: Task) -> str:
+    """Names a training of the reference: its job, weights, batches, steps and the reference's own code."""
+    digest = hashlib.sha256(msgspec.json.encode((job, task.steps)))
+    for path in (
+        task.weights,
+        Path(task.epoch.images_path),
+        Path(task.epoch.labels_path),
+        *_reference_sources(),
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _reference_sources() -> list[Path]:
+    """All files that decide what the reference computes."""
+    package = Path(__file__).parents[1]
+    folders = (package / "engines" / "reference", package / "engines" / "support", package / "core")
+    return sorted([package / "engines" / "base.py", *(file for f in folders for file in f.rglob("*.py"))])

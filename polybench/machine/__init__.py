@@ -1,0 +1,1 @@
+"""This machine: what it is, what else it does, and what its meters say."""

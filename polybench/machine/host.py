@@ -1,0 +1,93 @@
+"""On what a study ran: the machine and this program's own version."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from polybench.core.document.circumstances import Host, Tool
+from polybench.core.version import __version__
+
+_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def this_host() -> Host:
+    """This machine, as far as it can be read without root."""
+    return Host(
+        hostname=socket.gethostname(),
+        os=f"{platform.system()} {platform.release()}",
+        cpu=cpu_name(),
+        cores=psutil.cpu_count(logical=False) or 1,
+        threads=os.cpu_count() or 1,
+        memory_bytes=psutil.virtual_memory().total,
+        gpus=gpus(),
+        governor=_GOVERNOR.read_text().strip() if _GOVERNOR.exists() else None,
+        load=os.getloadavg()[0],
+        python=platform.python_version(),
+    )
+
+
+def cpu_name() -> str:
+    """The processor's own name for itself."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def gpus() -> list[str]:
+    """Names of the NVIDIA GPUs that the driver shows; empty without a driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        return [str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(n))) for n in range(count)]
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def usable_threads() -> int:
+    """The least of physical cores, this process's affinity and its cgroup's quota; at least 1."""
+    limits = [psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0))]
+    if _CGROUP_QUOTA.exists():
+        quota, _, period = _CGROUP_QUOTA.read_text().partition(" ")
+        if quota != "max":
+            limits.append(int(quota) // int(period))
+    return max(1, min(limits))
+
+
+def available_memory() -> int:
+    """Bytes that new processes can take without swapping, this cgroup's limit included."""
+    available = int(psutil.virtual_memory().available)
+    if _CGROUP_MEMORY.exists() and (limit := _CGROUP_MEMORY.read_text().strip()) != "max":
+        available = min(available, int(limit))
+    return available
+
+
+def tool() -> Tool:
+    """polybench's version, and its commit when it runs from a checkout."""
+    return Tool(__version__, _commit())
+
+
+def _commit() -> str | None:
+    folder = Path(__file__).parents[2]
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

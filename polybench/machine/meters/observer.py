@@ -1,0 +1,112 @@
+"""Watches one worker for the length of a block; made once for a study."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from polybench.machine.meters import nvml
+from polybench.machine.meters.cpu import cpu_seconds
+from polybench.machine.meters.nvml import Gpu, Nvml
+from polybench.machine.meters.rapl import ALLOW, POWERCAP, Rapl
+from polybench.machine.meters.sampler import Sampler
+from polybench.machine.meters.usage import BlockUsage
+from polybench.machine.meters.which_gpu import nvml_index
+
+
+class Observer:
+    """CPU time and the packages' energy are read at both ends of a block, a GPU also in between.
+
+    `warnings` are what the whole study has to do without.
+    """
+
+    def __init__(
+        self,
+        devices: Collection[str],
+        *,
+        powercap: Path = POWERCAP,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.warnings: list[str] = []
+        self._rapl = Rapl(powercap)
+        if self._rapl.forbidden:  # a machine that has no counter is no news; `doctor` tells
+            self.warnings.append(f"{self._rapl.problem}; allow it with: {ALLOW}")
+        self._nvml: Nvml | None = None
+        self._gpus: dict[str, Gpu | str] = {}
+        """Device -> its GPU, or why nothing is known of it."""
+        if cuda := [device for device in devices if device != "cpu"]:
+            self._find_gpus(cuda, environment)
+
+    def _find_gpus(self, devices: Collection[str], environment: Mapping[str, str]) -> None:
+        library = nvml.load()
+        try:
+            library.nvmlInit()
+            self._nvml = library
+            handles = [library.nvmlDeviceGetHandleByIndex(n) for n in range(library.nvmlDeviceGetCount())]
+            uuids = [library.nvmlDeviceGetUUID(handle) for handle in handles]
+            names = [library.nvmlDeviceGetName(handle) for handle in handles]
+        except library.NVMLError as error:
+            self._gpus = dict.fromkeys(devices, str(error))
+            return
+        for device in devices:
+            try:
+                self._gpus[device] = Gpu(library, nvml_index(device, environment, uuids, names))
+            except (LookupError, library.NVMLError) as error:
+                self._gpus[device] = str(error)
+
+    def close(self) -> None:
+        if self._nvml is not None:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+    def gpu_bytes(self, device: str) -> int | None:
+        """What is used of the device's memory now, by whomever; None on the CPU and where it is not known."""
+        gpu = self._gpus.get(device)
+        return gpu.used_bytes() if isinstance(gpu, Gpu) else None
+
+    @contextlib.contextmanager
+    def block(self, pid: int, device: str, gpu_workers: Collection[int]) -> Iterator[BlockUsage]:
+        """Watch process `pid` on `device`; the usage that is given is complete when the block ends.
+
+        Args:
+            gpu_workers: all workers that may be on a GPU now, it included.
+        """
+        usage = BlockUsage()
+        sampler = self._sampler(pid, device, gpu_workers, usage)
+        try:
+            energy = self._energy(usage)
+            cpu, start = cpu_seconds(pid), time.monotonic()
+            yield usage
+            usage.wall_seconds = time.monotonic() - start
+            usage.cpu_seconds = cpu_seconds(pid) - cpu
+            if energy is not None and (end := self._energy(usage)) is not None:
+                usage.package_joules = self._rapl.joules(energy, end)
+        finally:
+            if sampler is not None:
+                usage.gpu = sampler.stop()
+                if usage.gpu is None:
+                    self._nvml = None  # to shut it down might take as long
+                    usage.failures["GPU"] = self._gpus[device] = "NVML does not answer any more"
+
+    def _sampler(
+        self, pid: int, device: str, gpu_workers: Collection[int], usage: BlockUsage
+    ) -> Sampler | None:
+        if device == "cpu":
+            return None
+        gpu = self._gpus[device]
+        if isinstance(gpu, str):
+            usage.failures["GPU"] = gpu
+            return None
+        sampler = Sampler(gpu, pid, gpu_workers)
+        sampler.start()
+        return sampler
+
+    def _energy(self, usage: BlockUsage) -> list[int] | None:
+        try:
+            return self._rapl.read()
+        except (OSError, ValueError) as error:
+            usage.failures["energy of the processor"] = f"RAPL: {error}"
+            return None

@@ -1,0 +1,1 @@
+"""A study from beginning to end: check, rounds, trainings."""

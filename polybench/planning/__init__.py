@@ -1,0 +1,1 @@
+"""From a study to everything that is known before the first worker starts."""

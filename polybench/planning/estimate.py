@@ -1,0 +1,137 @@
+"""How long a study will take, roughly, before anything of it is started: for `--dry-run` and progress.
+
+Nothing is known yet of how fast engines are here, so a training step is taken to be its multiply-adds at one
+rate for all of them. On 2 cores, lenet's step took 0.5 (tf), 0.9 (torch) and 1.8 (flux) times that,
+resnet32's 0.5, 1.8 and 3.2 times on a busy machine. That a deeper network compiles longer is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polybench.core import units
+from polybench.core.arithmetic import forward_multiply_adds, training_multiply_adds
+from polybench.core.spec import UNTIMED_STEPS, Cell, evaluates, most_epochs, trains
+from polybench.data import expected_images
+from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, Pace
+from polybench.planning.plan import Plan, memory_groups, row
+
+CPU_RATE = 10e9
+"""Multiply-adds a second and thread."""
+CUDA_RATE = 1000e9
+"""Multiply-adds a second and GPU; no number was measured yet."""
+REFERENCE_RATE = 0.5e9
+"""Of the float64 reference, which has one thread."""
+
+STEP_OVERHEAD = 0.5e-3
+"""Seconds of a step that has nothing to compute."""
+
+_BYTES_PER_SECOND = 200e6
+"""Images made or read, and written as an epoch."""
+
+
+class Estimate(NamedTuple):
+    """Seconds of each part of a study; `rounds` may end sooner, when intervals are narrow enough."""
+
+    data: float
+    parity: float
+    starts: float
+    rounds: float
+    counting: float
+    trainings: float
+
+    @property
+    def measuring(self) -> float:
+        """From the start of the first replicate to the end of the last."""
+        return self.starts + self.rounds + self.counting
+
+    @property
+    def total(self) -> float:
+        return sum(self)
+
+    def in_words(self) -> str:
+        """The total and its parts, but those that take no time."""
+        named = {
+            "data": self.data,
+            "identity check": self.parity,
+            "starts and warm-up": self.starts,
+            "rounds": self.rounds,
+            "counting": self.counting,
+            "whole trainings": self.trainings,
+        }
+        parts = (f"{name} {units.rough_seconds(value)}" for name, value in named.items() if value >= 0.5)
+        return f"about {units.rough_seconds(self.total)}: {', '.join(parts)}"
+
+
+def estimate(plan: Plan) -> Estimate:
+    """Of a plan whose engines and devices are all there."""
+    study, shape = plan.study, plan.model.input_shape
+    images = expected_images(study.data, "train", shape)
+    steps_in_epoch = max(1, images // plan.workload.batch_size)
+    epoch_bytes = images * math.prod(shape) * 4
+    steps = {cell: _step_seconds(plan, cell, plan.workload.batch_size) for cell in plan.cells}
+    start = _start_seconds(plan, epoch_bytes)
+    warm_up = WARM_UP_STEPS + min(CALIBRATION_STEPS, steps_in_epoch) + UNTIMED_STEPS
+    timed, block = _rounds(plan, list(steps.values()), steps_in_epoch)
+    counted = 2 * (COUNTED_STEPS + UNTIMED_STEPS) if study.metrics else 0
+    counted += 2 * (block + UNTIMED_STEPS) if study.input == "pipeline" else 0
+    return Estimate(
+        data=epoch_bytes / _BYTES_PER_SECOND,
+        parity=start + _check_seconds(plan) if study.parity else 0.0,
+        starts=study.processes * (start + warm_up * sum(steps.values())),
+        rounds=timed,
+        counting=counted * sum(steps.values()),
+        trainings=sum(_training_seconds(plan, cell, step * steps_in_epoch) for cell, step in steps.items()),
+    )
+
+
+def rate(plan: Plan, device: str) -> float:
+    """Multiply-adds a second that a cell on this device is taken to do."""
+    return CPU_RATE * plan.workload.threads if device == "cpu" else CUDA_RATE
+
+
+def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:
+    return STEP_OVERHEAD + batch_size * training_multiply_adds(plan.model) / rate(plan, cell.device)
+
+
+def _start_seconds(plan: Plan, epoch_bytes: int) -> float:
+    """Of one replicate's workers: side by side, as far as memory holds them."""
+    groups = memory_groups(plan, plan.cells, epoch_bytes)
+    return sum(max(row(cell).start_seconds for cell in group) for group in groups)
+
+
+def _rounds(plan: Plan, steps: Sequence[float], steps_in_epoch: int) -> tuple[float, int]:
+    """Seconds of all rounds, and how many steps each cell times in one."""
+    study = plan.study
+    pace = Pace(study.steps, study.rounds, study.budget, study.processes)
+    share = pace.share
+    pace.calibrate(steps, share, steps_in_epoch)
+    assert pace.steps is not None
+    assert pace.rounds is not None
+    one = sum(steps) * (pace.steps + UNTIMED_STEPS)
+    return study.processes * one * max(1, min(pace.rounds, int(share / one))), pace.steps
+
+
+def _check_seconds(plan: Plan) -> float:
+    """The identity check, once its workers are there: what the reference computes, and what engines do.
+
+    Without the reference's cache, and without what a declared convention costs.
+    """
+    k, batch_size = plan.study.parity_steps, min(plan.workload.batch_size, plan.model.parity_batch_size)
+    cells = [cell for cell in plan.cells if cell.repeat == 1 and row(cell).does_arithmetic]
+    passes = (len({cell.engine for cell in cells}) + len(cells)) * (k + 1)
+    reference = passes * batch_size * training_multiply_adds(plan.model) / REFERENCE_RATE
+    return reference + sum((3 * k + 4) * _step_seconds(plan, cell, batch_size) for cell in cells)
+
+
+def _training_seconds(plan: Plan, cell: Cell, epoch: float) -> float:
+    """All of a cell's whole trainings, of which each has a worker of its own."""
+    study = plan.study
+    if not trains(study):
+        return 0.0
+    if evaluates(study):
+        images = expected_images(study.data, "test", plan.model.input_shape)
+        epoch += images * forward_multiply_adds(plan.model) / rate(plan, cell.device)
+    return study.processes * (row(cell).start_seconds + most_epochs(study) * epoch)

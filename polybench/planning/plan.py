@@ -1,0 +1,114 @@
+"""Study -> Plan: names looked up, this machine's defaults filled in. Nothing is started or read yet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.core.errors import BadInput
+from polybench.core.job import Job
+from polybench.core.model import Model
+from polybench.core.names import pick
+from polybench.core.optimizers import OPTIMIZERS, Optimizer
+from polybench.core.spec import Cell, Study, Workload, cells
+from polybench.engines import ENGINES, EngineRow
+from polybench.machine import host
+from polybench.models import find_model
+from polybench.planning import schedule
+
+_MEMORY_SHARE = 0.8
+"""Of the available memory, for the workers that live at the same time."""
+
+
+class Plan(NamedTuple):
+    """What will be measured, in full. `workload.dataset` is still what the user asked for."""
+
+    study: Study
+    model: Model
+    workload: Workload
+    cells: tuple[Cell, ...]
+
+    def job(self, cell: Cell) -> Job:
+        return Job(self.model, self.workload, cell.device, "float32", cell.variants, seed=self.study.seed)
+
+
+def row(cell: Cell) -> EngineRow:
+    """The engine's row of a cell that a plan holds."""
+    return ENGINES[cell.engine]
+
+
+def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
+    """Memory that one worker will take, generously: framework, batches, weights and activations.
+
+    Weights, gradients and optimizer state make 4 copies, activations and their gradients 3.
+    """
+    engine = row(cell)
+    values = sum(math.prod(shape) for _, shape in plan.model.activations())
+    floats = 4 * plan.model.total_parameters() + 3 * plan.workload.batch_size * values
+    return engine.memory_bytes + 4 * floats + (epoch_bytes if engine.copies_data else 0)
+
+
+def memory_groups(plan: Plan, cells: Iterable[Cell], epoch_bytes: int) -> list[list[Cell]]:
+    """The cells whose workers can live at the same time, in order."""
+    sizes = {cell: estimated_bytes(plan, cell, epoch_bytes) for cell in cells}
+    return schedule.groups(sizes, int(host.available_memory() * _MEMORY_SHARE))
+
+
+def resolve(study: Study) -> Plan:
+    """Judge a study without its engines and devices.
+
+    Raises:
+        BadInput: an unknown name (with the nearest valid one) or an impossible combination.
+    """
+    model = find_model(study.model)
+    devices = study.devices or _devices_of_machine()
+    if study.precision == "tf32" and "cpu" in devices:
+        raise BadInput("precision tf32 exists on cuda only; add --devices cuda, or use --precision fp32")
+    grid = cells(study.engines, devices)
+    for cell in grid:
+        known = pick(cell.engine, ENGINES, "engine")
+        for variant in cell.variants:
+            pick(variant, known.variants, f"variant of {cell.engine}")
+        if len(set(cell.variants)) < len(cell.variants):
+            raise BadInput(f"{cell.name} names a variant twice")
+    by_name = {cell.name: cell for cell in grid}
+    for name in (*study.handicaps, *([study.baseline] if study.baseline else [])):
+        pick(name, by_name, "cell")
+    for device in study.prices if study.devices else ():  # else prices may be of more than this machine has
+        pick(device, dict.fromkeys(devices), "device with a price")
+    threads = study.threads or host.usable_threads()
+    workload = Workload(
+        model=model.name,
+        dataset=study.data,
+        batch_size=study.batch_size or model.batch_size,
+        optimizer=_optimizer(study, model),
+        precision=study.precision,
+        threads=threads,
+        input=study.input,
+        # A core may prepare data while another trains.
+        workers=None if study.input == "preload" else threads if study.workers is None else study.workers,
+        augment=study.augment,
+    )
+    return Plan(study, model, workload, grid)
+
+
+def _devices_of_machine() -> tuple[str, ...]:
+    return ("cpu", "cuda") if host.gpus() else ("cpu",)
+
+
+def _optimizer(study: Study, model: Model) -> Optimizer:
+    """The model's own declaration, with what the study overrides.
+
+    Another optimizer has none of the model's settings, and another rate none of the model's changes of it.
+    """
+    optimizer = model.optimizer
+    if study.optimizer is not None and study.optimizer != optimizer.name:
+        optimizer = pick(study.optimizer, OPTIMIZERS, "optimizer")
+    if study.learning_rate is not None:
+        optimizer = msgspec.structs.replace(optimizer, schedule=())
+    names = ("learning_rate", "momentum", "weight_decay", "schedule")
+    overrides = {name: value for name in names if (value := getattr(study, name)) is not None}
+    return msgspec.structs.replace(optimizer, **overrides)

@@ -1,0 +1,121 @@
+"""The files that all workers of a study share: initial weights, one epoch of batches, the parity batches."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import UNTIMED_STEPS, evaluates
+from polybench.data import Dataset, open_dataset
+from polybench.data.augmentation import decision_stream
+from polybench.data.batches import batch_stream, epoch_order, order_sha256
+from polybench.data.epoch import EpochFile, write_epoch
+from polybench.data.stream import StreamFile, write_images, write_stream
+from polybench.models.initial_weights import initial_weights, weights_sha256
+from polybench.planning.plan import Plan
+
+_PRELOADED_STEPS = 8
+"""Batches of a study with input pipelines that are preloaded all the same, to time the training alone."""
+_TEST_BATCH = 500
+"""Divides CIFAR-10's 10,000 test images."""
+
+
+class SharedFiles(NamedTuple):
+    """Paths and hashes; the arrays stay on disk.
+
+    With input pipelines, `stream` and `parity_stream` are what they read; `epoch` has the first few of their
+    batches as they should come out, and `parity` all those that are checked.
+    """
+
+    dataset: Dataset
+    weights: Path
+    epoch: EpochFile
+    parity: EpochFile
+    test: EpochFile | None
+    weights_sha256: str
+    batches_sha256: str
+    stream: StreamFile | None = None
+    parity_stream: StreamFile | None = None
+
+    @property
+    def steps_in_epoch(self) -> int:
+        return self.epoch.steps if self.stream is None else self.stream.steps_in_epoch
+
+    @property
+    def loaded_bytes(self) -> int:
+        """What an engine that copies its data has of it."""
+        return self.epoch.bytes + (0 if self.stream is None else self.stream.bytes)
+
+
+def write(plan: Plan, scratch: Path) -> SharedFiles:
+    """Write everything into `scratch`.
+
+    Raises:
+        BadInput: the data cannot be read, does not fit the network, or holds less than one batch.
+    """
+    study, batch_size = plan.study, plan.workload.batch_size
+    model = plan.model
+    dataset = open_dataset(
+        study.data, study.seed, scratch, image_shape=model.input_shape, classes=model.classes
+    )
+    order = epoch_order(len(dataset.images), batch_size, study.seed, epoch=0)
+    if study.parity and study.parity_steps >= len(order):
+        raise BadInput(
+            f"--parity-steps {study.parity_steps}: an epoch has only {len(order)} batches of {batch_size}"
+        )
+    weights: dict[str, Any] = dict(initial_weights(model, study.seed))
+    weights_file = scratch / "weights.npz"
+    np.savez(weights_file, **weights)
+    checked = np.s_[: study.parity_steps + 1, : min(batch_size, model.parity_batch_size)]
+    pipeline = study.input == "pipeline"
+    # A block may go on into the next epoch, by the steps that come before the timed ones.
+    steps = max(UNTIMED_STEPS + max(len(order), study.steps or 0), len(order) * (study.epochs or 1))
+    decisions = decision_stream(len(order), batch_size, study.seed, steps) if study.augment else None
+    checked_decisions = None if decisions is None else decisions[checked]
+    epoch, parity = _folder(scratch, "epoch"), _folder(scratch, "parity")
+    files = SharedFiles(
+        dataset=dataset,
+        weights=weights_file,
+        epoch=write_epoch(dataset, order, epoch, _PRELOADED_STEPS if pipeline else None, decisions),
+        parity=write_epoch(dataset, order[checked], parity, decisions=checked_decisions),
+        test=_test(plan, scratch) if evaluates(study) else None,
+        weights_sha256=weights_sha256(weights),
+        batches_sha256=order_sha256(order),
+    )
+    if not pipeline:
+        return files
+    images = write_images(dataset, scratch)
+    write = partial(write_stream, images, workers=plan.workload.workers or 0, steps_in_epoch=len(order))
+    whole = batch_stream(len(dataset.images), batch_size, study.seed, steps)
+    return files._replace(
+        stream=write(whole, decisions, epoch), parity_stream=write(order[checked], checked_decisions, parity)
+    )
+
+
+def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
+    """The file of the network's initial weights from this seed, written once."""
+    path = scratch / f"weights-{seed}.npz"
+    if not path.exists():
+        weights: dict[str, Any] = dict(initial_weights(plan.model, seed))
+        np.savez(path, **weights)
+    return path
+
+
+def _test(plan: Plan, scratch: Path) -> EpochFile:
+    """The test images in their own order; a last batch that would be partial is dropped."""
+    study, model = plan.study, plan.model
+    dataset = open_dataset(study.data, study.seed, scratch, "test", model.input_shape, model.classes)
+    batch = min(_TEST_BATCH, len(dataset.images))
+    steps = len(dataset.images) // batch
+    order = np.arange(steps * batch, dtype=np.int64).reshape(steps, batch)
+    return write_epoch(dataset, order, _folder(scratch, "test"))
+
+
+def _folder(scratch: Path, name: str) -> Path:
+    folder = scratch / name
+    folder.mkdir()
+    return folder

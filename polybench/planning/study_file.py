@@ -1,0 +1,154 @@
+"""Study files: a study written down as TOML. Every error names the file and the line.
+
+The keys are the fields of core.spec.Study, and those of `Extra`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from polybench.core.document.circumstances import Background
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.core.spec import Study
+from polybench.planning.plan import resolve
+from polybench.planning.published_numbers import published_numbers
+from polybench.planning.toml_text import Place, TomlText
+
+REFERENCES = "published.toml"
+"""Beside the study file: what the studies' authors printed."""
+
+T = TypeVar("T")
+
+
+class StudyFile(NamedTuple):
+    study: Study
+    background: Background
+
+
+class Extra(msgspec.Struct, frozen=True):
+    """The keys that are not the study's own.
+
+    `published` names an entry of the file REFERENCES. `quick` is `--quick`; then the fields in `when_quick`
+    replace the study's.
+    """
+
+    title: str | None = None
+    published: str | None = None
+    quick: bool = False
+    when_quick: dict[str, Any] = {}
+
+
+_STUDY = dict.fromkeys(Study.__struct_fields__)
+_EXTRA = dict.fromkeys(Extra.__struct_fields__)
+_KEYS = _STUDY | _EXTRA
+
+
+def read(path: Path, *, quick: bool = False) -> StudyFile:
+    """A study file and the published numbers that it names.
+
+    Args:
+        path: of the file.
+        quick: as if the file said `quick = true`.
+
+    Raises:
+        BadInput: it cannot be read, or no machine could run what it says.
+    """
+    text = TomlText.read(path)
+    study, extra = _parse(text, quick)
+    if extra.published is None:
+        return StudyFile(study, Background(extra.title))
+    try:
+        published = published_numbers(path.parent / REFERENCES, extra.published)
+    except BadInput as error:
+        raise text.error(("published",), error) from None
+    return StudyFile(study, Background(extra.title, published))
+
+
+def parse(text: str, name: str) -> Study:
+    """The study in the text of a study file; `name` is for errors, which are BadInput."""
+    return _parse(TomlText(name, text), quick=False)[0]
+
+
+def _parse(text: TomlText, quick: bool) -> tuple[Study, Extra]:
+    table = text.load()
+    if not table:
+        raise BadInput(f'{text.name} says nothing; write, for example, engines = ["torch", "tf"]')
+    _known(text, (), table, _KEYS, "key")
+    extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), Extra)
+    _known(text, ("when_quick",), extra.when_quick, _STUDY, "key of when_quick")
+    own = _entries({key: table[key] for key in table if key in _STUDY})
+    kept = {key: entry for key, entry in own.items() if key[0] not in extra.when_quick}
+    scaled = kept | _entries(extra.when_quick, "when_quick")
+    studies = [_study(text, entries) for entries in (own, scaled)]  # both are checked, whichever it is to be
+    return studies[1].quick() if quick or extra.quick else studies[0], extra
+
+
+def _known(
+    text: TomlText, above: Place, table: Mapping[str, Any], keys: Mapping[str, None], what: str
+) -> None:
+    visible = {key: None for key in keys if key != "handicaps"}
+    for key in table:
+        if key not in keys:
+            try:
+                pick(key, visible, what)
+            except BadInput as error:
+                raise text.error((*above, key), error) from None
+
+
+_Entries = dict[Place, tuple[Place, Any]]
+"""Key in the study -> where the file defines it, and its value. Tables are taken apart."""
+
+
+def _entries(table: Mapping[str, Any], *above: str) -> _Entries:
+    entries: _Entries = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            entries |= {(key, name): ((*above, key, name), part) for name, part in value.items()}
+        else:
+            entries[key,] = (*above, key), value
+    return entries
+
+
+def _study(text: TomlText, entries: _Entries) -> Study:
+    order = list(_STUDY)
+    return _build(text, dict(sorted(entries.items(), key=lambda entry: order.index(entry[0][0]))), Study)
+
+
+def _build(text: TomlText, entries: _Entries, kind: type[T]) -> T:
+    """A record of all entries; if it is wrong, the first one to blame is that from which on it is.
+
+    A field of Study depends on earlier ones at most.
+    """
+    try:
+        return _converted(entries, kind)
+    except BadInput as whole:
+        first: _Entries = {}
+        for key, (place, value) in entries.items():
+            first[key] = place, value
+            try:
+                _converted(first, kind)
+            except BadInput as error:
+                raise text.error(place, error) from None
+        raise BadInput(f"{text.name}: {whole}") from None
+
+
+def _converted(entries: _Entries, kind: type[T]) -> T:
+    fields: dict[str, Any] = {}
+    for (field, *names), (_, value) in entries.items():
+        if names:
+            fields.setdefault(field, {})[names[0]] = value
+        else:
+            fields[field] = value
+    try:
+        record = msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        problem, _, where = str(error).partition(" - at ")
+        raise BadInput(f"{where.strip('`').removeprefix('$.').replace('[...]', '')}: {problem}") from error
+    if isinstance(record, Study):
+        resolve(record)
+    return record

@@ -1,0 +1,65 @@
+"""What has been learned of each cell so far, while a study runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from polybench.core.document.identity import Parity
+from polybench.core.document.resources import Allocations, Memory
+from polybench.core.document.result import Status
+from polybench.core.document.times import Startup
+from polybench.core.document.training import Training
+from polybench.core.errors import Unavailable
+from polybench.core.job import Collected, Probe
+from polybench.core.spec import Cell
+from polybench.machine.meters.usage import BlockUsage
+from polybench.wire.messages import TimedSeparately
+
+
+@dataclass
+class CellRecord:
+    """One cell's growing record; `samples` is [process][round][sample] in seconds."""
+
+    cell: Cell
+    environment: dict[str, str]
+    status: Status = "ok"
+    reason: str | None = None
+    remedy: str | None = None
+    log: Path | None = None
+    probe: Probe | None = None
+    parity: Parity = field(default_factory=lambda: Parity("skipped", "not asked for"))
+    sample_kind: Literal["step", "block"] = "step"
+    steps_per_sample: int = 1
+    startups: list[Startup] = field(default_factory=list)
+    samples: list[list[list[float]]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    peak_rss_bytes: int | None = None
+    collected: list[Collected] = field(default_factory=list)
+    waited_seconds: float | None = None
+    timed_separately: TimedSeparately | None = None
+    usage: list[BlockUsage] = field(default_factory=list)
+    gpu_bytes_freed: int | None = None
+    memory: Memory = field(default_factory=Memory)
+    allocations: Allocations = field(default_factory=Allocations)
+    trainings: list[Training] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a point in starting another worker for it."""
+        return self.status == "ok"
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it may be compared: not failed, and not known to compute something else."""
+        return self.status != "failed" and self.parity.status != "fail"
+
+    def fail(self, error: Exception, log: Path) -> None:
+        """Keep why this cell cannot go on; what it has measured stays."""
+        if isinstance(error, Unavailable):
+            self.status, self.reason, self.remedy = "unavailable", error.reason, error.remedy
+        else:
+            self.status, self.reason, self.log = "failed", str(error), log
+            self.remedy = "the worker's log has the details"

@@ -1,0 +1,113 @@
+"""What one cell's numbers mean beside another's: speed-up, cost, break-even. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polybench.core import statistics
+from polybench.core.document.resources import Cost
+from polybench.core.document.result import Result
+from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
+from polybench.core.document.training import AccuracyDifference
+
+CellSamples = list[list[list[float]]]
+"""Seconds of a step as [process][round][sample]."""
+
+
+def relate(
+    results: Sequence[Result],
+    samples: Mapping[str, CellSamples],
+    base: str | None,
+    prices: Mapping[str, float],
+) -> None:
+    """Fill in what depends on other cells; only a ranked cell is compared.
+
+    Args:
+        results: every cell of a study, changed in place.
+        samples: of each cell, by its name.
+        base: the cell that others are compared with; None when nothing could be measured.
+        prices: dollars an hour, by device.
+    """
+    by_name = {result.cell: result for result in results}
+    for result in results:
+        if base is not None and result.ranked:
+            result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
+            result.cost = _cost(prices, result, by_name[base])
+            result.accuracy_difference = _accuracy_difference(by_name[base], result)
+        result.device_speedup = _device_speedup(result, by_name, samples)
+        result.break_even = _break_even(result, results)
+
+
+def _relative(base: str, base_samples: CellSamples, samples: CellSamples, name: str) -> Relative | None:
+    if name == base:
+        return Relative(base, 1.0, None, "processes" if len(samples) > 1 else "within one run")
+    try:
+        ratio = statistics.ratio(base_samples, samples)
+    except ValueError:  # no process and round in common
+        return None
+    return Relative(base, ratio.value, ratio.interval95, ratio.scope)
+
+
+def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | None:
+    """Seed by seed, since a cell starts from the same weights as the baseline.
+
+    None unless both finished the same trainings. Where each training ended once it was accurate enough,
+    its time is what differs (`time_to_accuracy`), not its accuracy.
+    """
+    trainings = [(training.seed, len(training.epochs)) for training in base.trainings]
+    same = trainings == [(training.seed, len(training.epochs)) for training in other.trainings]
+    epochs = {number for _, number in trainings}
+    if other is base or not same or len(epochs) != 1 or base.time_to_accuracy is not None:
+        return None
+    pairs = [
+        (one.accuracy, two.accuracy)
+        for one, two in zip(base.trainings, other.trainings, strict=True)
+        if one.accuracy is not None and two.accuracy is not None
+    ]
+    if len(pairs) < len(trainings):
+        return None
+    value, interval = statistics.difference(*zip(*pairs, strict=True))
+    return AccuracyDifference(base.cell, value, interval, epochs.pop(), len(pairs))
+
+
+def _device_speedup(
+    result: Result, by_name: Mapping[str, Result], samples: Mapping[str, CellSamples]
+) -> DeviceSpeedup | None:
+    """Against the CPU: the same variant of the engine, or plain where that was not measured."""
+    if result.device == "cpu" or not result.ranked:
+        return None
+    for name in (f"{result.cell.partition('/')[0]}/cpu", f"{result.engine}/cpu"):
+        on_cpu = by_name.get(name)
+        if on_cpu is not None and on_cpu.ranked:
+            relative = _relative(name, samples[name], samples[result.cell], result.cell)
+            return DeviceSpeedup(name, relative.speedup, relative.interval95) if relative else None
+    return None
+
+
+def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | None:
+    """Time x price, normalized to the baseline's, as the 2017 cloud comparison defines it."""
+    price, base_price = prices.get(result.device), prices.get(base.device)
+    if price is None or result.epoch_seconds is None:
+        return None
+    dollars = result.epoch_seconds / 3600 * price
+    if base_price is None or not base.epoch_seconds:
+        return Cost(dollars, None)
+    return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price))
+
+
+def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
+    if result.startup is None or result.step_seconds is None:
+        return []
+    return [
+        BreakEven(
+            other.cell,
+            statistics.steps_to_break_even(
+                result.startup.total_seconds,
+                result.step_seconds.median,
+                other.startup.total_seconds,
+                other.step_seconds.median,
+            ),
+        )
+        for other in results
+        if other is not result and other.startup is not None and other.step_seconds is not None
+    ]

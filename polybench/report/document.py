@@ -1,0 +1,248 @@
+"""Cell records -> the study's document. Pure: nothing is measured, saved or printed here."""
+
+from __future__ import annotations
+
+import math
+import statistics as stdlib_statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from polybench.core import statistics
+from polybench.core.document.circumstances import Background, Host, Settings, Tool
+from polybench.core.document.resources import GarbageCollection
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.times import Pipeline, Samples, Startup, StepSeconds
+from polybench.core.document.training import TimeToAccuracy
+from polybench.core.spec import Study, Workload
+from polybench.planning.plan import Plan
+from polybench.planning.shared_files import SharedFiles
+from polybench.report.cell_record import CellRecord
+from polybench.report.comparisons import relate
+from polybench.report.usage import add_usage
+
+DEFAULT_BASELINE = "torch/cpu"
+
+_NOTABLE_RISE = 0.01
+"""A trend below this is real perhaps, but changes no conclusion."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What is known before the first cell is measured."""
+
+    id: str
+    created: str
+    tool: Tool
+    argv: list[str]
+    background: Background
+    host: Host
+
+
+def study_toml(study: Study) -> str:
+    """The whole study, defaults included, as TOML; what is derived is left out, since TOML has no null."""
+    fields = {name: value for name, value in msgspec.to_builtins(study).items() if value is not None}
+    return tomli_w.dumps(fields)
+
+
+def baseline(plan: Plan, records: Sequence[CellRecord]) -> str | None:
+    """The cell that others are compared with: as asked for, else `torch/cpu`, else the first.
+
+    Only a cell that was measured and did not fail its parity check can be it.
+    """
+    measured = [record.cell.name for record in records if rounds_of(record) and record.ranked]
+    wanted = plan.study.baseline or DEFAULT_BASELINE
+    return wanted if wanted in measured else next(iter(measured), None)
+
+
+def rounds_of(record: CellRecord) -> list[list[list[float]]]:
+    """The record's samples without a process that measured nothing at its end."""
+    samples = [[one_round for one_round in process if one_round] for process in record.samples]
+    while samples and not samples[-1]:
+        samples.pop()
+    return samples if any(samples) else []
+
+
+def summarize(
+    context: Context,
+    plan: Plan,
+    files: SharedFiles,
+    records: Sequence[CellRecord],
+    warnings: Sequence[str],
+    pace: tuple[int | None, int | None],
+) -> StudyDocument:
+    """Everything known so far as one document.
+
+    Args:
+        pace: rounds, and steps a round, once they are known.
+    """
+    base = baseline(plan, records)
+    results = [_result(plan, files, record) for record in records]
+    samples = {record.cell.name: rounds_of(record) for record in records}
+    relate(results, samples, base, plan.study.prices)
+    rounds, steps = pace
+    return StudyDocument(
+        id=context.id,
+        created=context.created,
+        polybench=context.tool,
+        argv=context.argv,
+        title=context.background.title,
+        study=study_toml(plan.study),
+        settings=_settings(plan, files, base, rounds, steps),
+        host=context.host,
+        warnings=list(warnings),
+        results=results,
+        published=context.background.published,
+    )
+
+
+def _settings(
+    plan: Plan, files: SharedFiles, base: str | None, rounds: int | None, steps: int | None
+) -> Settings:
+    study, workload = plan.study, plan.workload
+    return Settings(
+        model=plan.model.name,
+        parameters=plan.model.parameters(),
+        dataset=files.dataset.name,
+        data_sha256=files.dataset.sha256,
+        weights_sha256=files.weights_sha256,
+        batches_sha256=files.batches_sha256,
+        batch_size=workload.batch_size,
+        optimizer=workload.optimizer,
+        precision=workload.precision,
+        threads=workload.threads,
+        seed=study.seed,
+        processes=study.processes,
+        rounds=rounds,
+        steps_per_round=steps,
+        input=workload.input,
+        workers=workload.workers,
+        augment=workload.augment,
+        epochs=study.epochs,
+        baseline=base,
+        prices=study.prices,
+    )
+
+
+def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
+    cell, samples = record.cell, rounds_of(record)
+    result = Result(
+        cell=cell.name,
+        engine=cell.engine,
+        variant=cell.variant,
+        device=cell.device,
+        workload=msgspec.structs.replace(plan.workload, dataset=files.dataset.name),
+        status=record.status,
+        reason=record.reason,
+        remedy=record.remedy,
+        log=str(record.log) if record.log else None,
+        versions=_versions(record),
+        parity=record.parity,
+        losses=[loss for loss in record.losses if math.isfinite(loss)],
+        startup=_startup(record.startups),
+        warnings=list(record.warnings),
+        trainings=[training for training in record.trainings if training.epochs],
+        allocations=record.allocations,
+        memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
+    )
+    _add_trainings(result, plan.study.until.get("accuracy"))
+    if samples:
+        _add_times(result, record, samples, files.steps_in_epoch)
+    if record.usage:
+        add_usage(result, record.usage, record.gpu_bytes_freed)
+    return result
+
+
+def _add_times(
+    result: Result, record: CellRecord, samples: list[list[list[float]]], steps_in_epoch: int
+) -> None:
+    seconds = statistics.step_seconds(samples, record.sample_kind)
+    result.step_seconds = seconds
+    result.samples_per_second = result.workload.batch_size / seconds.median
+    if not result.trainings:
+        result.epoch_seconds = steps_in_epoch * seconds.median
+    result.gc = _collection(record, seconds.n * record.steps_per_sample)
+    result.pipeline = _pipeline(record, result.workload, seconds)
+    result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
+    if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:
+        result.warnings.append(
+            f"steps became {rise:.1%} slower from the first round to the last (heat, memory, a leak?)"
+        )
+
+
+def _add_trainings(result: Result, wanted: float | None) -> None:
+    if not result.trainings:
+        return
+    result.epoch_seconds = stdlib_statistics.median(
+        epoch.seconds for training in result.trainings for epoch in training.epochs
+    )
+    final = [training.accuracy for training in result.trainings if training.accuracy is not None]
+    if final:
+        result.accuracy = stdlib_statistics.fmean(final)
+        result.accuracy_std = stdlib_statistics.stdev(final) if len(final) > 1 else None
+    if wanted is not None:
+        times = [training.seconds_to(wanted) for training in result.trainings]
+        reached = [seconds for seconds in times if seconds is not None]
+        median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
+        result.time_to_accuracy = TimeToAccuracy(wanted, median, len(reached), len(times))
+
+
+def _collection(record: CellRecord, steps: int) -> GarbageCollection:
+    if not record.collected:
+        return GarbageCollection()
+    seconds = sum(collected.seconds for collected in record.collected)
+    return GarbageCollection(seconds / steps, sum(collected.full_sweeps for collected in record.collected))
+
+
+def _pipeline(record: CellRecord, workload: Workload, seconds: StepSeconds) -> Pipeline | None:
+    """How a step's time splits: means, for only they add up; the rates of both parts alone."""
+    if workload.input == "preload":
+        return None
+    waiting = record.waited_seconds
+    if waiting is not None:
+        waiting /= seconds.n * record.steps_per_sample
+    alone = record.timed_separately
+    return Pipeline(
+        waiting_seconds_per_step=waiting,
+        compute_seconds_per_step=None if waiting is None else max(0.0, seconds.mean - waiting),
+        pipeline_samples_per_second=workload.batch_size / alone.pipeline_seconds if alone else None,
+        training_samples_per_second=workload.batch_size / alone.training_seconds if alone else None,
+    )
+
+
+def _versions(record: CellRecord) -> dict[str, Any]:
+    probe = record.probe
+    learned = {**probe.versions, "build": probe.build} if probe else {}
+    return {**learned, "environment": record.environment}
+
+
+_CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"
+
+
+def _startup(startups: Sequence[Startup]) -> Startup | None:
+    """Medians over the processes that started as a user's own does.
+
+    The others used code that an earlier process had compiled; what their first step took is a detail.
+    """
+    cached = [startup for startup in startups if "cached_code" in startup.detail]
+    median = _median_startup([startup for startup in startups if startup not in cached] or startups)
+    if cached and median is not None:
+        first_step = stdlib_statistics.median(startup.first_step_seconds for startup in cached)
+        median.detail[_CACHED_FIRST_STEP] = first_step
+    return median
+
+
+def _median_startup(startups: Sequence[Startup]) -> Startup | None:
+    if not startups:
+        return None
+    parts = [msgspec.to_builtins(startup) for startup in startups]
+    names = [name for name in parts[0] if name != "detail"]
+    details = {key for part in parts for key in part["detail"]}
+    medians = {name: stdlib_statistics.median(part[name] for part in parts) for name in names}
+    detail = {
+        key: stdlib_statistics.median(part["detail"][key] for part in parts if key in part["detail"])
+        for key in sorted(details)
+    }
+    return Startup(**medians, detail=detail)

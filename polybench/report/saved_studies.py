@@ -1,0 +1,98 @@
+"""Saved studies: one JSON document each, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from polybench.core.document.study import StudyDocument, from_json, to_json
+from polybench.core.errors import BadInput
+
+
+def results_folder(given: Path | None = None) -> Path:
+    """`--results`, else `POLYBENCH_RESULTS`, else the user's data folder."""
+    if given is not None:
+        return given
+    if override := os.environ.get("POLYBENCH_RESULTS"):
+        return Path(override)
+    return Path(platformdirs.user_data_dir("polybench")) / "results"
+
+
+class Store:
+    """A folder of studies."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def ensure_writable(self) -> None:
+        """Find out before measuring, not after.
+
+        Raises:
+            BadInput: nothing can be written there.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise BadInput(
+                f"cannot write results to {self.folder}: {error.strerror};"
+                " choose another --results folder, or --no-save"
+            ) from error
+
+    def save(self, study: StudyDocument) -> Path:
+        """Write or replace the study's document atomically."""
+        path = self.folder / f"{study.id}.json"
+        write_atomically(path, to_json(study))
+        return path
+
+    def paths(self) -> list[Path]:
+        """All saved documents, readable or not, oldest first."""
+        return sorted(self.folder.glob("*.json"))
+
+    def load(self, name: str) -> StudyDocument:
+        """The study with this ID, unique prefix of an ID, path of a document, or `last`.
+
+        Raises:
+            BadInput: none or several match, or the document cannot be read.
+        """
+        path = self._find(name)
+        try:
+            return from_json(path.read_bytes())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise BadInput(f"cannot read the study {path}: {error}") from error
+
+    def _find(self, name: str) -> Path:
+        paths = self.paths()
+        if name == "last" and paths:
+            return paths[-1]
+        if name.endswith(".json") and Path(name).is_file():
+            return Path(name)
+        matches = [path for path in paths if path.stem.startswith(name)]
+        exact = [path for path in matches if path.stem == name]
+        if len(exact or matches) == 1:
+            return (exact or matches)[0]
+        if matches:
+            raise BadInput(
+                f"{name!r} is the beginning of {len(matches)} studies: {', '.join(p.stem for p in matches)}"
+            )
+        raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`; a reader or a crash sees the old file or the new one, never a part."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

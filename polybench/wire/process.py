@@ -1,0 +1,200 @@
+"""Worker processes: their environment, their pipes, and how they end.
+
+A worker lives in a process session of its own, so Ctrl-C reaches the parent alone; it is asked to
+close, then terminated, then killed, and the kernel kills it when the parent dies. The parent only
+ever blocks on a pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.engines import EngineRow
+from polybench.wire.messages import Answer, Close, Closed, Failed, Missing, Request, answer_decoder, encoder
+
+_GRACE_SECONDS = 5.0
+_LOG_LINES = 5
+_THREAD_POOLS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "JULIA_NUM_THREADS",
+)
+
+
+def worker_environment(
+    row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """What the launcher sets for a worker, on top of the user's own environment.
+
+    Thread pools of libraries that read theirs at import are set here, the others by the engine.
+    """
+    environment = dict.fromkeys(_THREAD_POOLS, str(threads))
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
+    return environment | row.environment | _from_factory(row, device, threads, variants)
+
+
+def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:
+    if row.environment_factory is None:
+        return {}
+    module, _, name = row.environment_factory.partition(":")
+    made: dict[str, str] = getattr(importlib.import_module(module), name)(device, threads, variants)
+    return made
+
+
+class WorkerProcess:
+    """One child process and the conversation with it."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        requests_read, requests_write = os.pipe()
+        answers_read, answers_write = os.pipe()
+        own = {
+            "POLYBENCH_PARENT": str(os.getpid()),
+            "POLYBENCH_REQUESTS_FD": str(requests_read),
+            "POLYBENCH_ANSWERS_FD": str(answers_write),
+            "POLYBENCH_STARTED": repr(time.monotonic()),
+        }
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "polybench.worker"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**os.environ, **environment, **own},
+                    pass_fds=(requests_read, answers_write),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(requests_read)
+            os.close(answers_write)
+        self._requests = requests_write
+        self._answers = answers_read
+        self._unread = b""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: Request, timeout: float) -> Answer:
+        """Send a request and block until its answer.
+
+        Raises:
+            CellFailed: the worker failed, died, hung for `timeout` seconds, or answered nonsense.
+            Unavailable: the worker says that this machine cannot run the engine.
+        """
+        self.send(request)
+        return self.receive(request, timeout)
+
+    def send(self, request: Request) -> None:
+        """Send a request without waiting; several workers then obey side by side."""
+        # A dead worker is diagnosed by `receive`, which sees its end of the pipe closed.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests, encoder.encode(request) + b"\n")
+
+    def receive(self, request: Request, timeout: float) -> Answer:
+        """Block until the answer to a request that was sent; raises as `ask` does."""
+        line = self._read_line(request, timeout)
+        try:
+            answer = answer_decoder.decode(line)
+        except msgspec.DecodeError:
+            self.kill()
+            raise CellFailed(f"answered something that is no message: {line[:60]!r}") from None
+        if isinstance(answer, Failed):
+            raise CellFailed(answer.reason)
+        if isinstance(answer, Missing):
+            raise Unavailable(answer.reason, answer.remedy)
+        return answer
+
+    def _read_line(self, request: Request, timeout: float) -> bytes:
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                self.kill()
+                name = type(request).__struct_config__.tag
+                raise CellFailed(f"timed out: no answer to {name} within {timeout:g} s (--timeout)")
+            chunk = os.read(self._answers, 1 << 16)
+            if not chunk:
+                raise CellFailed(self._how_it_ended())
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _how_it_ended(self) -> str:
+        """How the process ended, with the last lines of its log."""
+        try:
+            code = self._process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return "closed its pipe without an answer"
+        if code == -signal.SIGKILL:
+            how = "was killed by SIGKILL (the kernel does that when memory runs out)"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"exited with code {code}"
+        return "; ".join([f"the worker {how}", *self.last_lines()])
+
+    def last_lines(self) -> list[str]:
+        """The end of what the worker wrote to its log."""
+        lines = self.log.read_text("utf-8", "replace").splitlines()
+        return [line.strip() for line in lines if line.strip()][-_LOG_LINES:]
+
+    def close(self) -> None:
+        """Ask the worker to end, wait a little, then make it."""
+        if self._process.poll() is None:
+            self.send(Close())
+            with contextlib.suppress(CellFailed, Unavailable):
+                while not isinstance(self.receive(Close(), _GRACE_SECONDS), Closed):
+                    pass  # an answer to an earlier request that nobody waited for
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the worker and whatever it started: terminate, then kill. Safe to call again."""
+        if self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1.0)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        for name in ("_requests", "_answers"):
+            if (descriptor := getattr(self, name)) >= 0:
+                os.close(descriptor)
+                setattr(self, name, -1)
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The worker leads its session, so its process group holds its own children too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.kill()

@@ -1,0 +1,224 @@
+"""One engine and the requests that it obeys."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+import traceback
+from collections.abc import Callable
+from functools import singledispatchmethod
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from polybench.core.document.times import Startup
+from polybench.core.errors import CellFailed, Unavailable
+from polybench.data.epoch import EpochFile, open_epoch
+from polybench.data.stream import StreamFile, mapped
+from polybench.engines.base import Engine, Stream, Weights
+from polybench.machine.resident_memory import resident
+from polybench.wire.messages import (
+    Advance,
+    Advanced,
+    Answer,
+    BatchWritten,
+    Close,
+    Closed,
+    Count,
+    Counted,
+    Evaluate,
+    Evaluated,
+    Failed,
+    Load,
+    Loaded,
+    Measure,
+    Measured,
+    Missing,
+    Prepare,
+    Prepared,
+    Request,
+    Restart,
+    SnapshotTaken,
+    TakeBatch,
+    TakeSnapshot,
+    TimedSeparately,
+    TimeSeparately,
+    Train,
+    Trained,
+)
+from polybench.worker.counted import count
+from polybench.worker.separately import pipeline_seconds, training_seconds
+from polybench.worker.timed import finite_loss, measure_block
+
+
+class Worker:
+    """One engine and the requests that it understands."""
+
+    def __init__(self, process_seconds: float = 0.0) -> None:
+        self._process_seconds = process_seconds
+        self._import_seconds = 0.0
+        self._baseline_rss_bytes = 0
+        self._engine: Engine | None = None
+        self._epoch: EpochFile | None = None
+
+    def answer(self, request: Request) -> Answer:
+        """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
+        try:
+            answer = self._obey(request)
+            if self._engine is not None and not isinstance(request, Close):
+                self._engine.wait_until_idle()
+            return answer
+        except Unavailable as missing:
+            return Missing(missing.reason, missing.remedy)
+        except CellFailed as failure:
+            return Failed(str(failure))
+        except MemoryError:
+            traceback.print_exc()
+            return Failed(f"out of memory in {_name(request)}")
+        except Exception as error:
+            traceback.print_exc()
+            text = str(error).strip().splitlines()
+            return Failed(f"{type(error).__name__} in {_name(request)}: {text[0] if text else 'no message'}")
+
+    @singledispatchmethod
+    def _obey(self, request: Request) -> Answer:
+        """One method for each kind of request."""
+        raise TypeError(f"no answer to {type(request).__name__}")
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise CellFailed("no engine loaded")
+        return self._engine
+
+    @_obey.register
+    def _load(self, request: Load) -> Loaded:
+        module, _, name = request.factory.partition(":")
+        start = time.perf_counter()
+        engine: Engine = getattr(importlib.import_module(module), name)()
+        engine.load_framework()
+        self._import_seconds = time.perf_counter() - start
+        self._baseline_rss_bytes = resident().total
+        self._engine = engine
+        return Loaded(engine.probe())
+
+    @_obey.register
+    def _prepare(self, request: Prepare) -> Prepared:
+        engine = self.engine
+        weights = _weights(request.weights)
+        build_seconds = _timed(lambda: engine.build(request.job, weights))
+        self._epoch = request.epoch
+        data_seconds = self._load_preloaded() if request.stream is None else self._open_stream(request.stream)
+        engine.reset()
+        seconds, losses = [], []
+        for step in range(request.warm_up):
+            seconds.append(engine.run_steps(step, 1))
+            losses.append(finite_loss(engine, f"in step {step} of the warm-up"))
+        first, second, *_ = [*seconds, 0.0, 0.0]
+        startup = Startup(
+            process_seconds=self._process_seconds,
+            import_seconds=self._import_seconds,
+            build_seconds=build_seconds,
+            data_seconds=data_seconds,
+            first_step_seconds=first,
+            second_step_seconds=second,
+            detail=engine.startup_detail(),
+        )
+        return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
+
+    def _load_preloaded(self) -> float:
+        assert self._epoch is not None
+        images, labels = open_epoch(self._epoch)
+        return _timed(lambda: self.engine.load(images, labels))
+
+    def _open_stream(self, file: StreamFile) -> float:
+        stream = Stream(
+            images=mapped(file.images_path),
+            labels=mapped(file.labels_path),
+            order=mapped(file.order_path),
+            decisions=None if file.decisions_path is None else mapped(file.decisions_path),
+            workers=file.workers,
+        )
+        return _timed(lambda: self.engine.open_stream(stream))
+
+    @_obey.register
+    def _take_batch(self, request: TakeBatch) -> BatchWritten:
+        images, labels = self.engine.batch(request.step)
+        _save(request.path, {"images": images, "labels": labels})
+        return BatchWritten()
+
+    @_obey.register
+    def _snapshot(self, request: TakeSnapshot) -> SnapshotTaken:
+        snapshot = self.engine.snapshot(request.step)
+        _save(request.gradients, snapshot.gradients)
+        _save(request.weights, snapshot.weights)
+        return SnapshotTaken(snapshot.loss if math.isfinite(snapshot.loss) else None)
+
+    @_obey.register
+    def _advance(self, request: Advance) -> Advanced:
+        self.engine.run_steps(request.first, request.n)
+        return Advanced()
+
+    @_obey.register
+    def _measure(self, request: Measure) -> Measured:
+        block = measure_block(self.engine, request.steps, request.handicap)
+        steps_per_sample = request.steps // len(block.step_seconds)
+        peak = resident().peak
+        return Measured(block.step_seconds, steps_per_sample, peak, block.collected, block.waited_seconds)
+
+    @_obey.register
+    def _restart(self, request: Restart) -> Advanced:
+        self.engine.start_from(_weights(request.weights))
+        self.engine.reset()
+        return Advanced()
+
+    @_obey.register
+    def _train(self, request: Train) -> Trained:
+        seconds = self.engine.run_steps(request.first, request.n)
+        return Trained(seconds, finite_loss(self.engine, f"after {request.first + request.n} steps"))
+
+    @_obey.register
+    def _evaluate(self, request: Evaluate) -> Evaluated:
+        images, labels = open_epoch(request.test)
+        right = sum(self.engine.correct(x, y) for x, y in zip(images, labels, strict=True))
+        return Evaluated(right / labels.size)
+
+    @_obey.register
+    def _count(self, request: Count) -> Counted:
+        memory, allocations = count(self.engine, request.steps)
+        baseline = self._baseline_rss_bytes
+        return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
+
+    @_obey.register
+    def _time_separately(self, request: TimeSeparately) -> TimedSeparately:
+        pipeline = pipeline_seconds(self.engine, request.steps)
+        self._load_preloaded()
+        return TimedSeparately(pipeline, training_seconds(self.engine, request.steps))
+
+    @_obey.register
+    def _close(self, _: Close) -> Closed:
+        if self._engine is not None:
+            self._engine.close()
+        return Closed()
+
+
+def _weights(path: str) -> Weights:
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _save(path: str, tensors: Weights) -> None:
+    arrays: dict[str, Any] = dict(tensors)
+    np.savez(path, **arrays)
+
+
+def _timed(action: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _name(request: Request) -> str:
+    return str(type(request).__struct_config__.tag)

@@ -1,0 +1,63 @@
+"""A Julia that is a shell script, and projects that are a manifest: what polybench makes of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT
+
+JULIACALL = "0.9.34"
+COMPLETE = {"Flux": "0.16.10", "PythonCall": JULIACALL, "PrecompileTools": "1.2.1"}
+
+Make = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def no_julia_of_the_users(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
+    for name in (EXECUTABLE, PROJECT, FOUND_BY):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def juliacall_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is or not; its version is JULIACALL."""
+    find_spec, version = importlib.util.find_spec, importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: object() if name == "juliacall" else find_spec(name)
+    )
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: JULIACALL if name == "juliacall" else version(name)
+    )
+
+
+@pytest.fixture
+def executable(tmp_path: Path) -> Make:
+    """Makes an executable that answers `--version`, and notes every call in `calls`."""
+
+    def make(says: str = "julia version 1.10.8", then: str = "exit 0") -> str:
+        file = tmp_path / "julia"
+        script = f'echo "$@" >> {tmp_path}/calls\n[ "$1" = --version ] && echo "{says}" && exit 0\n{then}\n'
+        file.write_text(f"#!/bin/sh\n{script}")
+        file.chmod(0o755)
+        return str(file)
+
+    return make
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Make:
+    """Makes a project with these packages in its manifest."""
+
+    def make(packages: dict[str, str] = COMPLETE, manifest: str = "Manifest.toml") -> str:
+        folder = tmp_path / "project"
+        folder.mkdir(exist_ok=True)
+        entries = [f'[[deps.{name}]]\nversion = "{version}"\n' for name, version in packages.items()]
+        (folder / manifest).write_text("\n".join(entries))
+        return str(folder)
+
+    return make

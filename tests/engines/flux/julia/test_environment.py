@@ -1,0 +1,43 @@
+"""What a Julia worker is told before it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.engines import ENGINES
+from polybench.engines.flux.julia.environment import environment, threads
+from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT
+from polybench.engines.flux.julia.remembered import remember
+from polybench.wire.process import worker_environment
+
+
+def test_the_launcher_tells_a_worker_all_that_juliacall_reads() -> None:
+    remember("/remembered/julia", "/remembered")
+    found = worker_environment(ENGINES["flux"], "cpu", 3)
+    assert found[EXECUTABLE], found[PROJECT] == ("/remembered/julia", "/remembered")
+    assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == found["OMP_NUM_THREADS"] == "3"
+    assert found["OPENBLAS_NUM_THREADS"] == "1"
+    assert found["PYTHON_JULIACALL_HANDLE_SIGNALS"] == "yes"
+    assert not [name for name in worker_environment(ENGINES["torch"], "cpu", 3) if "JULIACALL" in name]
+
+
+def test_default_threads_is_one_julia_thread() -> None:
+    remember("/remembered/julia", "/remembered")
+    found = worker_environment(ENGINES["flux"], "cpu", 3, ("default_threads",))
+    assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == "1"
+    assert found["OPENBLAS_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("study", "variants", "expected"),
+    [(1, (), (1, 1)), (2, (), (2, 1)), (8, (), (8, 1)), (8, ("default_threads",), (1, 8))],
+)
+def test_only_one_pool_has_several_threads(
+    study: int, variants: tuple[str, ...], expected: tuple[int, int]
+) -> None:
+    assert threads(study, variants) == expected
+
+
+def test_without_julia_the_worker_finds_out_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXECUTABLE, "/only/this")
+    assert environment("cpu", 2, ()) == {}

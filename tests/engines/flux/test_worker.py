@@ -1,0 +1,51 @@
+"""A flux worker as a study has it: how it starts, and that it can be ended while Julia computes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from polybench.core.errors import Unavailable
+from polybench.core.job import COLD_START
+from polybench.engines import ENGINES
+from polybench.wire.messages import Advance, Load, Loaded, Prepare, Prepared
+from polybench.wire.process import WorkerProcess, worker_environment
+from tests import small
+
+pytestmark = pytest.mark.slow
+
+
+def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
+    files = small.files(folder)
+    try:
+        assert isinstance(worker.ask(Load(ENGINES["flux"].factory), 240), Loaded)
+    except Unavailable as missing:
+        pytest.skip(missing.reason)
+    answer = worker.ask(Prepare(small.job(), str(files.weights), files.epoch, warm_up=2), 240)
+    assert isinstance(answer, Prepared)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("environment", "cached", "number"),
+    [({}, {"cached_code": 1.0}, signal.SIGTERM), ({COLD_START: "yes"}, {}, signal.SIGKILL)],
+)
+def test_it_starts_with_cached_code_or_cold_and_ends_while_julia_computes(
+    tmp_path: Path, environment: dict[str, str], cached: dict[str, float], number: signal.Signals
+) -> None:
+    environment = worker_environment(ENGINES["flux"], "cpu", 2) | environment
+    with WorkerProcess(environment, tmp_path / "log") as worker:
+        detail = prepare(worker, tmp_path).startup.detail
+        assert {name: detail[name] for name in detail if name == "cached_code"} == cached
+        worker.send(Advance(0, 10_000_000))
+        time.sleep(0.5)
+        process = psutil.Process(worker.pid)
+        assert process.cpu_times().user > 0
+        os.kill(worker.pid, number)
+        worker.kill()
+        assert not psutil.pid_exists(worker.pid)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polybench.core.job import Conventions, Job
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.reference.network import loss_and_gradients
+from polybench.models.initial_weights import initial_weights
+from polybench.models.lenet import LENET
+
+WORKLOAD = Workload("lenet", "noise", 4, Optimizer(), "fp32", 1)
+
+
+def engine(conventions: Conventions) -> ReferenceEngine:
+    random = np.random.default_rng(1)
+    # Few grey levels, as in real images: many windows have values that are equal or nearly so.
+    images = (random.integers(100, 104, (2, 4, 3, 32, 32)) / 255).astype(np.float32)
+    reference = ReferenceEngine()
+    reference.load_framework()
+    reference.build(Job(LENET, WORKLOAD, "cpu", "float32", (), conventions), initial_weights(LENET, 0))
+    reference.load(images, random.integers(0, 10, (2, 4)))
+    return reference
+
+
+def test_gradients_agree_with_finite_differences_along_random_directions() -> None:
+    random = np.random.default_rng(0)
+    weights = {name: value.astype(float) for name, value in initial_weights(LENET, 0).items()}
+    images, labels = random.random((4, 3, 32, 32)), random.integers(0, 10, 4)
+    _, gradients, _ = loss_and_gradients(LENET, weights, images, labels)
+    assert list(gradients) == list(weights)
+    for name, value in weights.items():
+        direction = random.standard_normal(value.shape)
+        direction /= np.linalg.norm(direction)
+        above, below = (
+            loss_and_gradients(LENET, weights | {name: value + h * direction}, images, labels)[0]
+            for h in (1e-5, -1e-5)
+        )
+        assert (above - below) / 2e-5 == pytest.approx(
+            (gradients[name] * direction).sum(), rel=1e-5, abs=1e-9
+        )
+
+
+def test_a_declared_convention_changes_gradients_and_not_the_loss() -> None:
+    exact = engine(Conventions()).snapshot(0)
+    near = engine(Conventions(3.45e-4)).snapshot(0)
+    assert exact.loss == near.loss
+    assert not np.array_equal(exact.gradients["conv1.weight"], near.gradients["conv1.weight"])
+    for name in ("dense1.weight", "dense1.bias", "dense2.weight", "dense3.bias"):
+        np.testing.assert_array_equal(exact.gradients[name], near.gradients[name])
+
+
+def test_it_computes_in_float64_and_says_which_convention_it_follows() -> None:
+    reference = engine(Conventions(0.5, sources={"max_pool_within": "here"}))
+    assert reference.conventions() == Conventions(0.5, sources={"max_pool_within": "here"})
+    assert {value.dtype for value in reference.snapshot(0).weights.values()} == {np.dtype(np.float64)}
+
+
+def test_snapshots_are_copies() -> None:
+    reference = engine(Conventions())
+    before = reference.snapshot(0).weights
+    first = {name: value.copy() for name, value in before.items()}
+    assert reference.run_steps(0, 2) > 0
+    for name, value in first.items():
+        np.testing.assert_array_equal(before[name], value)

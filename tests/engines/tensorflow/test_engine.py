@@ -1,0 +1,166 @@
+"""The layout's arithmetic, which needs no TensorFlow, and what only a process with TensorFlow can show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polybench.core.errors import Unavailable
+from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
+from polybench.core.model import Model
+from polybench.core.spec import Optimizer
+from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.models.lenet import LENET
+from tests.engines import pipeline_checks
+from tests.engines.conftest import RunChecks
+
+
+@pytest.mark.parametrize(
+    ("shape", "flattened"), [((8, 16, 5, 3), None), ((120, 200), None), ((120, 200), (8, 5, 5)), ((7,), None)]
+)
+def test_there_and_back(shape: tuple[int, ...], flattened: tuple[int, int, int] | None) -> None:
+    value = np.random.default_rng(0).random(shape)
+    np.testing.assert_array_equal(from_keras(to_keras(value, flattened), flattened), value)
+
+
+def test_a_dense_layer_after_a_flatten_sees_the_same_pixels() -> None:
+    random = np.random.default_rng(0)
+    images, weight = random.random((2, 3, 4, 5)), random.random((6, 60))
+    channels_last = images.transpose(0, 2, 3, 1).reshape(2, -1)
+    np.testing.assert_array_equal(batch_to_keras(images).reshape(2, -1), channels_last)
+    np.testing.assert_array_equal(batch_to_keras(images.reshape(2, -1), (3, 4, 5)), channels_last)
+    expected = images.reshape(2, -1) @ weight.T
+    np.testing.assert_allclose(channels_last @ to_keras(weight, (3, 4, 5)), expected)
+
+
+def test_a_convolution_kernel_goes_to_height_width_in_out() -> None:
+    value = np.random.default_rng(0).random((8, 16, 5, 3))
+    assert to_keras(value, None)[1, 2, 10, 7] == value[7, 10, 1, 2]
+
+
+def after_flatten(*layers: Layer) -> Model:
+    network = (Flatten(), *layers, Dense("dense", 12, 2))
+    return Model("test", "", (3, 2, 2), 2, network, 2, Optimizer(), 2)
+
+
+def test_flattened_features_are_read_up_to_the_first_dense_layer() -> None:
+    assert flattened_shapes(LENET) == {"dense1.weight": (8, 5, 5)}
+    norm, dropout = BatchNorm("norm", 12), Dropout("dropout", 0.5)
+    features = ("norm.weight", "norm.bias", "norm.running_mean", "norm.running_variance")
+    block = Residual((norm,), (dropout,))
+    expected = dict.fromkeys((*features, "dropout", "dense.weight"), (3, 2, 2))
+    assert flattened_shapes(after_flatten(norm, dropout)) == expected
+    assert flattened_shapes(after_flatten(Flatten(), block, Flatten())) == expected
+    assert flattened_shapes(after_flatten(Dense("first", 12, 12), block)) == {"first.weight": (3, 2, 2)}
+
+
+def test_features_of_two_orders_cannot_be_added() -> None:
+    mixed = Residual((Dense("inner", 12, 12),))
+    with pytest.raises(Unavailable, match="tf has no layer residual"):
+        flattened_shapes(after_flatten(mixed))
+
+
+EVERYTHING = """
+import numpy as np
+from polybench.core.spec import Workload
+from polybench.core.job import Job
+from polybench.models.initial_weights import initial_weights
+from tests.networks import EVERYTHING as model
+
+random = np.random.default_rng(0)
+images = random.random((4, 4, *model.input_shape), dtype=np.float32)
+labels = random.integers(0, model.classes, (4, 4))
+
+def build(dropout, *variants):
+    workload = Workload(model.name, "noise", 4, model.optimizer, "fp32", 2)
+    job = Job(model, workload, "cpu", "float64", variants, dropout=dropout)
+    engine.build(job, initial_weights(model, 0))
+    engine.load(images, labels)
+
+def train(snapshots=False):
+    losses = []
+    engine.reset()
+    for step in range(3):
+        if snapshots:
+            engine.snapshot(step)
+        engine.run_steps(step, 1)
+        losses.append(engine.loss())
+    return losses, engine.snapshot(3).weights
+
+def same(a, b):
+    return a.keys() == b.keys() and all(np.allclose(a[name], b[name], rtol=1e-9) for name in b)
+"""
+
+CHECKS = {
+    "threads are those of the study": """
+import tensorflow as tf
+build()
+pools = tf.config.threading
+assert pools.get_intra_op_parallelism_threads() == pools.get_inter_op_parallelism_threads() == 2
+""",
+    "the step is traced once": """
+build()
+for block in range(3):
+    engine.reset()
+    engine.run_steps(0, 3)
+assert engine._step.experimental_get_tracing_count() == 1
+""",
+    "fit is timed in blocks and traced once": """
+build(variants=("keras_fit",))
+assert engine.sample_kind == "block"
+engine.run_steps(0, 1)
+step = engine._model.train_function
+for n in (1, 2, 3):
+    engine.reset()
+    engine.run_steps(0, n)
+assert engine._model.train_function is step
+""",
+    "a snapshot changes neither running statistics nor dropout, and a reset brings both back": EVERYTHING
+    + """
+build("own")
+losses, weights = train()
+again, weights_again = train(snapshots=True)
+assert np.allclose(losses, again, rtol=1e-9) and same(weights, weights_again)
+assert not np.allclose(weights["norm1.running_mean"], 0)
+""",
+    "given masks change from step to step, also in one fit, without another trace": EVERYTHING
+    + """
+build("given")
+_, expected = train()
+assert engine._step.experimental_get_tracing_count() == 1
+build("given", "keras_fit")
+engine.run_steps(0, 3)
+assert same(engine.snapshot(3).weights, expected)
+""",
+    "batch statistics are Eigen's running sums, bit for bit": """
+import numpy as np
+import tensorflow as tf
+from polybench.engines.reference.layers import batch_statistics
+from polybench.engines.tensorflow.layers import _EIGEN_SUMS
+x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
+found = tf.nn.moments(tf.constant(x), (0, 1, 2))
+expected = batch_statistics(np.moveaxis(x, -1, 1), _EIGEN_SUMS)
+assert all(np.array_equal(a.numpy(), b) for a, b in zip(found, expected))
+""",
+    "tf32 is off": """
+import tensorflow as tf
+build()
+assert not tf.config.experimental.tensor_float_32_execution_enabled()
+""",
+    "a missing GPU is unavailable with a remedy": """
+try:
+    build(device="cuda:99")
+except Unavailable as missing:
+    assert missing.reason and missing.remedy
+else:
+    raise AssertionError("built")
+""",
+}
+
+
+CHECKS |= pipeline_checks.CHECKS
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_tensorflow(run_checks: RunChecks, name: str) -> None:
+    assert not (failure := run_checks("tf", CHECKS)[name]), failure

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from polybench.machine.meters import nvml, sampler
+from tests.machine.meters.fake_nvml import FakeNvml
+
+Install = Callable[[FakeNvml], FakeNvml]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a fake driver in the place of the real one, read often and never waited for long."""
+
+    def install(fake: FakeNvml) -> FakeNvml:
+        monkeypatch.setattr(nvml, "load", lambda: fake)
+        monkeypatch.setattr(sampler, "INTERVAL_SECONDS", 0.01)
+        return fake
+
+    return install

@@ -1,0 +1,102 @@
+"""Whole studies with the fake engine, in real processes, on a GPU that is not there."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import psutil
+import pytest
+
+from polybench.core.document.resources import Utilization
+from polybench.core.document.study import StudyDocument
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.measuring.progress import Silent
+from polybench.measuring.study import run_study
+from polybench.report.usage import BY_DIFFERENCE, BY_PROCESS
+from tests.machine.meters.conftest import Install
+from tests.machine.meters.fake_nvml import GPU_IS_LOST, NOT_SUPPORTED, FakeNvml, RunningProcess, h100
+
+MIB = 1 << 20
+
+
+def run(devices: tuple[str, ...], engines: tuple[str, ...] = ("fake",), **fields: Any) -> StudyDocument:
+    study = Study(engines, devices, data="synthetic", processes=1, rounds=3, steps=5, timeout=60.0, **fields)
+    return run_study(study, Silent(), store=None)
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def driver(install: Install) -> FakeNvml:
+    """Sees the workers that may use a GPU."""
+    card = h100()
+    fake = install(FakeNvml(card))
+
+    def look() -> None:
+        workers = [
+            child.pid
+            for child in psutil.Process().children()
+            # Not those that other tests of this process have.
+            if "polybench.worker" in child.cmdline() and child.environ().get("CUDA_VISIBLE_DEVICES") != ""
+        ]
+        card.running = [RunningProcess(pid, 512 * MIB) for pid in workers]
+        card.used = h100().used + 600 * MIB * len(workers)
+
+    fake.before = look
+    return fake
+
+
+def test_every_row_has_the_usage_of_its_own_device(driver: FakeNvml) -> None:
+    document = run(("cpu", "cuda"))
+    assert [result.status for result in document.results] == ["ok", "ok"]
+    on_cpu, on_gpu = (result.utilization for result in document.results)
+    assert on_cpu.cpu_percent is not None
+    assert on_cpu.gpu_percent is None
+    assert (on_gpu.gpu_percent, on_gpu.temperature, on_gpu.throttle) == (96.0, 61.0, [])
+    assert on_gpu.power is not None
+    result = document.result("fake/cuda")
+    assert (result.memory.device_nvml_bytes, result.memory.device_nvml_source) == (512 * MIB, BY_PROCESS)
+    assert result.memory.peak_rss_bytes is not None
+    assert result.energy.joules_per_epoch == pytest.approx(on_gpu.power * result.epoch_seconds)
+    assert result.warnings == []
+    assert driver.sessions == 0
+
+
+def test_in_a_container_the_memory_is_what_each_worker_s_end_sets_free(driver: FakeNvml) -> None:
+    driver.refuse["ComputeRunningProcesses"] = NOT_SUPPORTED
+    document = run(("cuda",), ("fake", "fake+slow"))
+    for result in document.results:
+        memory = result.memory
+        assert (memory.device_nvml_bytes, memory.device_nvml_source) == (600 * MIB, BY_DIFFERENCE)
+        assert "not read: processes (Not Supported)" in result.warnings
+
+
+def test_a_gpu_that_is_lost_is_a_warning_and_no_failed_row(driver: FakeNvml) -> None:
+    readings = iter(range(1_000_000))
+    look = driver.before
+
+    def break_down() -> None:
+        if next(readings) == 20:
+            driver.refuse["*"] = GPU_IS_LOST
+        look()
+
+    driver.before = break_down
+    result = run(("cuda",)).result("fake/cuda")
+    assert result.status == "ok"
+    assert result.measured
+    (warning,) = [text for text in result.warnings if "not read" in text]
+    assert "GPU is lost" in warning
+
+
+def test_without_metrics_nothing_is_observed(driver: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
+    driver.before = lambda: pytest.fail("the driver was asked")
+    result = run(("cuda",), metrics=False).result("fake/cuda")
+    assert result.measured
+    assert result.utilization == Utilization()

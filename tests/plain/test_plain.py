@@ -1,0 +1,207 @@
+"""The plain scripts, run as their readers run them, against workers that are asked as a study asks them."""
+
+import ast
+import contextlib
+import json
+import re
+import subprocess
+
+import msgspec
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from polybench.commands.weights import weights
+from polybench.core.errors import Unavailable
+from polybench.core.layers import Dropout
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Study, Workload, cells
+from polybench.engines import ENGINES
+from polybench.models import find_model
+from polybench.plain import NETWORKS, plain_command, plain_script, render
+from polybench.planning import shared_files
+from polybench.planning.plan import resolve
+from polybench.wire.messages import Load, Prepare
+from polybench.wire.process import WorkerProcess, worker_environment
+
+TIMED = 4
+SEED = 3
+BATCH_SIZE = 16
+# Not the model's own, so that a script which ignored its settings would fail.
+OPTIMIZER = Optimizer(learning_rate=0.05, momentum=0.8)
+DROPOUT = re.compile(r"(?<=\bDropout\()[\d.]+")
+"""The rate of a layer, in each of the frameworks."""
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    """`workers(engine)`: one process for all networks and variants; skips the test without the engine."""
+    folder, started = tmp_path_factory.mktemp("workers"), {}
+    with contextlib.ExitStack() as stack:
+
+        def worker(engine):
+            if engine not in started:
+                environment = worker_environment(ENGINES[engine], "cpu", 1)
+                started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
+            try:
+                started[engine].ask(Load(ENGINES[engine].factory), 120)
+            except Unavailable as missing:
+                pytest.skip(missing.reason)
+            return started[engine]
+
+        yield worker
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """100 training images of large smooth patches, which the network can tell apart, as binary batches."""
+    random = np.random.default_rng(8)
+    patches = random.integers(0, 256, (5, 20, 3, 4, 4), np.uint8).repeat(8, 3).repeat(8, 4)
+    labels = random.integers(0, 10, (5, 20, 1)).astype(np.uint8)
+    folder = tmp_path / "cifar"
+    folder.mkdir()
+    for number, (images, classes) in enumerate(zip(patches, labels, strict=True), start=1):
+        np.hstack([classes, images.reshape(20, -1)]).tofile(folder / f"data_batch_{number}.bin")
+    return folder
+
+
+def plan_of(engine, model, folder):
+    study = Study(
+        (engine,), ("cpu",), model=model, data=str(folder), batch_size=BATCH_SIZE, seed=SEED, threads=1,
+        learning_rate=OPTIMIZER.learning_rate, momentum=OPTIMIZER.momentum,
+    )  # fmt: skip
+    return resolve(study)
+
+
+def losses_of_engine(worker, plan, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    files = shared_files.write(plan, scratch)
+    job = plan.job(plan.cells[0])
+    layers = [
+        msgspec.structs.replace(layer, rate=0.0) if isinstance(layer, Dropout) else layer
+        for layer in job.model.layers
+    ]
+    job = msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=tuple(layers)))
+    return worker.ask(Prepare(job, str(files.weights), files.epoch, 2 + TIMED), 240).losses
+
+
+def run_script(plan, folder, tmp_path):
+    start = tmp_path / "start.npz"
+    app = typer.Typer()
+    app.command()(weights)
+    options = {
+        "model": plan.model.name, "data": folder, "seed": SEED, "batch-size": BATCH_SIZE,
+        "steps": 2 + TIMED, "output": start,
+    }  # fmt: skip
+    arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    script, command = plain_command(plan.cells[0], plan.workload, tmp_path)
+    script.write_text(DROPOUT.sub("0.0", plain_script(plan.cells[0], plan.workload, TIMED)))
+    command += [str(start), str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [
+        *(("lenet", e) for e in ("flux", "torch", "torch+channels_last", "torch+compile", "tf", "tf+xla")),
+        *(("rosetta", e) for e in ("flux", "torch", "tf")),
+        # Flux compiles this one for two minutes, once for the engine and once for the script.
+        *(("resnet32", e) for e in ("torch", "tf")),
+    ],
+)
+def test_trains_as_the_engine_does(model, engine, workers, folder, tmp_path):
+    """Without dropout: a framework's own masks are never the same twice. The next test looks at the rates."""
+    plan = plan_of(engine, model, folder)
+    expected = losses_of_engine(workers(plan.cells[0].engine), plan, tmp_path)
+    printed = run_script(plan, folder, tmp_path)
+    # The same operations in the same order: what float32 rounds differently grows too little in 6 steps.
+    assert printed["losses"] == pytest.approx(expected, rel=1e-5)
+    assert len(set(expected)) == 2 + TIMED
+    assert len(printed["step_seconds"]) == TIMED
+    assert min(printed["step_seconds"]) > 0
+
+
+@pytest.mark.parametrize("engine", ["flux", "torch", "tf"])
+@pytest.mark.parametrize("model", NETWORKS)
+def test_drops_out_at_the_rates_of_the_model(model, engine):
+    rates = [layer.rate for layer in find_model(model).layers if isinstance(layer, Dropout)]
+    assert [float(rate) for rate in DROPOUT.findall(script_of(engine, model))] == rates
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+@pytest.mark.parametrize("engine", ["torch", "torch+compile", "tf", "tf+xla"])
+def test_script_stands_alone(engine, model):
+    tree = ast.parse(script_of(engine, model))
+    imported = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+    ]
+    assert imported
+    assert not [name for name in imported if name.startswith("polybench")]
+    assert f"Train `{model}`" in ast.get_docstring(tree)
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_script_for_julia_stands_alone(model):
+    script = script_of("flux", model)
+    assert script.startswith(f"# Train `{model}`")
+    assert "include" not in script
+
+
+def test_settings_become_constants():
+    lines = script_of("torch+compile").splitlines()
+    for line in (
+        "DEVICE = 'cpu'", "THREADS = 3", "TF32 = False", "LEARNING_RATE = 0.05", "MOMENTUM = 0.8",
+        "CHANNELS_LAST = False", "COMPILE = True", "UNTIMED_STEPS = 2", "STEPS = 7",
+    ):  # fmt: skip
+        assert line in lines
+
+
+def test_settings_become_constants_of_julia():
+    lines = script_of("flux+default_threads").splitlines()
+    for line in (
+        'const DEVICE = "cpu"', "const JULIA_THREADS = 1", "const BLAS_THREADS = 3", "const TF32 = false",
+        "const LEARNING_RATE = 0.05", "const MOMENTUM = 0.8", "const UNTIMED_STEPS = 2", "const STEPS = 7",
+    ):  # fmt: skip
+        assert line in lines
+
+
+@pytest.mark.parametrize("engine", ["reference", "fake", "tf+keras_fit"])
+def test_no_script(engine):
+    assert script_of(engine) is None
+
+
+def test_no_script_for_other_models_and_precisions():
+    assert script_of("torch", model="keras-cnn") is None
+    assert script_of("torch", precision="bf16") is None
+
+
+def test_unknown_constant():
+    with pytest.raises(KeyError, match="DROPOUT"):
+        render("train_pytorch.py", "rosetta", {"DROPOUT": 0.5})
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [Optimizer("nesterov"), Optimizer("adam"), Optimizer(weight_decay=1e-4), Optimizer(schedule=((8, 0.1),))],
+)
+def test_no_script_for_other_optimizers(optimizer):
+    assert script_of("torch", optimizer=optimizer) is None
+
+
+def test_a_rate_that_changes_later_changes_nothing():
+    steps = 2 + 7
+    assert script_of("torch", optimizer=Optimizer(schedule=((steps, 0.1),))) is not None
+
+
+def script_of(engine, model="lenet", precision="fp32", optimizer=OPTIMIZER):
+    workload = Workload(model, "cifar10", 128, optimizer, precision, 3)
+    return plain_script(cells((engine,), ("cpu",))[0], workload, 7)

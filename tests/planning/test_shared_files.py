@@ -1,0 +1,58 @@
+"""The files that workers share, in a study with input pipelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.data.augmentation import augment
+from polybench.data.epoch import EpochFile, open_epoch
+from polybench.data.stream import StreamFile, mapped
+from polybench.planning import shared_files
+from polybench.planning.plan import resolve
+from polybench.planning.shared_files import SharedFiles
+
+
+def make(folder: Path, monkeypatch: pytest.MonkeyPatch, **fields: object) -> SharedFiles:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 200)
+    study = {"engines": ("fake",), "devices": ("cpu",), "data": "synthetic", "batch_size": 20, "threads": 3}
+    return shared_files.write(resolve(Study(**(study | fields))), folder)  # type: ignore[arg-type]
+
+
+def agree(stream: StreamFile | None, epoch: EpochFile) -> None:
+    """What a pipeline should make of the stream is what is in the epoch's file."""
+    assert stream is not None
+    assert stream.decisions_path is not None
+    images, order = mapped(stream.images_path), mapped(stream.order_path)
+    decisions = mapped(stream.decisions_path)
+    for step, (batch, labels) in enumerate(zip(*open_epoch(epoch), strict=True)):
+        varied = augment(images[order[step]], decisions[step]).astype(np.float32) / np.float32(255)
+        np.testing.assert_array_equal(batch, varied)
+        np.testing.assert_array_equal(labels, mapped(stream.labels_path)[order[step]])
+
+
+def test_streams_and_preloaded_batches_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, monkeypatch, input="pipeline", augment=True, parity_steps=2)
+    assert (files.steps_in_epoch, files.epoch.steps, files.parity.steps) == (10, 8, 3)
+    agree(files.stream, files.epoch)
+    agree(files.parity_stream, files.parity)
+    assert files.stream is not None
+    assert files.stream.workers == 3  # as many as threads
+    assert len(mapped(files.stream.order_path)) == 12  # the untimed steps come on top
+    assert files.loaded_bytes > 200 * 3072
+
+
+def test_a_block_may_be_longer_than_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, monkeypatch, input="pipeline", steps=25, workers=0)
+    assert files.stream is not None
+    assert len(mapped(files.stream.order_path)) == 27
+    assert (files.stream.workers, files.stream.decisions_path) == (0, None)
+
+
+def test_without_a_pipeline_all_is_preloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, monkeypatch)
+    assert (files.steps_in_epoch, files.epoch.steps, files.stream) == (10, 10, None)

@@ -1,0 +1,183 @@
+"""TOML -> Study: everything that can be written down, and the line of everything that cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import QUICK_BUDGET, Study
+from polybench.planning import study_file
+from polybench.planning.study_file import parse, read
+from polybench.report.document import study_toml
+
+
+def finite(low: float, high: float | None = None) -> st.SearchStrategy[float]:
+    return st.floats(low, high, exclude_min=True, exclude_max=high is not None, allow_infinity=False)
+
+
+def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+counts = st.integers(1, 2**63 - 1)
+cells = st.sampled_from(["fake/cpu", "torch+compile/cpu", "fake/cuda:1", "torch+compile/cuda:1"])
+studies = st.builds(
+    Study,
+    engines=st.just(("fake", "torch+compile")),
+    devices=st.just(("cpu", "cuda:1")),
+    data=st.text(st.characters(exclude_categories=["Cs"])),  # TOML has no lone surrogates
+    batch_size=maybe(counts),
+    optimizer=maybe(st.just("momentum")),
+    learning_rate=maybe(finite(0)),
+    momentum=maybe(st.floats(0, 1, exclude_max=True)),
+    precision=st.sampled_from(["fp32", "bf16"]),
+    threads=maybe(counts),
+    seed=st.integers(0, 2**63 - 1),
+    processes=counts,
+    rounds=maybe(counts),
+    steps=maybe(counts),
+    target=finite(0, 1),
+    budget=finite(0),
+    timeout=finite(0),
+    parity=st.booleans(),
+    metrics=st.booleans(),
+    parity_steps=counts,
+    baseline=maybe(cells),
+    prices=st.dictionaries(st.sampled_from(["cpu", "cuda:1"]), finite(0)),
+    handicaps=st.dictionaries(cells, finite(0)),
+)
+
+
+@given(studies)
+def test_what_a_result_records_is_the_study_again(study: Study) -> None:
+    assert parse(study_toml(study), "recorded") == study
+
+
+def test_the_default_study_comes_back() -> None:
+    assert parse(study_toml(Study()), "recorded") == Study()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.toml"
+
+
+BAD = {
+    "batchsize = 8": "1: unknown key 'batchsize'; did you mean 'batch_size'?",
+    '# why\n\nengines = [\n  "fake",\n]\nbatch_size = 0': "6: batch_size: Expected `int` >= 1",
+    'engines = [\n  "fake",\n  7,\n]': "1: engines[1]: Expected `str`, got `int`",
+    "engines = []": "1: no engines given",
+    'engines = ["fake"]\n\nengines = ["torch"]': "3: no TOML: Cannot overwrite a value",
+    'seed = 1\nengines = [\n"fake"\n': "2: no TOML: Unclosed array",
+    'seed = 1\n\ndata = """\nit': "3: no TOML: Unterminated string",
+    "seed = 1\nmodel = lenet": "2: no TOML: Invalid value, at column 9",
+    "seed = 1\nmodel = 'lennet'": "2: unknown model 'lennet'; did you mean 'lenet'?",
+    "engines = ['fake', 'torhc']": "1: unknown engine 'torhc'; did you mean 'torch'?",
+    "devices = ['gpu']": "1: unknown device 'gpu'",
+    "precision = 'tf32'\ndevices = ['cpu']": "1: precision tf32 exists on cuda only",
+    "optimizer = 'adamm'": "1: ",
+    "baseline = 'fake/cpu'\nengines = ['torch']\ndevices = ['cpu']": "1: unknown cell 'fake/cpu'",
+    "data = '''\nbudget = 1\n'''\nbudget = -1": "4: budget: Expected `float` > 0",
+    "seed = 1\r\nbudget = -1\r\n": "2: budget: ",
+    "budget = inf": "1: budget is inf; write a finite number",
+    "learning_rate = nan": "1: learning_rate",
+    "seed = 99999999999999999999": "1: seed: ",
+    "parity = 'yes'": "1: parity: Expected `bool`, got `str`",
+    "seed = 1\n[prices]\n\ncpu = 0.24\ncuda = 'much'": "5: prices: Expected `float`, got `str`",
+    "[prices]\ngpu = 1": "2: unknown device 'gpu'",
+    "prices.cpu = 1\nprices.cuda = 0": "2: prices: Expected `float` > 0",
+    "prices = {cpu = 1, cuda = -inf}": "1: prices",
+    "[prices]\ncpu = inf": "2: prices is inf",
+    "devices = ['cpu']\n[prices]\ncuda = 1": "3: unknown device with a price 'cuda'",
+    "prices = 3": "1: prices: Expected `object`, got `int`",
+    "seed = 1\n[pricess]\ncpu = 1": "2: unknown key 'pricess'; did you mean 'prices'",
+    "[batch_size]": "1: batch_size: ",
+    "quick = 'yes'": "1: quick: Expected `bool`",
+    "seed = 1\ntitle = 3": "2: title: Expected `str | null`",
+    "seed = 1\nwhen_quick = 3": "2: when_quick: Expected `object`",
+    "[when_quick]\nseed = 1\nbatchsize = 8": "3: unknown key of when_quick 'batchsize'; did you mean",
+    "batch_size = 8\n[when_quick]\nseed = 1\nbatch_size = 0": "4: batch_size: Expected `int` >= 1",
+    "batch_size = 8\n[when_quick.batch_size]\nx = 1": "3: batch_size: Expected `int | null`, got `object`",
+    "seed = 1\npublished = 'it'": "2: cannot read ",
+    "": "says nothing",
+    "# only a comment": "says nothing",
+    "seed = 1\nx = " + "[" * 5000: "2: no TOML: maximum recursion depth",
+    "seed = " + "9" * 5000: "1: no TOML: ",
+}
+
+
+@pytest.mark.parametrize("content", BAD, ids=lambda content: content[:30])
+def test_an_error_names_the_file_and_the_line(content: str, file: Path) -> None:
+    file.write_bytes(content.encode())
+    message = BAD[content]
+    with pytest.raises(BadInput) as caught:
+        read(file)
+    if message[0].isdigit():
+        assert str(caught.value).startswith(f"{file}:{message}")
+    else:
+        assert str(file.parent) in str(caught.value)
+        assert message in str(caught.value)
+
+
+def test_what_is_no_text_file(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read .*x\.toml: No such file"):
+        read(file)
+    with pytest.raises(BadInput, match=r"cannot read .*: Is a directory"):
+        read(tmp_path)
+    file.write_bytes(b"seed = 1 # \xff")
+    with pytest.raises(BadInput, match="byte 11 is not UTF-8"):
+        read(file)
+    file.write_text("seed = 1", "utf-8-sig")
+    assert read(file).study.seed == 1
+
+
+def test_quick_in_the_file_or_beside_it(file: Path) -> None:
+    text = "batch_size = 64\nbudget = 30\n[prices]\ncpu = 1\ncuda = 2\n"
+    text += "[when_quick]\nbatch_size = 8\nprices.cpu = 2\n"
+    file.write_text(text)
+    assert read(file).study == Study(batch_size=64, budget=30, prices={"cpu": 1, "cuda": 2})
+    quick = Study(batch_size=8, budget=QUICK_BUDGET, processes=1, prices={"cpu": 2})
+    assert read(file, quick=True).study == quick
+    file.write_text("quick = true\n" + text)
+    assert read(file).study == quick
+    file.write_text("budget = 3")
+    assert read(file, quick=True).study.budget == 3
+
+
+def test_prices_may_be_of_devices_that_are_not_here() -> None:
+    assert parse("[prices]\ncpu = 1\n'cuda:7' = 2", "x").prices == {"cpu": 1, "cuda:7": 2}
+
+
+NUMBERS = """
+[one]
+source = "a journal"
+numbers = [
+    {label = "Flux", hardware = "a CPU", quantity = "time", value = [1, 2.5], unit = "s"},
+    {label = "Flux", hardware = "a GPU", quantity = "time", value = 3, unit = "s", source = "a blog"},
+]
+[two]
+source = "a journal"
+numbers = [{label = "Flux"}]
+"""
+
+
+def test_published_numbers_stand_beside_the_file(file: Path) -> None:
+    (file.parent / study_file.REFERENCES).write_text(NUMBERS)
+    file.write_text("title = 'A'\npublished = 'one'")
+    about = read(file).background
+    assert about.title == "A"
+    assert [number.value for number in about.published] == [(1, 2.5), 3]
+    assert [number.source for number in about.published] == ["a journal", "a blog"]
+    file.write_text("title = 'A'\npublished = 'on'")
+    with pytest.raises(BadInput, match=rf"{file}:2: unknown publication in .* 'on'; did you mean 'one'"):
+        read(file)
+    file.write_text("published = 'two'")
+    with pytest.raises(
+        BadInput, match=r"x\.toml:1: .*published\.toml:8: .*missing required field .*numbers\[0\]"
+    ):
+        read(file)

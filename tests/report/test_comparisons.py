@@ -1,0 +1,110 @@
+"""Speed-up of a device, cost and break-even between cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from polybench.core.document.identity import Parity
+from polybench.core.document.resources import Cost
+from polybench.core.document.result import Result
+from polybench.core.document.times import Samples
+from polybench.core.document.training import AccuracyDifference, TimeToAccuracy
+from polybench.report.comparisons import relate
+from tests.factories import absent, measured, trainings
+
+
+def related(*results: Result, prices: dict[str, float] | None = None) -> dict[str, Result]:
+    found = {
+        result.cell: result.samples.step_seconds if isinstance(result.samples, Samples) else []
+        for result in results
+    }
+    relate(results, found, "torch/cpu", prices or {})
+    return {result.cell: result for result in results}
+
+
+def test_each_engine_on_cuda_against_itself_on_the_cpu() -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("torch/cuda", 0.001),
+        measured("tf/cuda", 0.002), measured("torch+cudagraph/cuda", 0.0005),
+    )  # fmt: skip
+    assert by_name["torch/cpu"].device_speedup is None
+    for cell, on_cpu, speedup in (
+        ("torch/cuda", "torch/cpu", 20),
+        ("tf/cuda", "tf/cpu", 5),
+        ("torch+cudagraph/cuda", "torch/cpu", 40),  # this variant has no CPU
+    ):
+        found = by_name[cell].device_speedup
+        assert found is not None
+        assert found.cpu_cell == on_cpu
+        assert found.speedup == pytest.approx(speedup)
+        assert found.interval95 is not None
+
+
+def test_no_device_speedup_without_a_ranked_row_on_the_cpu() -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, parity=Parity("fail")),
+        measured("tf/cuda", 0.001), absent("flux/cuda", "unavailable", "no NVIDIA driver"),
+    )  # fmt: skip
+    assert by_name["tf/cuda"].device_speedup is None
+    assert by_name["flux/cuda"].device_speedup is None
+
+
+def test_cost_is_time_times_price_and_relative_to_the_baseline() -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02), measured("torch/cuda", 0.001), prices={"cpu": 0.24, "cuda": 3.06}
+    )
+    hours = 390 * 0.001 / 3600
+    assert by_name["torch/cuda"].cost == Cost(
+        pytest.approx(3.06 * hours), pytest.approx(3.06 * 0.001 / (0.24 * 0.02))
+    )
+    assert related(measured("torch/cpu", 0.02))["torch/cpu"].cost is None
+
+
+def test_break_even_against_every_other_row() -> None:
+    by_name = related(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("flux/cpu", 0.03))
+    assert {repaid.against for repaid in by_name["tf/cpu"].break_even} == {"torch/cpu", "flux/cpu"}
+
+
+def test_accuracies_are_compared_seed_by_seed() -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02, trainings=trainings(0.50, 0.60, 0.55)),
+        measured("tf/cpu", 0.01, trainings=trainings(0.52, 0.61, 0.58)),
+    )
+    assert by_name["torch/cpu"].accuracy_difference is None
+    found = by_name["tf/cpu"].accuracy_difference
+    assert found is not None
+    assert (found.baseline, found.epochs, found.seeds) == ("torch/cpu", 2, 3)
+    assert found.value == pytest.approx(0.02)
+    # t(0.975, 2 degrees of freedom) = 4.3027, times the differences' standard deviation 0.01 / sqrt(3)
+    assert found.interval95 == pytest.approx((0.02 - 0.024841, 0.02 + 0.024841), abs=1e-6)
+
+
+def test_no_interval_from_one_seed() -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02, trainings=trainings(0.5)),
+        measured("tf/cpu", 0.01, trainings=trainings(0.75)),
+    )
+    assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 2, 1)
+
+
+REACHED = TimeToAccuracy(0.5, 2.0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("base", "other"),
+    [
+        ({}, {"parity": Parity("fail")}),
+        ({}, {"trainings": trainings(0.5)}),  # of fewer seeds: interrupted
+        ({}, {"trainings": trainings(0.5, 0.6, epochs=1)}),
+        ({}, {"trainings": []}),
+        ({}, {"trainings": trainings(None, None)}),
+        ({"time_to_accuracy": REACHED}, {"time_to_accuracy": REACHED}),
+    ],
+    ids=["not ranked", "fewer seeds", "fewer epochs", "not trained", "not evaluated", "until an accuracy"],
+)
+def test_only_the_same_trainings_are_compared(base: dict[str, Any], other: dict[str, Any]) -> None:
+    both = {"trainings": trainings(0.5, 0.6)}
+    by_name = related(measured("torch/cpu", 0.02, **both | base), measured("tf/cpu", 0.01, **both | other))
+    assert by_name["tf/cpu"].accuracy_difference is None

@@ -1,0 +1,80 @@
+"""Saved studies: whole or not at all, found by ID, prefix or `last`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.measuring.scratch import only_study_here
+from polybench.report.saved_studies import Store, results_folder, write_atomically
+from tests.factories import study
+
+
+def test_what_is_saved_can_be_loaded(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = study()
+    path = store.save(document)
+    assert path.name == f"{document.id}.json"
+    assert store.load(document.id) == document
+    assert store.load(document.id[:6]).id == store.load("last").id == store.load(str(path)).id == document.id
+
+
+def test_saving_again_replaces_the_whole_document(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = study()
+    store.save(document)
+    document.warnings.append("later")
+    store.save(document)
+    assert store.load("last").warnings[-1] == "later"
+    assert len(list(tmp_path.iterdir())) == 1  # no temporary file is left
+
+
+def test_a_failed_write_leaves_the_old_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_atomically(path, b"old")
+
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unwritable_folder_is_bad_input_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="--no-save"):
+        Store(tmp_path / "file" / "results").ensure_writable()
+
+
+def test_names_that_match_none_or_several_are_bad_input(tmp_path: Path) -> None:
+    for name in ("20260101-a", "20260101-b"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    store = Store(tmp_path)
+    with pytest.raises(BadInput, match="beginning of 2 studies"):
+        store.load("20260101")
+    with pytest.raises(BadInput, match="no study 'x'"):
+        store.load("x")
+    with pytest.raises(BadInput, match="cannot read the study"):
+        store.load("last")
+
+
+def test_where_studies_are_kept(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert results_folder(tmp_path) == tmp_path
+    assert results_folder() == own_folders / "results"
+    monkeypatch.delenv("POLYBENCH_RESULTS")
+    assert results_folder().name == "results"
+
+
+def test_two_studies_at_once_are_noticed() -> None:
+    with only_study_here() as first:
+        assert first
+        with only_study_here() as second:
+            assert not second
+    with only_study_here() as third:
+        assert third
