@@ -18,7 +18,7 @@ from polybench.planning import shared_files
 from polybench.planning.pace import WARM_UP_STEPS
 from polybench.planning.plan import Plan, resolve, row
 from polybench.planning.shared_files import SharedFiles
-from polybench.wire.messages import Answer, Load, Measure, Measured, Prepare, Request
+from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared
 from polybench.wire.process import WorkerProcess, worker_environment
 
 TIMEOUT = 600.0
@@ -75,19 +75,14 @@ def warm_worker(given: Inputs, cell: Cell) -> Iterator[WorkerProcess]:
     """A fresh worker, loaded and warmed up as in the first part of a replicate."""
     environment = worker_environment(row(cell), cell.device, given.plan.workload.threads, cell.variants)
     with WorkerProcess(environment, given.scratch / f"{cell.engine}.log") as worker:
-        ask(worker, Load(row(cell).factory))
+        worker.ask(Load(row(cell).factory), Loaded, TIMEOUT)
         job = given.plan.job(cell)
-        ask(worker, Prepare(job, str(given.files.weights), given.files.epoch, WARM_UP_STEPS))
+        prepare = Prepare(job, str(given.files.weights), given.files.epoch, WARM_UP_STEPS)
+        worker.ask(prepare, Prepared, TIMEOUT)
         measure(worker, _CALIBRATION_STEPS)
         yield worker
 
 
 def measure(worker: WorkerProcess, steps: int) -> list[float]:
     """One block, as in a round: seconds of its steps."""
-    answer = ask(worker, Measure(steps))
-    assert isinstance(answer, Measured)
-    return answer.step_seconds
-
-
-def ask(worker: WorkerProcess, request: Request) -> Answer:
-    return worker.ask(request, TIMEOUT)
+    return worker.ask(Measure(steps), Measured, TIMEOUT).step_seconds

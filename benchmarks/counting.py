@@ -16,12 +16,12 @@ import random
 import sys
 
 from _report import Figure, report
-from _study import Inputs, ask, inputs, measure, warm_worker
+from _study import TIMEOUT, Inputs, inputs, measure, warm_worker
 
 from polybench.core.spec import Cell
 from polybench.core.statistics import ratio
 from polybench.machine.meters.observer import Observer
-from polybench.wire.messages import Count
+from polybench.wire.messages import Count, Counted
 
 TARGET = 1.02
 _COUNTED_STEPS = 5
@@ -38,7 +38,7 @@ def one_process(
             with watched:
                 seconds.append(measure(worker, steps))
         if observer:
-            ask(worker, Count(_COUNTED_STEPS))
+            worker.ask(Count(_COUNTED_STEPS), Counted, TIMEOUT)
         return seconds
 
 

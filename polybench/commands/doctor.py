@@ -59,13 +59,12 @@ def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
         for name, worker in workers.items():
             variants = sorted(ENGINES[name].variants)
             try:
-                answer = worker.receive(Load(ENGINES[name].factory), _PROBE_TIMEOUT)
+                answer = worker.receive(Load(ENGINES[name].factory), Loaded, _PROBE_TIMEOUT)
             except Unavailable as error:
                 found[name] = {"runs": False, "reason": error.reason, "remedy": error.remedy}
             except CellFailed as error:
                 found[name] = {"runs": False, "reason": str(error), "remedy": "reinstall it and try again"}
             else:
-                assert isinstance(answer, Loaded)
                 probe = answer.probe
                 found[name] = {
                     "runs": True,

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -39,7 +39,8 @@ from polybench.identity.tensors import (
 )
 from polybench.wire.messages import (
     Advance,
-    Answer,
+    Advanced,
+    BatchWritten,
     Prepare,
     Prepared,
     Request,
@@ -47,6 +48,8 @@ from polybench.wire.messages import (
     TakeBatch,
     TakeSnapshot,
 )
+
+A = TypeVar("A", bound=msgspec.Struct)
 
 _LARGEST_CACHED = 10_000_000
 """Parameters: three states of a network are kept as float64, weights and gradients, here 480 MB. Those of a
@@ -56,8 +59,8 @@ larger one are kept for one study only."""
 class Session(Protocol):
     """Something that answers requests: a worker process, or in tests a worker in this process."""
 
-    def ask(self, request: Request, timeout: float) -> Answer:
-        """Answer, or raise CellFailed or Unavailable."""
+    def ask(self, request: Request, kind: type[A], timeout: float) -> A:
+        """An answer of this kind, or CellFailed or Unavailable."""
         ...
 
 
@@ -154,7 +157,7 @@ class Checker:
         for step in range(task.steps + 1):
             if task.stream is not None:
                 batch = folder / "batch.npz"
-                _ask(engine, TakeBatch(step, str(batch)), task)
+                engine.ask(TakeBatch(step, str(batch)), BatchWritten, task.timeout)
                 tensors += batch_errors(step, batch, task.epoch)
             got = _snapshot(engine, task, folder / "timed", step)
             if step:
@@ -163,7 +166,7 @@ class Checker:
             tensors += timed_errors(task.job.workload.precision, step, got, expected, tolerance)
             if step < task.steps:
                 update.take(step, got)
-                _ask(engine, Advance(step, 1), task)
+                engine.ask(Advance(step, 1), Advanced, task.timeout)
         return tensors, conventions
 
     def _at_weights(
@@ -188,20 +191,15 @@ class Checker:
     def _first_step(self, task: Task, conventions: Conventions, folder: Path) -> State:
         """The reference's first gradients, with the weights and running statistics that they lead to."""
         before = self._at_weights(task, conventions, task.weights, 0, folder)
-        _ask(self._reference, Advance(0, 1), task)
+        self._reference.ask(Advance(0, 1), Advanced, task.timeout)
         return before._replace(weights=_snapshot(self._reference, task, folder, 1).weights)
 
 
 def _prepare(
     session: Session, task: Task, job: Job, weights: Path, stream: StreamFile | None = None
 ) -> Conventions:
-    answer = _ask(session, Prepare(job, str(weights), task.epoch, stream=stream), task)
-    assert isinstance(answer, Prepared)
-    return answer.conventions
-
-
-def _ask(session: Session, request: Request, task: Task) -> Answer:
-    return session.ask(request, task.timeout)
+    request = Prepare(job, str(weights), task.epoch, stream=stream)
+    return session.ask(request, Prepared, task.timeout).conventions
 
 
 def _run_freely(session: Session, task: Task, folder: Path) -> dict[int, State]:
@@ -211,15 +209,15 @@ def _run_freely(session: Session, task: Task, folder: Path) -> dict[int, State]:
         if step in (0, 1, task.steps):
             states[step] = _snapshot(session, task, folder, step)
         if step < task.steps:
-            _ask(session, Advance(step, 1), task)
+            session.ask(Advance(step, 1), Advanced, task.timeout)
     return states
 
 
 def _snapshot(session: Session, task: Task, folder: Path, step: int) -> State:
     folder.mkdir(exist_ok=True)
     state = _state(folder, step, math.nan)
-    answer = _ask(session, TakeSnapshot(step, str(state.gradients), str(state.weights)), task)
-    assert isinstance(answer, SnapshotTaken)
+    request = TakeSnapshot(step, str(state.gradients), str(state.weights))
+    answer = session.ask(request, SnapshotTaken, task.timeout)
     return state._replace(loss=math.nan if answer.loss is None else answer.loss)
 
 

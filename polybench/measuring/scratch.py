@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
+import psutil
 
 
 @contextlib.contextmanager
@@ -22,3 +26,15 @@ def only_study_here() -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder on disk (not in a memory file system, where an epoch would take memory twice)."""
+    cache = Path(platformdirs.user_cache_dir("polybench"))
+    for leftover in cache.glob("scratch-*"):
+        if not psutil.pid_exists(int(leftover.name.split("-")[1])):
+            shutil.rmtree(leftover, ignore_errors=True)  # its study was killed
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"scratch-{os.getpid()}-", dir=cache) as folder:
+        yield Path(folder)

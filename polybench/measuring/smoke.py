@@ -18,7 +18,7 @@ from polybench.engines import ENGINES
 from polybench.machine import host
 from polybench.models import MODELS
 from polybench.models.initial_weights import initial_weights
-from polybench.wire.messages import Load, Prepare, Prepared
+from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess, worker_environment
 
 _SECONDS = 600.0
@@ -46,9 +46,8 @@ def smoke_test(engine: str) -> Prepared:
         job = Job(model, workload, "cpu", "float32")
         with WorkerProcess(worker_environment(row, "cpu", threads), folder / "log") as worker:
             try:
-                worker.ask(Load(row.factory), _SECONDS)
-                prepared = worker.ask(Prepare(job, str(folder / "weights.npz"), epoch, _STEPS), _SECONDS)
+                worker.ask(Load(row.factory), Loaded, _SECONDS)
+                prepare = Prepare(job, str(folder / "weights.npz"), epoch, _STEPS)
+                return worker.ask(prepare, Prepared, _SECONDS)
             except CellFailed as failure:
                 raise Unavailable(f"the smoke test failed: {failure}", "polybench doctor") from failure
-        assert isinstance(prepared, Prepared)
-        return prepared

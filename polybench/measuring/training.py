@@ -1,77 +1,73 @@
 """Training that is training: whole epochs from fresh weights, one worker at a time, test accuracy in between.
 
-Apart from the rounds of `replicate`, whose blocks all repeat the same steps of the same training: here the
-training goes on, epoch after epoch, once for each seed of the initial weights.
+Apart from the rounds, whose blocks all repeat the same steps of the same training: here the training goes on,
+epoch after epoch, once for each seed of the initial weights.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 from polybench.core.document.training import TrainedEpoch, Training
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.core.spec import Study, most_epochs
-from polybench.data.epoch import EpochFile
-from polybench.planning.plan import row
+from polybench.core.spec import most_epochs, trains
+from polybench.measuring.state import StudyState
+from polybench.measuring.workers import load, start_worker
+from polybench.planning import schedule, shared_files
 from polybench.report.cell_record import CellRecord
-from polybench.wire.messages import Evaluate, Evaluated, Load, Prepare, Restart, Train, Trained
+from polybench.wire.messages import Advanced, Evaluate, Evaluated, Loaded, Prepared, Restart, Train, Trained
 from polybench.wire.process import WorkerProcess
 
 SPANS = 10
 """Parts of an epoch whose speed is told apart, so that a slow start or heat shows."""
 
 
-class Trainer:
-    """Trains one cell for one seed, in a worker of its own."""
+def train(state: StudyState, scratch: Path) -> None:
+    """Whole trainings, if the study has them: seed by seed, one cell at a time in random order."""
+    study = state.plan.study
+    if not trains(study):
+        return
+    for number in range(study.processes):
+        seed = study.seed + number
+        weights = shared_files.seeded_weights(state.plan, seed, scratch)
+        for record in schedule.order_of_round(state.alive, study.seed, number, 0):
+            _Training(state, record, seed).run(weights)
+            state.save()
 
-    def __init__(
-        self,
-        study: Study,
-        prepare: Callable[[CellRecord], Prepare],
-        test: EpochFile | None,
-        logs: Path,
-    ) -> None:
-        self._study = study
-        self._prepare = prepare
-        self._test = test
-        self._logs = logs
 
-    def train(self, record: CellRecord, seed: int, weights: Path, on_epoch: Callable[[int], None]) -> None:
+class _Training:
+    """One cell from the initial weights of one seed, in a worker of its own."""
+
+    def __init__(self, state: StudyState, record: CellRecord, seed: int) -> None:
+        self._state, self._record, self._seed = state, record, seed
+        self._study, self._test = state.plan.study, state.files.test
+
+    def run(self, weights: Path) -> None:
         """All epochs, or until the accuracy asked for; each finished epoch is kept in the record.
 
         Args:
-            record: gets a `Training`, growing by an epoch at a time.
-            seed: of `weights`.
             weights: canonical initial weights, `.npz`.
-            on_epoch: called before each epoch with its number from 0.
         """
-        log = self._logs / f"{record.cell.name.replace('/', '_')}.train{seed}.log"
-        with WorkerProcess(record.environment, log) as worker:
+        with start_worker(self._record, self._state.logs, f"train{self._seed}") as worker:
             try:
-                self._train(record, seed, weights, worker, on_epoch)
+                self._train(weights, worker)
             except (CellFailed, Unavailable) as error:
-                record.fail(error, log)
+                self._record.fail(error, worker.log)
                 worker.kill()
 
-    def _train(
-        self,
-        record: CellRecord,
-        seed: int,
-        weights: Path,
-        worker: WorkerProcess,
-        on_epoch: Callable[[int], None],
-    ) -> None:
-        timeout, prepare = self._study.timeout, self._prepare(record)
-        worker.ask(Load(row(record.cell).factory), timeout)
-        worker.ask(prepare, timeout)
-        worker.ask(Restart(str(weights)), timeout)
+    def _train(self, weights: Path, worker: WorkerProcess) -> None:
+        timeout = self._study.timeout
+        worker.ask(load(self._record), Loaded, timeout)
+        worker.ask(self._state.prepare(self._record), Prepared, timeout)
+        worker.ask(Restart(str(weights)), Advanced, timeout)
         epochs: list[TrainedEpoch] = []
-        record.trainings.append(Training(seed, epochs))
+        self._record.trainings.append(Training(self._seed, epochs))
         for number in range(most_epochs(self._study)):
-            on_epoch(number)
-            epochs.append(self._epoch(worker, number, prepare.steps_in_epoch))
+            self._state.progress.stage(
+                f"training {self._record.cell.name}, seed {self._seed}, epoch {number + 1}"
+            )
+            epochs.append(self._epoch(worker, number, self._state.files.steps_in_epoch))
             if self._reached(epochs[-1]):
                 return
 
@@ -82,14 +78,10 @@ class Trainer:
         bounds = [number * steps + steps * span // SPANS for span in range(SPANS + 1)]
         for first, end in itertools.pairwise(bounds):
             if end > first:
-                trained = worker.ask(Train(first, end - first), timeout)
-                assert isinstance(trained, Trained)
-                spans.append((end - first, trained))
+                spans.append((end - first, worker.ask(Train(first, end - first), Trained, timeout)))
         accuracy = None
         if self._test is not None:
-            evaluated = worker.ask(Evaluate(self._test), timeout)
-            assert isinstance(evaluated, Evaluated)
-            accuracy = evaluated.accuracy
+            accuracy = worker.ask(Evaluate(self._test), Evaluated, timeout).accuracy
         return TrainedEpoch(
             seconds=sum(trained.seconds for _, trained in spans),
             steps_per_second=[taken / trained.seconds for taken, trained in spans],

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from polybench.core import units
 from polybench.core.arithmetic import forward_multiply_adds, training_multiply_adds
-from polybench.core.spec import UNTIMED_STEPS, Cell, evaluates, most_epochs, trains
+from polybench.core.spec import UNTIMED_STEPS, Cell, Study, evaluates, most_epochs, trains
 from polybench.data import expected_images
 from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, Pace
 from polybench.planning.plan import Plan, memory_groups, row
@@ -72,17 +72,20 @@ def estimate(plan: Plan) -> Estimate:
     steps_in_epoch = max(1, images // plan.workload.batch_size)
     epoch_bytes = images * math.prod(shape) * 4
     steps = {cell: _step_seconds(plan, cell, plan.workload.batch_size) for cell in plan.cells}
-    start = _start_seconds(plan, epoch_bytes)
+    groups = memory_groups(plan, plan.cells, epoch_bytes)
+    # One group after the other, its workers side by side.
+    start = sum(max(row(cell).start_seconds for cell in group) for group in groups)
     warm_up = WARM_UP_STEPS + min(CALIBRATION_STEPS, steps_in_epoch) + UNTIMED_STEPS
-    timed, block = _rounds(plan, list(steps.values()), steps_in_epoch)
-    counted = 2 * (COUNTED_STEPS + UNTIMED_STEPS) if study.metrics else 0
-    counted += 2 * (block + UNTIMED_STEPS) if study.input == "pipeline" else 0
+    measured = [
+        _measured_seconds(study, [steps[cell] for cell in group], len(group) / len(steps), steps_in_epoch)
+        for group in groups
+    ]
     return Estimate(
         data=epoch_bytes / _BYTES_PER_SECOND,
         parity=start + _check_seconds(plan) if study.parity else 0.0,
         starts=study.processes * (start + warm_up * sum(steps.values())),
-        rounds=timed,
-        counting=counted * sum(steps.values()),
+        rounds=sum(rounds for rounds, _ in measured),
+        counting=sum(counting for _, counting in measured),
         trainings=sum(_training_seconds(plan, cell, step * steps_in_epoch) for cell, step in steps.items()),
     )
 
@@ -96,22 +99,25 @@ def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:
     return STEP_OVERHEAD + batch_size * training_multiply_adds(plan.model) / rate(plan, cell.device)
 
 
-def _start_seconds(plan: Plan, epoch_bytes: int) -> float:
-    """Of one replicate's workers: side by side, as far as memory holds them."""
-    groups = memory_groups(plan, plan.cells, epoch_bytes)
-    return sum(max(row(cell).start_seconds for cell in group) for group in groups)
+def _measured_seconds(
+    study: Study, steps: Sequence[float], share: float, steps_in_epoch: int
+) -> tuple[float, float]:
+    """Of a group of cells: all its rounds, and the passes that count.
 
-
-def _rounds(plan: Plan, steps: Sequence[float], steps_in_epoch: int) -> tuple[float, int]:
-    """Seconds of all rounds, and how many steps each cell times in one."""
-    study = plan.study
-    pace = Pace(study.steps, study.rounds, study.budget, study.processes)
-    share = pace.share
-    pace.calibrate(steps, share, steps_in_epoch)
-    assert pace.steps is not None
-    assert pace.rounds is not None
-    one = sum(steps) * (pace.steps + UNTIMED_STEPS)
-    return study.processes * one * max(1, min(pace.rounds, int(share / one))), pace.steps
+    Args:
+        study: what is measured.
+        steps: seconds of a step, one entry a cell.
+        share: of the budget.
+        steps_in_epoch: the most that a block can have.
+    """
+    pace = Pace(study, share)
+    budget = pace.start_replicate()
+    block = pace.calibrate(steps, steps_in_epoch)
+    one = sum(steps) * (block.steps + UNTIMED_STEPS)
+    rounds = study.processes * one * max(1, min(block.rounds, int(budget / one)))
+    counted = 2 * (COUNTED_STEPS + UNTIMED_STEPS) if study.metrics else 0
+    counted += 2 * (block.steps + UNTIMED_STEPS) if study.input == "pipeline" else 0
+    return rounds, counted * sum(steps)
 
 
 def _check_seconds(plan: Plan) -> float:

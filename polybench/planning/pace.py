@@ -3,68 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from polybench.core.spec import UNTIMED_STEPS
+from polybench.core.spec import UNTIMED_STEPS, Study
 from polybench.planning import schedule
 
 WARM_UP_STEPS = 3
 
-
 CALIBRATION_STEPS = 20
 """The fastest of these is an undisturbed step: the first ones alone still settle after the crowded start."""
-
 
 COUNTED_STEPS = 5
 """Each step allocates what the one before it did; some more, for what is not done in every step."""
 
 
+class Block(NamedTuple):
+    """Timed steps of a block, and how many rounds of such blocks a replicate has."""
+
+    steps: int
+    rounds: int
+
+
 class Pace:
-    """How long a block is and how many rounds there are: found in the first replicate, then kept.
+    """The blocks of one group of cells: chosen in its first replicate, then kept.
 
     Args:
-        steps: `--steps`, or None to choose from the measured step times.
-        rounds: `--rounds`, or None to stop when `narrow_enough` says so.
-        budget: seconds that all replicates together may be timed for.
-        replicates: how many there will be.
+        study: with `steps` or `rounds`, if they are not to be chosen.
+        share: of the study's budget, for this group: its part of all cells.
+
+    Attributes:
+        block: None until it was chosen.
+        cut_short: the budget ended before the rounds that were asked for were done.
     """
 
-    def __init__(self, steps: int | None, rounds: int | None, budget: float, replicates: int) -> None:
-        self.steps = steps
-        self.rounds = rounds
-        self.adaptive = rounds is None
+    def __init__(self, study: Study, share: float = 1.0) -> None:
+        self.block: Block | None = None
         self.cut_short = False
-        self.timed_seconds = 0.0
-        self._left = budget
-        self._replicates = replicates
-        self._round_seconds = 0.0
+        self._study = study
+        self._left = study.budget * share
+        self._replicates = study.processes
+        self._share = self._spent = self._round_seconds = 0.0
 
     @property
-    def share(self) -> float:
-        """Seconds of the budget for the replicate that comes now."""
-        return max(0.0, self._left) / max(1, self._replicates)
+    def adaptive(self) -> bool:
+        """Whether the first replicate may stop as soon as its intervals are narrow enough."""
+        return self._study.rounds is None
 
-    def calibrate(self, step_seconds: Sequence[float], share: float, steps_in_epoch: int) -> None:
+    def start_replicate(self) -> float:
+        """Seconds that the rounds of the replicate that comes now may take."""
+        self._share = max(0.0, self._left) / max(1, self._replicates)
+        self._replicates -= 1
+        self._spent = 0.0
+        return self._share
+
+    def calibrate(self, step_seconds: Sequence[float], steps_in_epoch: int) -> Block:
         """Choose what is not fixed yet, from each cell's step time measured alone."""
-        if self.steps is None:
-            self.steps = schedule.steps_per_round(step_seconds, share, steps_in_epoch)
-        self._round_seconds = max(self._round_seconds, sum(step_seconds) * (self.steps + UNTIMED_STEPS))
-        if self.rounds is None:
-            self.rounds = schedule.rounds_that_fit(self._round_seconds, share)
+        if self.block is not None:
+            steps, rounds = self.block
+        else:
+            steps = self._study.steps or schedule.steps_per_round(step_seconds, self._share, steps_in_epoch)
+            rounds = 0
+        self._round_seconds = max(self._round_seconds, sum(step_seconds) * (steps + UNTIMED_STEPS))
+        rounds = rounds or self._study.rounds or schedule.rounds_that_fit(self._round_seconds, self._share)
+        self.block = Block(steps, rounds)
+        return self.block
 
-    def another_round(self, done: int, share: float, spent: float) -> bool:
-        """Whether the replicate that spent `spent` of its `share` has one more round to do."""
+    def another_round(self, done: int) -> bool:
+        """Whether this replicate has one more round to do after `done` ones."""
         if done == 0:
             return True  # a process that measured nothing was started in vain
-        if self.rounds is None or done >= self.rounds:
+        if self.block is None or done >= self.block.rounds:
             return False
-        fits = spent + self._round_seconds <= share
+        fits = self._spent + self._round_seconds <= self._share
         self.cut_short = self.cut_short or not fits
         return fits
 
     def spend(self, seconds: float) -> None:
-        self.timed_seconds += seconds
+        """A round took so long."""
+        self._spent += seconds
         self._left -= seconds
         self._round_seconds = max(self._round_seconds, seconds)
 
-    def replicate_done(self) -> None:
-        self._replicates -= 1
+    def enough_after(self, rounds: int) -> None:
+        """More rounds than these would hardly narrow an interval: no replicate does more."""
+        if self.block is not None:
+            self.block = self.block._replace(rounds=rounds)

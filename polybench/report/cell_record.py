@@ -15,7 +15,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.job import Collected, Probe
 from polybench.core.spec import Cell
 from polybench.machine.meters.usage import BlockUsage
-from polybench.wire.messages import TimedSeparately
+from polybench.wire.messages import Measured, TimedSeparately
 
 
 @dataclass
@@ -63,3 +63,15 @@ class CellRecord:
         else:
             self.status, self.reason, self.log = "failed", str(error), log
             self.remedy = "the worker's log has the details"
+
+    def add_block(self, block: Measured, usage: BlockUsage | None) -> None:
+        """Keep a block of the process that runs now, and what was seen of it from outside."""
+        self.samples[-1].append(block.step_seconds)
+        self.steps_per_sample = block.steps_per_sample
+        self.peak_rss_bytes = max(self.peak_rss_bytes or 0, block.peak_rss_bytes)
+        if block.collected is not None:
+            self.collected.append(block.collected)
+        if block.waited_seconds is not None:
+            self.waited_seconds = (self.waited_seconds or 0.0) + block.waited_seconds
+        if usage is not None:
+            self.usage.append(usage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics as stdlib_statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import Pipeline, Samples, Startup, StepSeconds
 from polybench.core.document.training import TimeToAccuracy
 from polybench.core.spec import Study, Workload
+from polybench.planning.pace import Block
 from polybench.planning.plan import Plan
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
@@ -71,18 +72,17 @@ def summarize(
     files: SharedFiles,
     records: Sequence[CellRecord],
     warnings: Sequence[str],
-    pace: tuple[int | None, int | None],
+    blocks: Sequence[Block],
 ) -> StudyDocument:
     """Everything known so far as one document.
 
     Args:
-        pace: rounds, and steps a round, once they are known.
+        blocks: of each group of cells, once they are known.
     """
     base = baseline(plan, records)
     results = [_result(plan, files, record) for record in records]
     samples = {record.cell.name: rounds_of(record) for record in records}
     relate(results, samples, base, plan.study.prices)
-    rounds, steps = pace
     return StudyDocument(
         id=context.id,
         created=context.created,
@@ -90,7 +90,7 @@ def summarize(
         argv=context.argv,
         title=context.background.title,
         study=study_toml(plan.study),
-        settings=_settings(plan, files, base, rounds, steps),
+        settings=_settings(plan, files, base, blocks),
         host=context.host,
         warnings=list(warnings),
         results=results,
@@ -98,9 +98,7 @@ def summarize(
     )
 
 
-def _settings(
-    plan: Plan, files: SharedFiles, base: str | None, rounds: int | None, steps: int | None
-) -> Settings:
+def _settings(plan: Plan, files: SharedFiles, base: str | None, blocks: Sequence[Block]) -> Settings:
     study, workload = plan.study, plan.workload
     return Settings(
         model=plan.model.name,
@@ -115,8 +113,8 @@ def _settings(
         threads=workload.threads,
         seed=study.seed,
         processes=study.processes,
-        rounds=rounds,
-        steps_per_round=steps,
+        rounds=_common(block.rounds for block in blocks),
+        steps_per_round=_common(block.steps for block in blocks),
         input=workload.input,
         workers=workload.workers,
         augment=workload.augment,
@@ -124,6 +122,12 @@ def _settings(
         baseline=base,
         prices=study.prices,
     )
+
+
+def _common(numbers: Iterable[int]) -> int | None:
+    """The number that all groups of cells have; None where they differ, or nothing is known yet."""
+    different = set(numbers)
+    return different.pop() if len(different) == 1 else None
 
 
 def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:

@@ -34,10 +34,6 @@ class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
     warm_up: int = 0
     stream: StreamFile | None = None
 
-    @property
-    def steps_in_epoch(self) -> int:
-        return self.epoch.steps if self.stream is None else self.stream.steps_in_epoch
-
 
 class TakeSnapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     """Loss, gradients and weights at batch `step`. Answer: SnapshotTaken.
@@ -223,3 +219,8 @@ Answer = (
 encoder = msgspec.json.Encoder()
 request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 answer_decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def tag(message: Request | Answer) -> str:
+    """What a message is called on the wire."""
+    return str(type(message).__struct_config__.tag)

@@ -18,12 +18,26 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import msgspec
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.engines import EngineRow
-from polybench.wire.messages import Answer, Close, Closed, Failed, Missing, Request, answer_decoder, encoder
+from polybench.wire.messages import (
+    Answer,
+    Close,
+    Closed,
+    Failed,
+    Missing,
+    Request,
+    answer_decoder,
+    encoder,
+    tag,
+)
+
+A = TypeVar("A", bound=msgspec.Struct)
+"""The kind of answer that a request has; see `wire.messages`."""
 
 _GRACE_SECONDS = 5.0
 _LOG_LINES = 5
@@ -94,15 +108,15 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, request: Request, timeout: float) -> Answer:
-        """Send a request and block until its answer.
+    def ask(self, request: Request, kind: type[A], timeout: float) -> A:
+        """Send a request and block until its answer, which is of this kind.
 
         Raises:
             CellFailed: the worker failed, died, hung for `timeout` seconds, or answered nonsense.
             Unavailable: the worker says that this machine cannot run the engine.
         """
         self.send(request)
-        return self.receive(request, timeout)
+        return self.receive(request, kind, timeout)
 
     def send(self, request: Request) -> None:
         """Send a request without waiting; several workers then obey side by side."""
@@ -110,8 +124,15 @@ class WorkerProcess:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, encoder.encode(request) + b"\n")
 
-    def receive(self, request: Request, timeout: float) -> Answer:
+    def receive(self, request: Request, kind: type[A], timeout: float) -> A:
         """Block until the answer to a request that was sent; raises as `ask` does."""
+        answer = self._next_answer(request, timeout)
+        if not isinstance(answer, kind):
+            self.kill()  # whatever comes next would answer something else, too
+            raise CellFailed(f"answered {tag(request)} with {tag(answer)}")
+        return answer
+
+    def _next_answer(self, request: Request, timeout: float) -> Answer:
         line = self._read_line(request, timeout)
         try:
             answer = answer_decoder.decode(line)
@@ -130,8 +151,7 @@ class WorkerProcess:
             ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self.kill()
-                name = type(request).__struct_config__.tag
-                raise CellFailed(f"timed out: no answer to {name} within {timeout:g} s (--timeout)")
+                raise CellFailed(f"timed out: no answer to {tag(request)} within {timeout:g} s (--timeout)")
             chunk = os.read(self._answers, 1 << 16)
             if not chunk:
                 raise CellFailed(self._how_it_ended())
@@ -164,7 +184,7 @@ class WorkerProcess:
         if self._process.poll() is None:
             self.send(Close())
             with contextlib.suppress(CellFailed, Unavailable):
-                while not isinstance(self.receive(Close(), _GRACE_SECONDS), Closed):
+                while not isinstance(self._next_answer(Close(), _GRACE_SECONDS), Closed):
                     pass  # an answer to an earlier request that nobody waited for
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_SECONDS)

@@ -47,6 +47,7 @@ from polybench.wire.messages import (
     TimeSeparately,
     Train,
     Trained,
+    tag,
 )
 from polybench.worker.counted import count
 from polybench.worker.separately import pipeline_seconds, training_seconds
@@ -76,11 +77,11 @@ class Worker:
             return Failed(str(failure))
         except MemoryError:
             traceback.print_exc()
-            return Failed(f"out of memory in {_name(request)}")
+            return Failed(f"out of memory in {tag(request)}")
         except Exception as error:
             traceback.print_exc()
             text = str(error).strip().splitlines()
-            return Failed(f"{type(error).__name__} in {_name(request)}: {text[0] if text else 'no message'}")
+            return Failed(f"{type(error).__name__} in {tag(request)}: {text[0] if text else 'no message'}")
 
     @singledispatchmethod
     def _obey(self, request: Request) -> Answer:
@@ -218,7 +219,3 @@ def _timed(action: Callable[[], None]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
-
-
-def _name(request: Request) -> str:
-    return str(type(request).__struct_config__.tag)

@@ -17,7 +17,7 @@ from polybench.core.model import Model
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Session, Task
-from polybench.wire.messages import Load, Prepare, Prepared
+from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
@@ -44,7 +44,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
                 environment = worker_environment(ENGINES[engine], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
-                started[engine].ask(Load(ENGINES[engine].factory), TIMEOUT)
+                started[engine].ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
             except Unavailable as missing:
                 pytest.skip(missing.reason)
             return started[engine]
@@ -105,9 +105,7 @@ def test_dropout_of_its_own_is_random_and_starts_over_with_each_build(
 
     def losses(seed: int) -> list[float]:
         prepare = Prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warm_up=2)
-        answer = workers(name.partition("+")[0]).ask(prepare, TIMEOUT)
-        assert isinstance(answer, Prepared)
-        return answer.losses
+        return workers(name.partition("+")[0]).ask(prepare, Prepared, TIMEOUT).losses
 
     assert losses(1) == losses(1)
     assert losses(1)[0] != losses(2)[0]

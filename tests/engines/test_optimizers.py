@@ -16,7 +16,18 @@ from polybench.core.spec import UNTIMED_STEPS
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM, State, algorithm_errors
-from polybench.wire.messages import Advance, Load, Measure, Prepare, SnapshotTaken, TakeSnapshot
+from polybench.wire.messages import (
+    Advance,
+    Advanced,
+    Load,
+    Loaded,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    SnapshotTaken,
+    TakeSnapshot,
+)
 from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 from tests.engines.conftest import REPOSITORY
@@ -52,7 +63,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
                 process = stack.enter_context(WorkerProcess(os.environ | environment, log))
                 started[engine] = process
                 try:
-                    process.ask(Load(ENGINES[engine].factory), TIMEOUT)
+                    process.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
                 except Unavailable as missing:
                     started[engine] = missing.reason
             found = started[engine]
@@ -78,14 +89,15 @@ def test_it_is_the_canonical_formula(
 
     # In one block, over the changes of the rate; and after a reset, with which a measurement begins.
     job = msgspec.structs.replace(job, dtype="float64")
-    prepared = session.ask(Prepare(job, str(files.weights), files.epoch), TIMEOUT)
+    prepared = session.ask(Prepare(job, str(files.weights), files.epoch), Prepared, TIMEOUT)
     job = msgspec.structs.replace(job, variants=(), conventions=prepared.conventions)
     reference = InProcess(REFERENCE)
-    reference.ask(Prepare(job, str(files.weights), files.epoch))
-    reference.ask(Advance(0, STEPS))
+    reference.ask(Prepare(job, str(files.weights), files.epoch), Prepared)
+    reference.ask(Advance(0, STEPS), Advanced)
     expected = snapshot(reference, tmp_path / "expected")
-    for label, request in (("block", Advance(0, STEPS)), ("reset", Measure(STEPS - UNTIMED_STEPS))):
-        session.ask(request, TIMEOUT)
+    after_reset = Measure(STEPS - UNTIMED_STEPS)
+    for label, request, kind in (("block", Advance(0, STEPS), Advanced), ("reset", after_reset, Measured)):
+        session.ask(request, kind, TIMEOUT)
         got = snapshot(session, tmp_path / label)
         errors = list(algorithm_errors(STEPS, got, expected, ALGORITHM))
         assert [error for error in errors if not error.passed] == []
@@ -105,20 +117,19 @@ def test_what_the_frameworks_have_of_their_own_fails(
     engine: str, bug: str, case: str, worker: Any, checker: Checker, files: small.Files
 ) -> None:
     session = worker(engine)
-    session.ask(Load(f"tests.engines.planted_optimizers:{bug}"), TIMEOUT)
+    session.ask(Load(f"tests.engines.planted_optimizers:{bug}"), Loaded, TIMEOUT)
     try:
         workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
         job = msgspec.structs.replace(small.job(), workload=workload)
         parity = checker.check(session, Task(job, files.weights, files.epoch, STEPS, TIMEOUT))
     finally:
-        session.ask(Load(ENGINES[engine].factory), TIMEOUT)
+        session.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
     assert {t.part for t in parity.tensors if not t.passed} == {"algorithm", "timed"}
 
 
 def snapshot(session: Any, folder: Path) -> State:
     folder.mkdir()
     gradients, weights = folder / "gradients.npz", folder / "weights.npz"
-    answer = session.ask(TakeSnapshot(STEPS, str(gradients), str(weights)), TIMEOUT)
-    assert isinstance(answer, SnapshotTaken)
+    answer = session.ask(TakeSnapshot(STEPS, str(gradients), str(weights)), SnapshotTaken, TIMEOUT)
     assert answer.loss is not None
     return State(answer.loss, gradients, weights)

@@ -23,9 +23,10 @@ from polybench.data.stream import write_images, write_stream
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
+from polybench.wire.messages import Request
 from tests import small
 from tests.networks import EVERYTHING
-from tests.sessions import InProcess
+from tests.sessions import A, InProcess
 
 STEPS = 3
 REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
@@ -227,9 +228,9 @@ def test_planted_bugs_in_a_pipeline_fail_by_their_images(bug: str, tmp_path: Pat
 class Counting(InProcess):
     asked = 0
 
-    def ask(self, request: object, timeout: float = 60.0) -> object:  # type: ignore[override]
+    def ask(self, request: Request, kind: type[A], timeout: float = 60.0) -> A:
         type(self).asked += 1
-        return super().ask(request, timeout)  # type: ignore[arg-type]
+        return super().ask(request, kind, timeout)
 
 
 def test_the_reference_trains_once_for_the_same_training(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from polybench.machine.meters.cpu import cpu_seconds
 from polybench.measuring.scratch import only_study_here
 from polybench.measuring.study import run_study
 from polybench.report.saved_studies import Store
-from polybench.wire.messages import Load
+from polybench.wire.messages import Load, Loaded
 from polybench.wire.process import WorkerProcess
 from tests.plain.test_plain import folder
 
@@ -285,7 +285,7 @@ def test_a_killed_study_leaves_no_scratch_for_ever(own_folders: Path) -> None:
 
 def test_idle_workers_sleep(tmp_path: Path) -> None:
     with WorkerProcess({}, tmp_path / "log") as worker:
-        worker.ask(Load(ENGINES["fake"].factory), 60.0)
+        worker.ask(Load(ENGINES["fake"].factory), Loaded, 60.0)
         before = cpu_seconds(worker.pid)
         time.sleep(1.0)
         assert cpu_seconds(worker.pid) - before < 0.02
@@ -360,3 +360,23 @@ def test_real_pipelines_give_identical_training_and_are_timed() -> None:
 
 def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
+
+
+def test_cells_that_do_not_fit_into_memory_together_are_paced_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "available_memory", lambda: 1)
+    listener = Listener()
+    result = run(
+        "fake+slow",
+        "fake",
+        processes=1,
+        steps=None,
+        rounds=None,
+        budget=4.0,
+        batch_size=10,
+        listener=listener,
+    )
+    slow, fast = (cell.samples.step_seconds[0] for cell in result.results if cell.samples)
+    assert any("2 groups" in warning for warning in listener.warnings)
+    # Both have half of the budget: steps that are half as long make blocks of twice as many.
+    assert len(fast[0]) == pytest.approx(2 * len(slow[0]), rel=0.25)
+    assert result.settings.steps_per_round is None

@@ -22,7 +22,7 @@ from polybench.models import find_model
 from polybench.plain import NETWORKS, plain_command, plain_script, render
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
-from polybench.wire.messages import Load, Prepare
+from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess, worker_environment
 
 TIMED = 4
@@ -45,7 +45,7 @@ def workers(tmp_path_factory):
                 environment = worker_environment(ENGINES[engine], "cpu", 1)
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
-                started[engine].ask(Load(ENGINES[engine].factory), 120)
+                started[engine].ask(Load(ENGINES[engine].factory), Loaded, 120)
             except Unavailable as missing:
                 pytest.skip(missing.reason)
             return started[engine]
@@ -84,7 +84,7 @@ def losses_of_engine(worker, plan, tmp_path):
         for layer in job.model.layers
     ]
     job = msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=tuple(layers)))
-    return worker.ask(Prepare(job, str(files.weights), files.epoch, 2 + TIMED), 240).losses
+    return worker.ask(Prepare(job, str(files.weights), files.epoch, 2 + TIMED), Prepared, 240).losses
 
 
 def run_script(plan, folder, tmp_path):

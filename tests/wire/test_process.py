@@ -16,7 +16,16 @@ import pytest
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.engines import ENGINES
-from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, TakeSnapshot
+from polybench.wire.messages import (
+    Load,
+    Loaded,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    SnapshotTaken,
+    TakeSnapshot,
+)
 from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 
@@ -33,18 +42,16 @@ def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> Any:
     files = small.files(folder)
     job = small.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", variants)
-    worker.ask(Load(FAKE), 30)
-    return worker.ask(Prepare(job, str(files.weights), files.epoch, warm_up=2), 30)
+    worker.ask(Load(FAKE), Loaded, 30)
+    return worker.ask(Prepare(job, str(files.weights), files.epoch, warm_up=2), Prepared, 30)
 
 
 def test_a_conversation(worker: WorkerProcess, tmp_path: Path) -> None:
     prepared = prepare(worker, tmp_path)
-    assert isinstance(prepared, Prepared)
     assert prepared.startup.process_seconds > 0
     assert prepared.startup.first_step_seconds > 0
     assert len(prepared.losses) == 2
-    measured = worker.ask(Measure(5), 30)
-    assert isinstance(measured, Measured)
+    measured = worker.ask(Measure(5), Measured, 30)
     assert len(measured.step_seconds) == 5
     assert measured.peak_rss_bytes > 1 << 20
 
@@ -56,27 +63,27 @@ def test_a_worker_has_a_session_of_its_own(worker: WorkerProcess) -> None:
 def test_a_crash_is_told_with_its_signal(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "crash")
     with pytest.raises(CellFailed, match="SIGSEGV"):
-        worker.ask(Measure(5), 30)
+        worker.ask(Measure(5), Measured, 30)
 
 
 def test_out_of_memory_is_told(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(CellFailed, match="memory runs out"):
-        worker.ask(Measure(5), 30)
+        worker.ask(Measure(5), Measured, 30)
 
 
 def test_a_hanging_worker_is_killed_after_the_timeout(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "hang")
     with pytest.raises(CellFailed, match=r"no answer to measure within 0.5 s"):
-        worker.ask(Measure(5), 0.5)
+        worker.ask(Measure(5), Measured, 0.5)
     assert not psutil.pid_exists(worker.pid)
 
 
 def test_garbage_is_no_message(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "garbage")
     with pytest.raises(CellFailed, match="this is no message"):
-        worker.ask(Measure(5), 30)
+        worker.ask(Measure(5), Measured, 30)
 
 
 def test_an_exit_is_told_with_its_code_and_the_end_of_the_log(tmp_path: Path) -> None:
@@ -86,7 +93,7 @@ def test_an_exit_is_told_with_its_code_and_the_end_of_the_log(tmp_path: Path) ->
         WorkerProcess(environment, tmp_path / "log") as worker,
         pytest.raises(CellFailed, match=r"exited with code 7.*the end is near"),
     ):
-        worker.ask(Load(FAKE), 30)
+        worker.ask(Load(FAKE), Loaded, 30)
 
 
 def test_a_missing_engine_is_unavailable_with_a_remedy(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -100,9 +107,9 @@ def test_an_exception_is_an_answer_and_its_traceback_is_in_the_log(
 ) -> None:
     prepare(worker, tmp_path)
     with pytest.raises(CellFailed, match="NotImplementedError in snapshot"):
-        worker.ask(TakeSnapshot(0, str(tmp_path / "g.npz"), str(tmp_path / "w.npz")), 30)
+        worker.ask(TakeSnapshot(0, str(tmp_path / "g.npz"), str(tmp_path / "w.npz")), SnapshotTaken, 30)
     assert "Traceback" in worker.log.read_text()
-    assert isinstance(worker.ask(Measure(5), 30), Measured)
+    worker.ask(Measure(5), Measured, 30)
 
 
 def test_what_a_library_prints_goes_to_the_log(tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_what_a_library_prints_goes_to_the_log(tmp_path: Path) -> None:
         '        print(\'{"type": "closed"}\', flush=True)\n'
     )
     with WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker:
-        assert isinstance(worker.ask(Load("noisy:Noisy"), 30), Loaded)
+        worker.ask(Load("noisy:Noisy"), Loaded, 30)
     assert "closed" in (tmp_path / "log").read_text()
 
 
@@ -145,3 +152,8 @@ def test_environment_sets_every_pool_and_hides_gpus_from_the_cpu() -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in worker_environment(ENGINES["tf"], "cuda", 3)
     assert ENGINES["tf"].environment.items() <= environment.items()
+
+
+def test_an_answer_of_another_kind_is_a_failure(worker: WorkerProcess) -> None:
+    with pytest.raises(CellFailed, match="answered load with loaded"):
+        worker.ask(Load(FAKE), Measured, 30)

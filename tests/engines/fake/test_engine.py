@@ -95,7 +95,7 @@ def test_hang_waits_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_crash_kills_the_process_when_it_is_measured() -> None:
     script = (
-        "from tests.engines.test_fake import fake\n"
+        "from tests.engines.fake.test_engine import fake\n"
         "engine = fake('crash')\n"
         "for step in range(5): print(engine.run_steps(step, 1) > 0, flush=True)\n"
     )

@@ -16,7 +16,7 @@ from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM
 from polybench.models.lenet import LENET
-from polybench.wire.messages import Load
+from polybench.wire.messages import Load, Loaded
 from polybench.wire.process import WorkerProcess, worker_environment
 from tests import small
 from tests.sessions import InProcess
@@ -37,7 +37,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     environment = worker_environment(ENGINES["flux"], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
     with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
         try:
-            worker.ask(Load(ENGINES["flux"].factory), 240)
+            worker.ask(Load(ENGINES["flux"].factory), Loaded, 240)
         except Unavailable as missing:
             pytest.skip(missing.reason)
         yield worker
@@ -53,11 +53,11 @@ def check(worker: WorkerProcess, tmp_path: Path) -> Check:
         task = Task(job, files.weights, files.epoch, STEPS, 240.0)
         (scratch := tmp_path / "scratch").mkdir()
         checker = Checker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
-        worker.ask(Load(factory), 240)
+        worker.ask(Load(factory), Loaded, 240)
         try:
             return checker.check(worker, task)
         finally:
-            worker.ask(Load("tests.engines.flux.planted:Mended"), 240)
+            worker.ask(Load("tests.engines.flux.planted:Mended"), Loaded, 240)
 
     return check
 

@@ -23,12 +23,10 @@ pytestmark = pytest.mark.slow
 def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
     files = small.files(folder)
     try:
-        assert isinstance(worker.ask(Load(ENGINES["flux"].factory), 240), Loaded)
+        worker.ask(Load(ENGINES["flux"].factory), Loaded, 240)
     except Unavailable as missing:
         pytest.skip(missing.reason)
-    answer = worker.ask(Prepare(small.job(), str(files.weights), files.epoch, warm_up=2), 240)
-    assert isinstance(answer, Prepared)
-    return answer
+    return worker.ask(Prepare(small.job(), str(files.weights), files.epoch, warm_up=2), Prepared, 240)
 
 
 @pytest.mark.parametrize(

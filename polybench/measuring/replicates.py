@@ -1,0 +1,44 @@
+"""All replicates of a study, group after group; the document is saved after each."""
+
+from __future__ import annotations
+
+import time
+
+from polybench.machine.meters.observer import Observer
+from polybench.measuring.rounds import Replicate
+from polybench.measuring.state import StudyState
+from polybench.planning.estimate import estimate
+from polybench.planning.pace import Pace
+
+
+def measure(state: StudyState, observer: Observer | None) -> None:
+    """Measure every cell that is alive in `--processes` fresh processes.
+
+    Cells that memory does not hold at the same time form groups, which stay as they are through all
+    replicates: each has a pace of its own, since its steps may be a hundred times as long as another's, and
+    its part of the budget.
+
+    Args:
+        state: of the study; its records get their samples.
+        observer: watches the workers; None where only times are wanted.
+    """
+    study, alive = state.plan.study, state.alive
+    groups = [(group, Pace(study, len(group) / len(alive))) for group in state.groups(alive)]
+    if len(groups) > 1:
+        state.warn(f"memory does not hold all workers at once: measured in {len(groups)} groups, one by one")
+    spent, expected = 0.0, estimate(state.plan).measuring  # before anything has been seen
+    for number in range(study.processes):
+        if not state.alive:
+            return
+        left = spent / number * (study.processes - number) if number else expected
+        state.progress.remaining(left)
+        start = time.monotonic()
+        for group, pace in groups:
+            members = [record for record in group if record.alive]
+            if members:
+                Replicate(state, members, pace, number, observer).run()
+        spent += time.monotonic() - start
+        state.blocks = [pace.block for _, pace in groups if pace.block is not None]
+        state.cut_short = any(pace.cut_short for _, pace in groups)
+        state.save()
+    state.progress.remaining(0.0)

@@ -1,0 +1,102 @@
+"""A study while it runs: what is known of each cell so far, what was said, and what is saved of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+import platformdirs
+
+from polybench.core.document.circumstances import RoundNoise
+from polybench.core.document.study import StudyDocument
+from polybench.measuring.progress import Progress
+from polybench.planning.pace import WARM_UP_STEPS, Block
+from polybench.planning.plan import Plan, memory_groups, row
+from polybench.planning.shared_files import SharedFiles
+from polybench.report.cell_record import CellRecord
+from polybench.report.document import Context, rounds_of, summarize
+from polybench.report.saved_studies import Store
+from polybench.report.warnings import final_warnings
+from polybench.wire.messages import Prepare
+from polybench.wire.process import worker_environment
+
+
+class StudyState:
+    """What verification, replicates and trainings of one study share.
+
+    Attributes:
+        records: one a cell, in the plan's order.
+        noise: one entry a round.
+        blocks: of each group of cells that is measured, once they are known.
+        cut_short: the budget ended before all rounds were done.
+    """
+
+    def __init__(
+        self, plan: Plan, files: SharedFiles, progress: Progress, store: Store | None, context: Context
+    ) -> None:
+        self.plan, self.files, self.progress = plan, files, progress
+        self.records = [
+            CellRecord(cell, worker_environment(row(cell), cell.device, plan.workload.threads, cell.variants))
+            for cell in plan.cells
+        ]
+        self.noise: list[RoundNoise] = []
+        self.blocks: list[Block] = []
+        self.cut_short = False
+        self.logs = (
+            (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / context.id
+        )
+        self._store, self._context = store, context
+        self._warnings: list[str] = []
+
+    @property
+    def alive(self) -> list[CellRecord]:
+        """The records of cells for which there is a point in starting another worker."""
+        return [record for record in self.records if record.alive]
+
+    def warn(self, text: str) -> None:
+        """Tell the reader of the results, and whoever watches; once."""
+        if text not in self._warnings:
+            self._warnings.append(text)
+            self.progress.warn(text)
+
+    def groups(self, records: Sequence[CellRecord]) -> list[list[CellRecord]]:
+        """The records whose workers memory holds at the same time."""
+        by_cell = {record.cell: record for record in records}
+        groups = memory_groups(self.plan, by_cell, self.files.loaded_bytes)
+        return [[by_cell[cell] for cell in group] for group in groups]
+
+    def prepare(self, record: CellRecord) -> Prepare:
+        """What a worker of this cell builds and loads before it is measured or trains."""
+        files = self.files
+        warm_up = min(WARM_UP_STEPS, files.steps_in_epoch)
+        return Prepare(self.plan.job(record.cell), str(files.weights), files.epoch, warm_up, files.stream)
+
+    def save(self) -> None:
+        """Save everything that is known so far."""
+        if self._store is not None:
+            self._store.save(self._document())
+
+    def interrupt(self) -> None:
+        """Mark what is not finished."""
+        processes = self.plan.study.processes
+        for record in self.alive:
+            record.status = "interrupted"
+            record.reason = f"interrupted after {len(rounds_of(record))} of {processes} processes"
+            record.remedy = "run it again; what was measured is kept"
+        self.warn("interrupted: only what was finished is shown")
+
+    def finish(self) -> StudyDocument:
+        """The complete document, saved; logs of cells that went well are removed."""
+        result = self._document()
+        for text in final_warnings(result, self.plan.study, self.cut_short):
+            self.warn(text)
+        result.warnings = list(self._warnings)
+        if self._store is not None:
+            self._store.save(result)
+        if all(record.log is None for record in self.records):
+            shutil.rmtree(self.logs, ignore_errors=True)
+        return result
+
+    def _document(self) -> StudyDocument:
+        self._context.host.noise[:] = self.noise
+        return summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)

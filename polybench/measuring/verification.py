@@ -1,0 +1,116 @@
+"""Before anything is timed: is each engine there, and does it compute what the reference computes?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+
+from polybench.core.document.identity import Parity
+from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
+from polybench.engines import ENGINES
+from polybench.identity.check import Checker, Task
+from polybench.measuring.state import StudyState
+from polybench.measuring.workers import load, start_worker
+from polybench.planning.plan import row
+from polybench.report.cell_record import CellRecord
+from polybench.wire.messages import Load, Loaded, Prepare, Prepared
+from polybench.wire.process import WorkerProcess, worker_environment
+
+NO_ARITHMETIC = Parity("skipped", "this engine plays a script: no arithmetic to check")
+
+
+def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
+    """Load every distinct cell once and check it; what is learned holds for its repeats, too.
+
+    Nothing is started where the study has no check, unless `strict`: the first replicate finds out what is
+    there.
+
+    Args:
+        state: of the study; its records get probe, parity, and the reason of what cannot go on.
+        scratch: the study's folder for files.
+        strict: refuse to go on when an engine or device is unavailable.
+
+    Raises:
+        StrictlyUnavailable: with `strict`.
+    """
+    if not state.plan.study.parity and not strict:
+        return
+    first = [record for record in state.records if record.cell.repeat == 1]
+    for group in state.groups(first):
+        _Verification(state, scratch, group).run()
+    _copy_to_repeats(state.records, first)
+    state.save()
+    missing = [record for record in state.records if record.status == "unavailable"]
+    if strict and missing:
+        raise StrictlyUnavailable(
+            "; ".join(f"{r.cell.name} is unavailable: {r.reason} ({r.remedy})" for r in missing)
+        )
+
+
+def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:
+    by_cell = {(r.cell.engine, r.cell.variants, r.cell.device): r for r in first}
+    for record in records:
+        model = by_cell[record.cell.engine, record.cell.variants, record.cell.device]
+        record.status, record.reason, record.remedy = model.status, model.reason, model.remedy
+        record.log, record.probe, record.parity = model.log, model.probe, model.parity
+
+
+class _Verification:
+    """One group of cells: their workers start side by side, and are checked one after the other."""
+
+    def __init__(self, state: StudyState, scratch: Path, group: Sequence[CellRecord]) -> None:
+        self._state, self._scratch, self._group = state, scratch, group
+        self._study, self._files = state.plan.study, state.files
+
+    def run(self) -> None:
+        """A cell that fails or is not there keeps the reason in its record; the others go on."""
+        self._state.progress.stage(f"starting {', '.join(record.cell.name for record in self._group)}")
+        with contextlib.ExitStack() as stack:
+            workers = [
+                (record, stack.enter_context(start_worker(record, self._state.logs, "parity")))
+                for record in self._group
+            ]
+            for record, worker in workers:
+                worker.send(load(record))
+            arithmetic = any(row(record.cell).does_arithmetic for record in self._group)
+            checker = self._checker(stack) if self._study.parity and arithmetic else None
+            for record, worker in workers:
+                try:
+                    self._verify(record, worker, checker)
+                except (CellFailed, Unavailable) as error:
+                    record.fail(error, worker.log)
+                    worker.kill()
+
+    def _checker(self, stack: contextlib.ExitStack) -> Checker:
+        reference = ENGINES["reference"]
+        environment = worker_environment(reference, "cpu", threads=1)  # NumPy's BLAS gains nothing from more
+        worker = stack.enter_context(WorkerProcess(environment, self._state.logs / "reference.log"))
+        worker.ask(Load(reference.factory), Loaded, self._study.timeout)
+        return Checker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")
+
+    def _verify(self, record: CellRecord, worker: WorkerProcess, checker: Checker | None) -> None:
+        record.probe = worker.receive(load(record), Loaded, self._study.timeout).probe
+        if checker is None or not row(record.cell).does_arithmetic:
+            self._build_only(record, worker)
+            return
+        self._state.progress.stage(f"checking {record.cell.name} against the float64 reference")
+        task = Task(
+            self._state.plan.job(record.cell),
+            self._files.weights,
+            self._files.parity,
+            self._study.parity_steps,
+            self._study.timeout,
+            self._files.parity_stream,
+        )
+        record.parity = checker.check(worker, task)
+
+    def _build_only(self, record: CellRecord, worker: WorkerProcess) -> None:
+        """Building it tells whether the device is there."""
+        files, job = self._files, self._state.plan.job(record.cell)
+        request = Prepare(job, str(files.weights), files.parity, stream=files.parity_stream)
+        worker.ask(request, Prepared, self._study.timeout)
+        if not row(record.cell).does_arithmetic:
+            record.parity = NO_ARITHMETIC

@@ -1,0 +1,29 @@
+"""What all workers of a study have in common: their first request, their environment and their log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polybench.core.job import COLD_START
+from polybench.planning.plan import row
+from polybench.report.cell_record import CellRecord
+from polybench.wire.messages import Load
+from polybench.wire.process import WorkerProcess
+
+
+def start_worker(record: CellRecord, logs: Path, name: str, *, cold: bool = False) -> WorkerProcess:
+    """A fresh process for this cell; nothing is asked of it yet.
+
+    Args:
+        record: whose environment it has.
+        logs: the study's folder of logs.
+        name: what tells this worker's log from those of the cell's other workers.
+        cold: it may use no compiled code of an earlier process, as a user's own first run could not.
+    """
+    environment = record.environment | ({COLD_START: "yes"} if cold else {})
+    return WorkerProcess(environment, logs / f"{record.cell.name.replace('/', '_')}.{name}.log")
+
+
+def load(record: CellRecord) -> Load:
+    """Import the framework of this cell's engine."""
+    return Load(row(record.cell).factory)
