@@ -33,7 +33,7 @@ class Options(TypedDict, total=False):
     momentum: float | None
     weight_decay: float | None
     schedule: Sequence[tuple[int, float]] | None
-    precision: str
+    precision: str | Sequence[str]
     input: str
     workers: int | None
     augment: bool

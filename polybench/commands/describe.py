@@ -35,7 +35,7 @@ def print_scripts(study: Study) -> None:
     for cell in plan.cells:
         if cell.repeat > 1:
             continue
-        script = plain_script(cell, plan.workload, steps)
+        script = plain_script(cell, plan.workload_of(cell), steps)
         if script is None:
             typer.echo(
                 f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n"

@@ -74,7 +74,7 @@ def print_plan(study: Study) -> None:
     from polybench.planning.plan import resolve
 
     plan = resolve(study)
-    expected, workload = estimate(plan), plan.workload
+    expected, workload, precision = estimate(plan), plan.workload, ",".join(plan.study.precisions)
     for cell in plan.cells:
         typer.echo(cell.name)
     products = units.number(workload.batch_size * training_multiply_adds(plan.model) / 1e6)
@@ -82,7 +82,7 @@ def print_plan(study: Study) -> None:
         f"{rate(plan, cell.device) / 1e9:,.0f} billion a second on {cell.device}" for cell in plan.cells
     )
     typer.echo(
-        f"{workload.model}, batch {workload.batch_size}, {workload.precision}, threads {workload.threads},"
+        f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
         f" processes {study.processes}\n{expected.in_words()}\nrough: a step has {products} million"
         f" multiply-adds, and every engine is taken to do {', '.join(rates)}",
         err=True,

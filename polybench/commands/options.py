@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from polybench.core.errors import BadInput
+from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS
-from polybench.core.spec import Study
+from polybench.core.spec import Precision, Study
 from polybench.metrics import GROUPS, METRICS
 
 DEFAULTS = Study()
 DEFAULT_ENGINES = ",".join(DEFAULTS.engines)
+DEFAULT_PRECISION = ",".join(DEFAULTS.precisions)
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -56,6 +58,14 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
         if not name or pairs[name] <= 0:
             raise BadInput(f"{option} {text!r}: write name=number with a number above 0")
     return pairs
+
+
+def parse_precision(text: str) -> str | tuple[str, ...]:
+    """`fp32`, or several: `fp32,bf16`."""
+    names = split_names(text)
+    for name in names:
+        pick(name, dict.fromkeys(get_args(Precision)), "precision")
+    return names[0] if len(names) == 1 else names
 
 
 def parse_schedule(texts: list[str] | None) -> tuple[tuple[int, float], ...] | None:
@@ -139,7 +149,9 @@ Schedule = Annotated[
         show_default="the model's own",
     ),
 ]
-PrecisionName = Annotated[str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16.")]
+PrecisionName = Annotated[
+    str, _option(_WHAT, "--precision", help="fp32, tf32 (cuda only) or bf16; several: fp32,bf16.")
+]
 InputName = Annotated[
     str,
     _option(

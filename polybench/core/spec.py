@@ -6,6 +6,7 @@ except for names (engines, models), which their own tables check.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Annotated, Literal
@@ -55,15 +56,15 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row of the table: engine x variant x device, numbered when the same one is asked for again.
-
-    `variants` is sorted; empty means the plain engine, the code path that its users take.
-    """
+    """One row of the table: engine x variant x device, numbered when the same one is asked for again."""
 
     engine: str
     variants: tuple[str, ...]
+    """Sorted; empty means the plain engine, the code path that its users take."""
     device: str
     repeat: PositiveInt = 1
+    precision: Precision | None = None
+    """Another one than the study's first."""
 
     @property
     def variant(self) -> str | None:
@@ -71,9 +72,10 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Unique in a study: `torch/cpu`, `torch+compile/cpu`, `torch/cpu#2`."""
+        """Unique in a study: `torch/cpu`, `torch+compile/cpu`, `torch/cpu/bf16`, `torch/cpu#2`."""
+        parts = ("+".join((self.engine, *self.variants)), self.device, self.precision)
         number = f"#{self.repeat}" if self.repeat > 1 else ""
-        return f"{'+'.join((self.engine, *self.variants))}/{self.device}{number}"
+        return "/".join(filter(None, parts)) + number
 
 
 class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
@@ -93,7 +95,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     momentum: Momentum | None = None
     weight_decay: WeightDecay | None = None
     schedule: Schedule | None = None
-    precision: Precision = "fp32"
+    precision: Precision | tuple[Precision, ...] = "fp32"
+    """Several give each engine as many cells, each checked at its own tolerance."""
     input: InputMode = "preload"
     workers: NaturalInt | None = None
     augment: bool = False
@@ -124,8 +127,12 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         for device in (*(self.devices or ()), *self.prices):
             if not _DEVICE.fullmatch(device):
                 raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
-        if self.precision == "tf32" and "cpu" in (self.devices or ()):
-            raise BadInput("precision tf32 exists on cuda only; use --precision fp32 for the cpu")
+        if not self.precisions:
+            raise BadInput("no precision given; try --precision fp32")
+        if len(set(self.precisions)) < len(self.precisions):
+            raise BadInput(f"--precision names one twice: {','.join(self.precisions)}")
+        if self.devices is not None:
+            check_tf32(self.precisions, self.devices)
         if self.input != "pipeline" and (self.augment or self.workers is not None):
             option = "--augment" if self.augment else "--workers"
             raise BadInput(f"{option} is for an input pipeline; add --input pipeline")
@@ -137,6 +144,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             for number in value.values() if isinstance(value, dict) else (value,):
                 if isinstance(number, float) and not math.isfinite(number):
                     raise BadInput(f"{name} is {number}; write a finite number")
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """In the order in which they were asked for."""
+        return (self.precision,) if isinstance(self.precision, str) else self.precision
 
     def quick(self) -> Study:
         """The same in one process and a short timed part: numbers at once, and no verdict."""
@@ -158,14 +170,35 @@ def evaluates(study: Study) -> bool:
     return study.accuracy or bool(study.until)
 
 
-def cells(engines: tuple[str, ...], devices: tuple[str, ...]) -> tuple[Cell, ...]:
-    """The grid, in the order in which it was asked for; a repeat of a cell gets a number."""
+def check_tf32(precisions: tuple[Precision, ...], devices: tuple[str, ...]) -> None:
+    """Refuse `tf32` where no device has it, or the CPU would be left without any precision.
+
+    Raises:
+        BadInput: with what to ask for instead.
+    """
+    if "tf32" not in precisions:
+        return
+    if all(device == "cpu" for device in devices):
+        raise BadInput("precision tf32 exists on cuda only; add --devices cuda, or use --precision fp32")
+    if "cpu" in devices and precisions == ("tf32",):
+        raise BadInput("precision tf32 exists on cuda only; use --precision fp32 for the cpu")
+
+
+def cells(
+    engines: tuple[str, ...], devices: tuple[str, ...], precisions: tuple[Precision, ...] = ("fp32",)
+) -> tuple[Cell, ...]:
+    """The grid, in the order in which it was asked for; a repeat of a cell gets a number.
+
+    `tf32` has no cells on the CPU.
+    """
     grid: list[Cell] = []
     seen: dict[Cell, int] = {}
-    for device in devices:
-        for text in engines:
-            engine, *variants = text.split("+")
-            first = Cell(engine, tuple(sorted(variants)), device)
-            seen[first] = seen.get(first, 0) + 1
-            grid.append(msgspec.structs.replace(first, repeat=seen[first]))
+    for device, text, precision in itertools.product(devices, engines, precisions):
+        if (device, precision) == ("cpu", "tf32"):
+            continue
+        engine, *variants = text.split("+")
+        other = None if precision == precisions[0] else precision
+        first = Cell(engine, tuple(sorted(variants)), device, precision=other)
+        seen[first] = seen.get(first, 0) + 1
+        grid.append(msgspec.structs.replace(first, repeat=seen[first]))
     return tuple(grid)

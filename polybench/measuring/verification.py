@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 from polybench.core.document.identity import Parity
@@ -51,9 +52,9 @@ def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
 
 
 def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:
-    by_cell = {(r.cell.engine, r.cell.variants, r.cell.device): r for r in first}
+    by_cell = {record.cell: record for record in first}
     for record in records:
-        model = by_cell[record.cell.engine, record.cell.variants, record.cell.device]
+        model = by_cell[msgspec.structs.replace(record.cell, repeat=1)]
         record.status, record.reason, record.remedy = model.status, model.reason, model.remedy
         record.log, record.probe, record.parity = model.log, model.probe, model.parity
 

@@ -13,7 +13,7 @@ from polybench.core.job import Job
 from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.core.spec import Cell, Study, Workload, cells
+from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
 from polybench.engines import ENGINES, EngineRow
 from polybench.machine import host
 from polybench.models import find_model
@@ -24,15 +24,24 @@ _MEMORY_SHARE = 0.8
 
 
 class Plan(NamedTuple):
-    """What will be measured, in full. `workload.dataset` is still what the user asked for."""
+    """What will be measured, in full.
+
+    `workload` is that of cells without a precision of their own; its dataset is what the user asked for.
+    """
 
     study: Study
     model: Model
     workload: Workload
     cells: tuple[Cell, ...]
 
+    def workload_of(self, cell: Cell) -> Workload:
+        """What a training step of this cell is."""
+        return msgspec.structs.replace(self.workload, precision=cell.precision or self.workload.precision)
+
     def job(self, cell: Cell) -> Job:
-        return Job(self.model, self.workload, cell.device, "float32", cell.variants, seed=self.study.seed)
+        """What a worker of this cell builds."""
+        workload = self.workload_of(cell)
+        return Job(self.model, workload, cell.device, "float32", cell.variants, seed=self.study.seed)
 
 
 def row(cell: Cell) -> EngineRow:
@@ -65,9 +74,8 @@ def resolve(study: Study) -> Plan:
     """
     model = find_model(study.model)
     devices = study.devices or _devices_of_machine()
-    if study.precision == "tf32" and "cpu" in devices:
-        raise BadInput("precision tf32 exists on cuda only; add --devices cuda, or use --precision fp32")
-    grid = cells(study.engines, devices)
+    check_tf32(study.precisions, devices)
+    grid = cells(study.engines, devices, study.precisions)
     for cell in grid:
         known = pick(cell.engine, ENGINES, "engine")
         for variant in cell.variants:
@@ -85,7 +93,7 @@ def resolve(study: Study) -> Plan:
         dataset=study.data,
         batch_size=study.batch_size or model.batch_size,
         optimizer=_optimizer(study, model),
-        precision=study.precision,
+        precision=study.precisions[0],
         threads=threads,
         input=study.input,
         # A core may prepare data while another trains.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from polybench.core import statistics
@@ -34,7 +35,7 @@ def relate(
             result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
             result.cost = _cost(prices, result, by_name[base])
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
-        result.device_speedup = _device_speedup(result, by_name, samples)
+        result.device_speedup = _device_speedup(result, results, samples)
         result.break_even = _break_even(result, results)
 
 
@@ -71,14 +72,21 @@ def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | No
 
 
 def _device_speedup(
-    result: Result, by_name: Mapping[str, Result], samples: Mapping[str, CellSamples]
+    result: Result, results: Sequence[Result], samples: Mapping[str, CellSamples]
 ) -> DeviceSpeedup | None:
-    """Against the CPU: the same variant of the engine, or plain where that was not measured."""
+    """Against the CPU: the same variant of the engine, or plain where that was not measured.
+
+    At the same precision, or at fp32: the CPU has no tf32.
+    """
     if result.device == "cpu" or not result.ranked:
         return None
-    for name in (f"{result.cell.partition('/')[0]}/cpu", f"{result.engine}/cpu"):
-        on_cpu = by_name.get(name)
-        if on_cpu is not None and on_cpu.ranked:
+    on_cpu = {
+        (other.workload.precision, other.variant): other.cell
+        for other in reversed(results)  # the first of several repeats stays
+        if other.device == "cpu" and other.engine == result.engine and other.ranked
+    }
+    for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
+        if (name := on_cpu.get(like)) is not None:
             relative = _relative(name, samples[name], samples[result.cell], result.cell)
             return DeviceSpeedup(name, relative.speedup, relative.interval95) if relative else None
     return None

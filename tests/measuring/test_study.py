@@ -380,3 +380,19 @@ def test_cells_that_do_not_fit_into_memory_together_are_paced_apart(monkeypatch:
     # Both have half of the budget: steps that are half as long make blocks of twice as many.
     assert len(fast[0]) == pytest.approx(2 * len(slow[0]), rel=0.25)
     assert result.settings.steps_per_round is None
+
+
+@pytest.mark.slow
+def test_each_precision_is_checked_at_its_own_tolerance_and_compared_in_one_table() -> None:
+    result = run("torch", precision=("fp32", "bf16"), parity_steps=1, timeout=300.0)
+    fp32, bf16 = result.results
+    if fp32.status == "unavailable":
+        pytest.skip(fp32.reason or "")
+    assert [r.cell for r in result.results] == ["torch/cpu", "torch/cpu/bf16"]
+    assert [r.workload.precision for r in result.results] == ["fp32", "bf16"]
+    assert [r.parity.status for r in result.results] == ["pass", "pass"]
+    assert fp32.parity.timed is not None
+    assert bf16.parity.timed is not None
+    assert fp32.parity.timed.tolerance["loss"] < bf16.parity.timed.tolerance["loss"]
+    assert bf16.relative is not None
+    assert (bf16.relative.baseline, result.settings.precision) == ("torch/cpu", "fp32,bf16")

@@ -19,6 +19,7 @@ class Settings(msgspec.Struct, kw_only=True):
     batch_size: int
     optimizer: Optimizer
     precision: str
+    """Several are separated by commas; each result's workload has its own."""
     threads: int
     seed: int
     processes: int
