@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterable
 from functools import partial
@@ -15,14 +14,15 @@ from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
 from polybench.engines.pytorch import optimizers as pytorch_optimizers
 from polybench.engines.pytorch.allocations import allocations
+from polybench.engines.pytorch.build_facts import build_facts
 from polybench.engines.pytorch.cudagraph import GraphedStep, check_graphable
+from polybench.engines.pytorch.device import find_device, set_tf32, set_threads
+from polybench.engines.pytorch.training_step import loss_of_batch, training_step
 from polybench.engines.support.arrays import as_dtype, touch
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.engines.support.frameworks import cuda_index, import_framework
+from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
-
-CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
 
 class TorchEngine(Engine):
@@ -47,7 +47,7 @@ class TorchEngine(Engine):
         import torch
 
         cuda = tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
-        return Probe({"torch": str(torch.__version__)}, _build_facts(), ("cpu", *cuda))
+        return Probe({"torch": str(torch.__version__)}, build_facts(), ("cpu", *cuda))
 
     def build(self, job: Job, weights: Weights) -> None:
         import torch
@@ -58,14 +58,14 @@ class TorchEngine(Engine):
         self._graphed = "cudagraph" in job.variants
         if self._graphed:
             check_graphable(job)
-        self._device = _device(job.device)
+        self._device = find_device(job.device)
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
         self.sample_kind = "block" if self._device.type == "cuda" else "step"
         self._dtype = getattr(torch, job.dtype)
         channels_last = "channels_last" in job.variants
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
-        _set_threads(job.workload.threads)
-        _set_tf32(job.workload.precision == "tf32")
+        set_threads(job.workload.threads)
+        set_tf32(job.workload.precision == "tf32")
 
         self._network = network(job.model, given_masks=job.dropout == "given")
         model = self._network.module
@@ -75,14 +75,14 @@ class TorchEngine(Engine):
         self.start_from(weights)
         self._optimizer = pytorch_optimizers.make(job.workload.optimizer, model.parameters())
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
-        self._loss_of = _loss_of_batch(model, self._device.type, autocast)
+        self._loss_of = loss_of_batch(model, self._device.type, autocast)
         if "compile" in job.variants:
             # In float64 the compiler may read a max-pool's gradient before it is written, and takes it for
             # zero: https://github.com/pytorch/pytorch/issues/185509, torch 2.13. It does so only where it
             # picks the convolutions' memory layout itself. float32, which is what is timed, is not affected.
             options = {"layout_optimization": False} if job.dtype == "float64" else None
             self._loss_of = torch.compile(self._loss_of, dynamic=False, options=options)
-        self._train_step = _training_step(self._loss_of, self._optimizer)
+        self._train_step = training_step(self._loss_of, self._optimizer)
         self.reset()
 
     def conventions(self) -> Conventions:
@@ -235,88 +235,8 @@ class TorchEngine(Engine):
             torch.cuda.synchronize(self._device)
 
 
-def _loss_of_batch(model: Any, device_type: str, autocast: bool) -> Any:
-    """The function (images, labels) -> mean loss, a tensor; with `autocast` the model runs in bfloat16."""
-    import torch
-    from torch.nn import functional as F  # noqa: N812 - the name that all of PyTorch's users know
-
-    def loss_of(images: Any, labels: Any) -> Any:
-        return F.cross_entropy(model(images), labels)
-
-    def autocast_loss_of(images: Any, labels: Any) -> Any:
-        with torch.autocast(device_type, dtype=torch.bfloat16):
-            logits = model(images)
-        return F.cross_entropy(logits.float(), labels)
-
-    return autocast_loss_of if autocast else loss_of
-
-
-def _training_step(loss_of: Any, optimizer: Any) -> Any:
-    """The function (images, labels) -> loss, a tensor, that trains one step."""
-
-    def train_step(images: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(images, labels)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return train_step
-
-
-def _device(device: str) -> Any:
-    import torch
-
-    if device == "cpu":
-        return torch.device("cpu")
-    cuda_build = torch.version.cuda is not None
-    index = cuda_index(device, torch.cuda.device_count(), cuda_build=cuda_build, install=CUDA_INSTALL)
-    torch.cuda.set_device(index)  # streams and graphs are made on the current device
-    return torch.device("cuda", index)
-
-
-def _set_threads(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-    # The inter-op pool can be sized only once in a process, even to the size that it has.
-    if torch.get_num_interop_threads() != threads:
-        torch.set_num_interop_threads(threads)
-
-
-def _set_tf32(allowed: bool) -> None:
-    """TensorFloat-32 for products and convolutions alike; PyTorch's default is convolutions only."""
-    import torch
-
-    torch.set_float32_matmul_precision("high" if allowed else "highest")
-    torch.backends.cudnn.allow_tf32 = allowed
-
-
 def _canonical(tensor: Any) -> Array:
     """A copy in C order; the shape is canonical already, in whatever memory format."""
     import numpy as np
 
     return np.array(tensor.cpu().numpy(), order="C")
-
-
-def _build_facts() -> dict[str, str]:
-    """What this build was made with, in short."""
-    import torch
-
-    shown = torch.__config__.show()
-    facts = {
-        "blas": r"BLAS_INFO=(\w+)",
-        "mkl": r"oneAPI Math Kernel Library Version (\S+)",
-        "onednn": r"MKL-DNN v(\S+)",
-        "openmp": r"OpenMP (\d+)",
-    }
-    build = {fact: match[1] for fact, pattern in facts.items() if (match := re.search(pattern, shown))}
-    backend = re.search(r"ATen parallel backend: (\S+)", torch.__config__.parallel_info())
-    if backend:
-        build["parallel_backend"] = backend[1]
-    build["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
-    if torch.version.cuda:
-        build["cuda"] = torch.version.cuda
-        build["cudnn"] = str(torch.backends.cudnn.version())
-        build["cudnn_autotune"] = "on" if torch.backends.cudnn.benchmark else "off"
-    return build

@@ -16,14 +16,17 @@ from polybench.core.layers import Shape
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.engines.support.frameworks import cuda_index, import_framework
+from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
 from polybench.engines.tensorflow.allocations import allocations
+from polybench.engines.tensorflow.device import set_threads, show_only
 from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.engines.tensorflow.pipeline import Pipeline
+from polybench.engines.tensorflow.training_step import step_functions
 
-CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
+
+
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
@@ -71,8 +74,8 @@ class TensorFlowEngine(Engine):
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
         self.sample_kind = "block" if self._on_gpu or self._fit else "step"
         self._device = "/GPU:0" if self._on_gpu else "/CPU:0"
-        _set_threads(job.workload.threads)
-        _show_only(job.device)
+        set_threads(job.workload.threads)
+        show_only(job.device)
         tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
         self._dtype = job.dtype
         keras.config.set_floatx(job.dtype)
@@ -92,7 +95,7 @@ class TensorFlowEngine(Engine):
             xla = xla or self._on_gpu
             self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla)
         self._logits = tf.function(lambda images: self._model(images, training=False))
-        self._step, self._gradients = _functions(self._model, self._optimizer.keras, loss_function, xla)
+        self._step, self._gradients = step_functions(self._model, self._optimizer.keras, loss_function, xla)
 
         self._conventions = conventions(job)
         self._flattened = flattened_shapes(job.model)
@@ -281,49 +284,3 @@ def _values(variables: Iterable[Any]) -> list[tuple[Any, Array]]:
 def _assign(values: Iterable[tuple[Any, Array]]) -> None:
     for variable, value in values:
         variable.assign(value)
-
-
-def _functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
-    """The training step, (images, labels) -> loss, and the same without its update, -> (loss, gradients)."""
-    import tensorflow as tf
-
-    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
-        with tf.GradientTape() as tape:
-            loss = loss_function(labels, model(images, training=True))
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    def train_step(images: Any, labels: Any) -> Any:
-        loss, gradients = loss_and_gradients(images, labels)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    compiled = tf.function(jit_compile=xla or None)  # None leaves it to TensorFlow's own switches
-    return compiled(train_step), compiled(loss_and_gradients)
-
-
-def _set_threads(threads: int) -> None:
-    import tensorflow as tf
-
-    pools = tf.config.threading
-    # Not possible any more once the process has computed something; then they have this size already.
-    if pools.get_intra_op_parallelism_threads() != threads:
-        pools.set_intra_op_parallelism_threads(threads)
-    if pools.get_inter_op_parallelism_threads() != threads:
-        pools.set_inter_op_parallelism_threads(threads)
-
-
-def _show_only(device: str) -> None:
-    """Hide every GPU but the one asked for, so that TensorFlow cannot place anything anywhere else."""
-    import tensorflow as tf
-
-    gpus = tf.config.list_physical_devices("GPU")
-    if device == "cpu":
-        wanted = []
-    else:
-        index = cuda_index(device, len(gpus), cuda_build=tf.test.is_built_with_cuda(), install=CUDA_INSTALL)
-        wanted = [gpus[index]]
-        if not tf.config.experimental.get_memory_growth(gpus[index]):
-            # By itself TensorFlow takes all of the GPU's memory, and says nothing about what it needs.
-            tf.config.experimental.set_memory_growth(gpus[index], True)
-    if tf.config.get_visible_devices("GPU") != wanted:
-        tf.config.set_visible_devices(wanted, "GPU")

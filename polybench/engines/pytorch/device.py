@@ -1,0 +1,39 @@
+"""A device by its name, the thread pools, and TensorFloat-32: set, never inherited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polybench.engines.support.frameworks import cuda_index
+
+CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
+
+
+def find_device(device: str) -> Any:
+    """The torch.device of `cpu`, `cuda` or `cuda:1`; raises Unavailable where it is not there."""
+    import torch
+
+    if device == "cpu":
+        return torch.device("cpu")
+    cuda_build = torch.version.cuda is not None
+    index = cuda_index(device, torch.cuda.device_count(), cuda_build=cuda_build, install=CUDA_INSTALL)
+    torch.cuda.set_device(index)  # streams and graphs are made on the current device
+    return torch.device("cuda", index)
+
+
+def set_threads(threads: int) -> None:
+    """Of both pools, intra-op and inter-op."""
+    import torch
+
+    torch.set_num_threads(threads)
+    # The inter-op pool can be sized only once in a process, even to the size that it has.
+    if torch.get_num_interop_threads() != threads:
+        torch.set_num_interop_threads(threads)
+
+
+def set_tf32(allowed: bool) -> None:
+    """TensorFloat-32 for products and convolutions alike; PyTorch's default is convolutions only."""
+    import torch
+
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed
