@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polybench.core.errors import BadInput, CellFailed, PolybenchError, StrictlyUnavailable, Unavailable
 from polybench.core.version import __version__
 
 if TYPE_CHECKING:
     from polybench.api import StudyResult as StudyResult
     from polybench.api import compare as compare
 
-__all__ = ["StudyResult", "__version__", "compare"]
+__all__ = [
+    "BadInput",
+    "CellFailed",
+    "PolybenchError",
+    "StrictlyUnavailable",
+    "StudyResult",
+    "Unavailable",
+    "__version__",
+    "compare",
+]
 
 
 def __getattr__(name: str) -> Any:

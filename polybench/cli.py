@@ -16,7 +16,7 @@ from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.weights import weights
-from polybench.core.errors import BadInput, StrictlyUnavailable
+from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
 
 app = typer.Typer(
@@ -56,10 +56,8 @@ def main() -> None:
     """Run the program; expected errors become one line on standard error and an exit code."""
     try:
         app()
-    except BadInput as error:
-        sys.exit(_say(f"error: {error}", 2))
-    except StrictlyUnavailable as error:
-        sys.exit(_say(f"error: {error}", 3))
+    except PolybenchError as error:
+        sys.exit(_say(f"error: {error}", error.exit_code))
     except KeyboardInterrupt:
         sys.exit(_say("interrupted; nothing was measured yet", 130))
     except BrokenPipeError:
