@@ -47,10 +47,12 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
-    """`name=number`, each given once."""
+    """`name=number`; a name given twice is bad input."""
     pairs: dict[str, float] = {}
     for text in texts:
         name, _, number = text.rpartition("=")
+        if name in pairs:
+            raise BadInput(f"{option} {text!r}: {name} is given twice; give it once")
         try:
             pairs[name] = float(number)
         except ValueError:
@@ -69,7 +71,7 @@ def parse_precision(text: str) -> str | tuple[str, ...]:
 
 
 def parse_schedule(texts: list[str] | None) -> tuple[tuple[int, float], ...] | None:
-    """`step=rate`, each step given once, in any order; None where nothing is given."""
+    """`step=rate` in any order; None where nothing is given, a step given twice is bad input."""
     if not texts:
         return None
     rates = parse_pairs(texts, "--schedule")

@@ -107,6 +107,7 @@ def test_output_goes_to_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "fake", "--budget", "soon"], "no duration"),
         (["--engines", "fake", "--target", "500%"], "no fraction"),
         (["--engines", "fake", "--price", "cpu"], "name=number"),
+        (["--engines", "fake", "--price", "cpu=1", "--price", "cpu=2"], "cpu is given twice"),
         (["--engines", "fake", "--results", "/proc/nowhere"], "cannot write results"),
         (["--engines", "fake", "--no-such-option"], "No such option"),
     ],

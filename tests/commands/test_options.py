@@ -43,6 +43,12 @@ def test_names_and_pairs() -> None:
             o.parse_pairs([bad], "--price")
 
 
+@pytest.mark.parametrize("option", ["--price", "--schedule", "--handicap"])
+def test_a_pair_given_twice(option: str) -> None:
+    with pytest.raises(BadInput, match=f"{option} '5=2': 5 is given twice"):
+        o.parse_pairs(["5=1", "5=2"], option)
+
+
 def test_a_schedule_in_any_order() -> None:
     assert o.parse_schedule(["10=0.1", "9=0.2"]) == ((9, 0.2), (10, 0.1))
     assert o.parse_schedule(None) is None
