@@ -21,7 +21,11 @@ from polybench.report.saved_studies import Store, results_folder
 
 
 class Options(TypedDict, total=False):
-    """The fields of core.spec.Study, which has their meanings and defaults."""
+    """The fields of core.spec.Study, which has their meanings and defaults.
+
+    Written out, because type checkers know no computed TypedDict; a test holds that fields and types are
+    Study's.
+    """
 
     engines: Sequence[str]
     devices: Sequence[str] | None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from polybench.commands.options import TableOrJson
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.names import pick
 
@@ -16,9 +17,7 @@ _PROBE_TIMEOUT = 120.0
 _NOT_PROBED = ("fake",)
 
 
-def doctor(
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
-) -> None:
+def doctor(format: TableOrJson = "table") -> None:
     """Show engines, devices, meters, noise and data; ends with 0 if at least one engine runs, else 4."""
     import msgspec
 

@@ -6,32 +6,19 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
+from polybench.commands.presentation import Presentation
 from polybench.core import units
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import FORMATS, PARITY_FORMATS
 from polybench.export.rendering import rendered
-
-
-class Presentation(NamedTuple):
-    """The options of the panel "What comes out"."""
-
-    format: str
-    columns: str | None
-    output: Path | None
-    results: Path | None
-    save: bool
-    quiet: bool
-    verbose: bool
-    published: bool = False
 
 
 def execute(

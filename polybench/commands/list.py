@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 
-from polybench.commands import options as o
+from polybench.commands.options import TableOrJson
+from polybench.commands.signature import takes
 
 
-def list_studies(
-    results: o.Results = None,
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
-) -> None:
+@takes("results")
+def list_studies(results: Path | None = None, format: TableOrJson = "table") -> None:
     """List saved studies, oldest first; what cannot be read is shown as unreadable."""
     import msgspec
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from polybench.commands.options import split_names
+from polybench.commands.texts import split_names
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput

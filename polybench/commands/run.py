@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from polybench.commands import options as o
-from polybench.commands.execute import Presentation, execute, print_plan
+from polybench.commands.changes import Changes
+from polybench.commands.execute import execute, print_plan
+from polybench.commands.options import OPTIONS
+from polybench.commands.presentation import Presentation
+from polybench.commands.signature import takes
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
 
 
+@takes(*OPTIONS)
 def run(
     study: Annotated[
         str,
@@ -23,33 +26,24 @@ def run(
             help="A study file, or a saved study to repeat: its ID, a unique prefix of it, or `last`.",
         ),
     ],
-    data: Annotated[
-        str | None, typer.Option("--data", help="Instead of the study's.", rich_help_panel="What is measured")
-    ] = None,
-    quick: o.Quick = False,
-    dry_run: o.DryRun = False,
-    strict: o.Strict = False,
-    columns: o.Columns = None,
-    published: o.Published = False,
-    format: o.Format = "table",
-    output: o.Output = None,
-    results: o.Results = None,
-    save: o.Save = True,
-    quiet: o.Quiet = False,
-    verbose: o.Verbose = False,
+    changes: Changes,
+    how: Presentation,
+    quick: bool,
+    strict: bool,
+    dry_run: bool,
 ) -> None:
-    """Measure what a study file says, or a saved study again.
+    """Measure what a study file says, or a saved study again; options given here replace what it says.
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
-    chosen, background = _find(study, quick, results)
-    if data is not None:
-        chosen = msgspec.structs.replace(chosen, data=data)
+    found, background = _find(study, quick, how.results)
+    chosen = changes.applied_to(found)
+    if quick:
+        chosen = chosen.quick()
     if dry_run:
         print_plan(chosen)
-        return
-    how = Presentation(format, columns, output, results, save, quiet, verbose, published)
-    execute(chosen, how, background=background, strict=strict)
+    else:
+        execute(chosen, how, background=background, strict=strict)
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:

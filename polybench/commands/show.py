@@ -6,21 +6,18 @@ from typing import Annotated
 
 import typer
 
-from polybench.commands import options as o
-from polybench.commands.outcome import columns as chosen
-from polybench.commands.outcome import emit, ensure_writable
+from polybench.commands.outcome import columns, emit, ensure_writable
+from polybench.commands.presentation import Presentation
+from polybench.commands.signature import takes
 from polybench.core.names import pick
 from polybench.export import FORMATS
 from polybench.export.rendering import rendered
 
 
+@takes("columns", "published", "format", "output", "results")
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help="An ID, a unique prefix of one, or `last`.")],
-    columns: o.Columns = None,
-    published: o.Published = False,
-    format: o.Format = "table",
-    output: o.Output = None,
-    results: o.Results = None,
+    how: Presentation,
 ) -> None:
     """Print a saved study in any format; nothing is measured.
 
@@ -28,8 +25,8 @@ def show(
     """
     from polybench.report.saved_studies import Store, results_folder
 
-    metrics = chosen(columns)
-    pick(format, FORMATS, "format")
-    ensure_writable(output)
-    document = Store(results_folder(results)).load(study)
-    emit(rendered(document, format, metrics, published=published), output)
+    metrics = columns(how.columns)
+    pick(how.format, FORMATS, "format")
+    ensure_writable(how.output)
+    document = Store(results_folder(how.results)).load(study)
+    emit(rendered(document, how.format, metrics, published=how.published), how.output)

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from polybench.commands.signature import takes
+from polybench.core.spec import Study
 
+
+@takes("model", "data", "batch_size", "seed")
 def weights(
+    study: Study,
     output: Annotated[Path, typer.Option(help="The .npz file to write.")],
-    model: Annotated[str, typer.Option(help="Whose initial weights.")] = "lenet",
-    seed: Annotated[int, typer.Option(min=0, help="The study's seed.")] = 0,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Images a batch; the model's own if left out.")
-    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches to write.")] = 60,
-    data: Annotated[str, typer.Option(help="auto, synthetic, cifar10 or a path.")] = "auto",
 ) -> None:
     """Write initial weights and batch order as .npz, and print their SHA-256.
 
@@ -33,15 +32,15 @@ def weights(
     from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
 
-    network = find_model(model)
+    network = find_model(study.model)
     with tempfile.TemporaryDirectory() as scratch:
         dataset = open_dataset(
-            data, seed, Path(scratch), image_shape=network.input_shape, classes=network.classes
+            study.data, study.seed, Path(scratch), image_shape=network.input_shape, classes=network.classes
         )
     images = len(dataset.labels)
-    size = network.batch_size if batch_size is None else batch_size
-    batches = batch_stream(images, size, seed, steps)
-    tensors = initial_weights(network, seed)
+    size = study.batch_size or network.batch_size
+    batches = batch_stream(images, size, study.seed, steps)
+    tensors = initial_weights(network, study.seed)
     arrays: dict[str, Any] = {**tensors, "batches": batches}
     with room(output.parent, sum(array.nbytes for array in arrays.values())):
         # A file, because NumPy appends .npz to a name; renamed when it is complete.
@@ -53,5 +52,5 @@ def weights(
     typer.echo(f"data_sha256 {dataset.sha256}")
     typer.echo(f"weights_sha256 {weights_sha256(tensors)}")
     # The first as saved studies have it, over the whole first epoch; the second over what was written.
-    typer.echo(f"batches_sha256 {order_sha256(epoch_order(images, size, seed, epoch=0))}")
+    typer.echo(f"batches_sha256 {order_sha256(epoch_order(images, size, study.seed, epoch=0))}")
     typer.echo(f"written_batches_sha256 {order_sha256(batches)}")

@@ -93,7 +93,7 @@ def test_output_goes_to_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", ","], "no engines given"),
         (["--engines", "fake", "--devices", "gpu"], "unknown device 'gpu'"),
         (["--engines", "fake", "--devices", "cpu", "--precision", "tf32"], "tf32 exists on cuda only"),
-        (["--engines", "fake", "--precision", "fp16"], "--precision"),
+        (["--engines", "fake", "--precision", "fp16"], "unknown precision"),
         (["--engines", "fake", "--input", "stream"], "--input"),
         (["--engines", "fake", "--optimizer", "adamw"], "did you mean 'adam'"),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "leave --momentum out"),

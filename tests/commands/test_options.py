@@ -1,67 +1,60 @@
-"""Texts to values, and values to a study."""
+"""The table of options: each field of a study once, with the study's own defaults."""
 
 from __future__ import annotations
 
 import pytest
-import typer
 
-from polybench.commands import options as o
+from polybench.commands.changes import Changes, make_study
+from polybench.commands.options import OPTIONS
+from polybench.commands.presentation import Presentation
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("60s", 60), ("90", 90), ("1.5m", 90), ("500ms", 0.5), ("2 min", 120), ("0.5h", 1800)],
-)
-def test_durations(text: str, seconds: float) -> None:
-    assert o.parse_duration(text) == pytest.approx(seconds)
+PARSED = {"target": 0.05, "budget": 60.0, "timeout": 600.0}
+"""What typer's parsers make of these defaults before they are read."""
 
 
-@pytest.mark.parametrize("text", ["", "s", "0s", "-1s", "5 parsecs", "1e3"])
-def test_no_durations(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
-        o.parse_duration(text)
+def test_each_field_has_an_option_and_each_option_a_field_or_flag() -> None:
+    fields = {*Study.__struct_fields__, *Presentation._fields}
+    assert set(OPTIONS) - fields == {"quick", "strict", "dry_run"}
+    assert fields <= set(OPTIONS)
 
 
-@pytest.mark.parametrize(("text", "value"), [("5%", 0.05), ("0.05", 0.05), ("2.5 %", 0.025)])
-def test_fractions(text: str, value: float) -> None:
-    assert o.parse_fraction(text) == pytest.approx(value)
+def test_no_spelling_is_used_twice() -> None:
+    flags = [flag for row in OPTIONS.values() for flag in (row.info.default, *(row.info.param_decls or ()))]
+    assert len(set(flags)) == len(flags) >= len(OPTIONS)
 
 
-@pytest.mark.parametrize("text", ["0", "100%", "five", "-1%", "nan"])
-def test_no_fractions(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
-        o.parse_fraction(text)
-
-
-def test_names_and_pairs() -> None:
-    assert o.split_names(" torch, tf+xla,,") == ("torch", "tf+xla")
-    assert o.parse_pairs(["cpu=0.24", "cuda:1=3"], "--price") == {"cpu": 0.24, "cuda:1": 3.0}
-    for bad in ("cpu", "=1", "cpu=free", "cpu=-1"):
-        with pytest.raises(BadInput, match="--price"):
-            o.parse_pairs([bad], "--price")
-
-
-@pytest.mark.parametrize("option", ["--price", "--schedule", "--handicap"])
-def test_a_pair_given_twice(option: str) -> None:
-    with pytest.raises(BadInput, match=f"{option} '5=2': 5 is given twice"):
-        o.parse_pairs(["5=1", "5=2"], option)
-
-
-def test_a_schedule_in_any_order() -> None:
-    assert o.parse_schedule(["10=0.1", "9=0.2"]) == ((9, 0.2), (10, 0.1))
-    assert o.parse_schedule(None) is None
-    for bad in ("soon=0.1", "-1=0.1", "5", "5=0"):
-        with pytest.raises(BadInput, match="--schedule"):
-            o.parse_schedule([bad])
-    with pytest.raises(BadInput, match="--schedule"):
-        o.make_study(schedule=o.parse_schedule(["0=0.1"]))
+def test_the_defaults_of_the_options_make_the_default_study() -> None:
+    rows = [
+        row for row in OPTIONS.values() if row.field in Study.__struct_fields__ and row.default is not None
+    ]
+    assert len(rows) > 10
+    given = {row.field: row.read(PARSED.get(row.field, row.default)) for row in rows}
+    assert make_study(**given) == Study()
+    for field, value in PARSED.items():
+        assert OPTIONS[field].info.parser(OPTIONS[field].default) == value
 
 
 def test_a_study_names_the_option_that_is_out_of_range() -> None:
-    assert o.make_study() == Study()
+    assert make_study() == Study()
     with pytest.raises(BadInput, match="--parity-steps"):
-        o.make_study(parity_steps=0)
+        make_study(parity_steps=0)
+    with pytest.raises(BadInput, match="--schedule"):
+        make_study(schedule=((0, 0.1),))
+
+
+def test_changes_replace_only_what_was_given() -> None:
+    study = Study(engines=("fake",), seed=3, prices={"cpu": 0.5}, until={"accuracy": 0.5})
+    assert Changes().applied_to(study) == study
+    changed = Changes(seed=0, prices={"cuda": 2.0}).applied_to(study)
+    assert (changed.seed, changed.prices, changed.engines, changed.until) == (
+        0,
+        {"cuda": 2.0},
+        ("fake",),
+        {"accuracy": 0.5},
+    )
     with pytest.raises(BadInput, match="--momentum"):
-        o.make_study(momentum=1.5)
+        Changes(momentum=1.5).applied_to(study)
+    with pytest.raises(BadInput, match="add --input pipeline"):
+        Changes(workers=2).applied_to(study)

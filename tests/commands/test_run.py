@@ -83,6 +83,30 @@ def test_quick_and_other_data(study: Path) -> None:
     assert "nowhere" in str(lost.exception)
 
 
+def test_options_replace_what_the_study_says(study: Path) -> None:
+    done = run(
+        *(study, "--engines", "fake", "--seed", "7", "--price", "cpu=1.8", "--steps", "4", "--no-metrics"),
+        *("--no-save", "--format", "json", "--quiet"),
+    )
+    document = from_json(done.stdout.encode())
+    assert [result.cell for result in document.results] == ["fake/cpu"]
+    settings = document.settings
+    assert (settings.seed, settings.prices, settings.steps_per_round) == (7, {"cpu": 1.8}, 4)
+    assert (settings.batch_size, settings.processes, settings.rounds) == (16, 2, 1)  # the file's
+    assert 'engines = ["fake"]' in document.study.replace("\n    ", "").replace(",\n]", "]")
+    assert "metrics = false" in document.study
+
+    wrong = run(study, "--processes", "0")
+    assert isinstance(wrong.exception, BadInput)
+    assert "--processes" in str(wrong.exception)
+
+
+def test_quick_comes_after_the_options(study: Path) -> None:
+    planned = run(study, "--quick", "--processes", "3", "--dry-run")
+    assert "processes 1\n" in planned.stderr
+    assert "processes 3\n" in run(study, "--processes", "3", "--dry-run").stderr
+
+
 def test_dry_run(study: Path) -> None:
     planned = run(study, "--dry-run")
     assert planned.exit_code == 0

@@ -52,7 +52,8 @@ def test_batch_size_of_the_model(run, tmp_path):
     [
         (["--model", "lenett"], "lenet"),
         (["--batch-size", "301"], "larger than the data: 300 images"),
-        (["--batch-size", "0"], "at least 1"),
+        (["--batch-size", "0"], "--batch-size: Expected `int` >= 1"),
+        (["--seed", "-1"], "--seed: Expected `int` >= 0"),
         (["--data", "/nowhere"], "no such file"),
     ],
 )

@@ -1,0 +1,33 @@
+"""A study of what was given on the command line, or one that exists already with what was given."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+
+
+def make_study(**fields: Any) -> Study:
+    """The study with these fields; a value outside its range is bad input that names the option."""
+    try:
+        return msgspec.convert(fields, Study)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        field = re.search(r"\$\.(\w+)", text)
+        option = f"--{field[1].replace('_', '-')}" if field else "the study"
+        raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
+
+
+class Changes:
+    """The fields of a study that were given on the command line."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def applied_to(self, study: Study) -> Study:
+        """This study with the given fields instead of its own; raises BadInput where they do not fit."""
+        return make_study(**msgspec.structs.asdict(study) | self._fields)

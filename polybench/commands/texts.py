@@ -1,0 +1,72 @@
+"""What users type to values: durations, fractions, names, pairs."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import typer
+
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.core.spec import Precision
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """`60s`, `1.5m`, `500ms`, or plain seconds."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", text)
+    if match is None or match[2] not in _SECONDS or float(match[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no duration above 0; write 60s, 2m or 0.5h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_fraction(text: str) -> float:
+    """`5%` or `0.05`."""
+    number, percent = re.subn(r"\s*%\s*$", "", text)
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"{text!r} is no fraction between 0 and 1; write 5% or 0.05")
+    return value
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """`a,b,c`, spaces and empty parts ignored."""
+    return tuple(part for name in text.split(",") if (part := name.strip()))
+
+
+def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
+    """`name=number`; a name given twice is bad input."""
+    pairs: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if name in pairs:
+            raise BadInput(f"{option} {text!r}: {name} is given twice; give it once")
+        try:
+            pairs[name] = float(number)
+        except ValueError:
+            raise BadInput(f"{option} {text!r}: write name=number, for example {option} cpu=0.24") from None
+        if not name or pairs[name] <= 0:
+            raise BadInput(f"{option} {text!r}: write name=number with a number above 0")
+    return pairs
+
+
+def parse_precision(text: str) -> str | tuple[str, ...]:
+    """`fp32`, or several: `fp32,bf16`."""
+    names = split_names(text)
+    for name in names:
+        pick(name, dict.fromkeys(get_args(Precision)), "precision")
+    return names[0] if len(names) == 1 else names
+
+
+def parse_schedule(texts: list[str]) -> tuple[tuple[int, float], ...]:
+    """`step=rate` in any order; a step given twice is bad input."""
+    rates = parse_pairs(texts, "--schedule")
+    for step in rates:
+        if not step.isdecimal():
+            raise BadInput(f"--schedule: {step!r} is no step; write step=rate, for example 40000=0.01")
+    return tuple(sorted((int(step), rate) for step, rate in rates.items()))
