@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from polybench.commands.columns import columns
 from polybench.commands.compare import compare
 from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
+from polybench.commands.engines import engines
 from polybench.commands.list import list_studies
+from polybench.commands.models import models
 from polybench.commands.parity import parity
 from polybench.commands.run import run
 from polybench.commands.setup import app as setup
@@ -32,6 +35,9 @@ app.command()(parity)
 app.command()(weights)
 app.command("list")(list_studies)
 app.command()(show)
+app.command()(engines)
+app.command()(models)
+app.command()(columns)
 app.command()(doctor)
 app.add_typer(data, name="data")
 app.add_typer(setup, name="setup")

@@ -145,6 +145,7 @@ def _text(report: dict[str, Any]) -> str:
     lines.append("")
     for name, entry in report["engines"].items():
         lines += _engine_text(name, entry)
+    lines += ["", "variants, networks and columns in words: polybench engines, models, columns"]
     return "\n".join(lines)
 
 

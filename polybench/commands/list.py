@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import typer
 
 from polybench.commands.options import TableOrJson
+from polybench.commands.rows import Rows, print_rows
 from polybench.commands.signature import takes
 
 
@@ -17,11 +15,9 @@ def list_studies(results: Path | None = None, format: TableOrJson = "table") -> 
     import msgspec
 
     from polybench.core.document.study import from_json
-    from polybench.core.names import pick
     from polybench.report.saved_studies import Store, results_folder
 
-    pick(format, {"table": None, "json": None}, "format")
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for path in Store(results_folder(results)).paths():
         try:
             study = from_json(path.read_bytes())
@@ -40,10 +36,10 @@ def list_studies(results: Path | None = None, format: TableOrJson = "table") -> 
                     "measured": sum(result.measured for result in study.results),
                 }
             )
-    typer.echo(msgspec.json.encode(rows).decode() if format == "json" else _table(rows))
+    print_rows(rows, format, _table)
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: Rows) -> str:
     from tabulate import tabulate
 
     if not rows:

@@ -99,7 +99,7 @@ WHAT = _panel(
     "What is measured",
     _option(
         "engines",
-        "Names and variants: torch,tf,torch+compile. Repeats are allowed.",
+        "Names and variants: torch,tf,torch+compile. Repeats are allowed. All: polybench engines.",
         kind=str,
         read=split_names,
         write=",".join,
@@ -111,7 +111,7 @@ WHAT = _panel(
         read=split_names,
         show_default="all that the machine has",
     ),
-    _option("model", "The network."),
+    _option("model", "The network; all: polybench models."),
     _option(
         "data",
         "auto (CIFAR-10 if it is on disk, else synthetic), synthetic, cifar10, the path of an official"
@@ -224,7 +224,8 @@ OUT = _panel(
     ),
     _option(
         "columns",
-        f"Metrics to show, in this order: {', '.join(METRICS)}; or a group: {', '.join(GROUPS)}.",
+        f"Metrics to show, in this order: {', '.join(METRICS)}; or a group: {', '.join(GROUPS)}."
+        " What they are: polybench columns.",
         show_default="the important ones that fit; every one in csv",
     ),
     _option("published", "Show the author's numbers below the table, where a file has any.", "--published"),

@@ -1,0 +1,36 @@
+"""`polybench engines`: what `--engines` takes."""
+
+from __future__ import annotations
+
+from polybench.commands.options import TableOrJson
+from polybench.commands.rows import Rows, print_rows
+
+
+def engines(format: TableOrJson = "table") -> None:
+    """List the engines and their variants: what is timed, and what installs them.
+
+    Whether they run on this machine: polybench doctor
+    """
+    from polybench.engines import ENGINES
+
+    rows: Rows = [
+        {
+            "engine": name,
+            "summary": row.summary,
+            "variants": row.variants,
+            "install": f"pip install 'polybench[{row.extra}]'" if row.extra else None,
+        }
+        for name, row in ENGINES.items()
+    ]
+    print_rows(rows, format, _table)
+
+
+def _table(rows: Rows) -> str:
+    from tabulate import tabulate
+
+    lines = []
+    for row in rows:
+        name = row["engine"]
+        lines.append((name, row["summary"], row["install"] or ""))
+        lines += [(f"{name}+{variant}", summary, "") for variant, summary in row["variants"].items()]
+    return tabulate(lines, headers=["engine", "what is timed", "install"], maxcolwidths=[None, 60, None])
