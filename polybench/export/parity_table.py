@@ -13,12 +13,12 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.export.heading import heading
 from polybench.export.rows import Column, outcome
+from polybench.metrics.parity import PARITY
 
 _PARTS = {
     "algorithm": "the algorithm: float64, running freely, against the float64 reference",
     "timed": "the timed configuration: at its precision, the reference at the engine's own weights",
 }
-_VERDICTS = {"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}
 
 
 def render(study: StudyDocument, _: Sequence[Column]) -> str:
@@ -32,7 +32,7 @@ def _cell(result: Result) -> str:
     if result.status != "ok" and parity.status == "skipped":
         return f"{result.cell}: {outcome(result)}"
     reason = f": {parity.reason}" if parity.reason else ""
-    lines = [f"{result.cell}: {_VERDICTS[parity.status]}{reason}"]
+    lines = [f"{result.cell}: {PARITY.text(result)}{reason}"]
     for part, title in _PARTS.items():
         tensors = [tensor for tensor in parity.tensors if tensor.part == part]
         if tensors:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
+from polybench.core.statistics import Ratio, half_width
 
 
 def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> Iterator[str]:
@@ -24,7 +24,8 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
         wide = [
             f"{result.cell} ±{width:.1%}"
             for result in document.results
-            if (width := _half_width(result)) is not None and width > study.target
+            if (found := result.relative) and found.interval95
+            if (width := half_width(Ratio(found.speedup, found.interval95, found.scope))) > study.target
         ]
         if wide:
             yield (
@@ -41,10 +42,3 @@ def _noise(document: StudyDocument) -> Iterator[str]:
             f"{len(affected)} of {len(document.host.noise)} rounds were disturbed; at worst other processes"
             f" took {worst.other_cpu_percent:.0f} % of a core, the hypervisor {worst.steal_percent:.0f} %"
         )
-
-
-def _half_width(result: Result) -> float | None:
-    if result.relative is None or result.relative.interval95 is None:
-        return None
-    low, high = result.relative.interval95
-    return (high - low) / 2 / result.relative.speedup
