@@ -1,4 +1,4 @@
-"""Are identical cells called equal, and different ones different? Many whole studies of torch against torch.
+"""How often identical cells are called equal, and different ones different: many whole studies of torch.
 
 `same`: two identical cells; a study whose interval excludes 1 calls a difference that is not there.
 `different`: the second cell waits 5 % of its median step longer (a hidden option); counted among the studies

@@ -25,14 +25,17 @@ class LiveLine:
         self._ends_at: float | None = None
 
     def stage(self, text: str) -> None:
+        """Draw the line anew, with this stage."""
         self._stage = text
         self._draw()
 
     def remaining(self, seconds: float) -> None:
+        """Draw the line anew, and count down from here."""
         self._ends_at = time.monotonic() + seconds
         self._draw()
 
     def warn(self, text: str) -> None:
+        """Print above the line, where it stays."""
         self._live.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
 
     def _draw(self) -> None:
@@ -50,14 +53,17 @@ class Lines:
         self._quiet = quiet
 
     def stage(self, text: str) -> None:
+        """Print it, unless quiet."""
         if not self._quiet:
             self._print(text)
 
     def remaining(self, seconds: float) -> None:
+        """Print it, unless quiet."""
         if seconds and not self._quiet:
             self._print(f"about {seconds:.0f} s left")
 
     def warn(self, text: str) -> None:
+        """Print it, quiet or not."""
         self._print(f"warning: {text}", style="yellow")
 
     def _print(self, text: str, style: str | None = None) -> None:

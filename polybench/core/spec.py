@@ -68,6 +68,7 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def variant(self) -> str | None:
+        """The variants as one name, `channels_last+compile`; None for the plain engine."""
         return "+".join(self.variants) or None
 
     @property

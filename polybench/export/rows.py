@@ -19,42 +19,60 @@ NOT_RANKED = "not ranked: did not do the same arithmetic"
 
 
 class Column(Protocol):
-    """What a column must have; a metric does.
-
-    `unit` is None for words, `text` is "" and `value` is None where there is no source.
-    """
+    """What a column must have; a metric does."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """For programs."""
+        ...
+
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """For people."""
+        ...
+
     @property
-    def unit(self) -> str | None: ...
+    def unit(self) -> str | None:
+        """Of `value`; None for words."""
+        ...
+
     @property
-    def value(self) -> Callable[[Result], float | str | None]: ...
+    def value(self) -> Callable[[Result], float | str | None]:
+        """None where there is no source."""
+        ...
+
     @property
-    def interval(self) -> Callable[[Result], tuple[float, float] | None]: ...
-    def text(self, result: Result, /) -> str: ...
+    def interval(self) -> Callable[[Result], tuple[float, float] | None]:
+        """At the 95 % level, in the unit of `value`; None where there is none."""
+        ...
+
+    def text(self, result: Result, /) -> str:
+        """What people see; "" where there is no source."""
+        ...
 
 
 class Table(msgspec.Struct, frozen=True):
-    """All text of a comparison; a format adds syntax only.
-
-    `header`, `alignment` ("left" or "right") and every row have the cell's name first. `ranked` did the same
-    arithmetic, `unranked` did not. `absent` are the cells without times, with what became of them.
-    `published` has rows of its own, under the header `export.published.HEADER`.
-    """
+    """All text of a comparison; a format adds syntax only."""
 
     heading: list[str]
+    """What was measured, where: lines above the table."""
     header: list[str]
+    """As in every row, the cell's name is first."""
     alignment: list[str]
+    """`left` or `right`, of each column."""
     ranked: list[list[str]]
+    """Rows that did the same arithmetic."""
     unranked: list[list[str]]
+    """Rows that did not."""
     absent: list[tuple[str, str]]
+    """The cells without times, with what became of them."""
     footnotes: list[str]
     sentences: list[str]
+    """The comparisons in words."""
     published: list[list[str]]
+    """Rows under a header of their own, `export.published.HEADER`."""
     sources: list[str]
+    """Where the published numbers are from."""
 
 
 def build(study: StudyDocument, columns: Sequence[Column]) -> Table:

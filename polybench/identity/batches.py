@@ -1,4 +1,4 @@
-"""Did an input pipeline hand out the batch that the study's decisions ask for?"""
+"""The check that an input pipeline hands out the batches that the study's decisions ask for."""
 
 from __future__ import annotations
 

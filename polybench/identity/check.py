@@ -1,4 +1,4 @@
-"""Did the engine compute what the reference computes? The two-part check.
+"""The identity check: that an engine computes what the reference computes, in two parts.
 
 (A) The algorithm: the engine in float64, running freely, against the reference in float64.
 (B) The timed configuration: the engine at its own precision; before each checked step the

@@ -22,6 +22,7 @@ class Resident(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
+        """What `ps` and `top` call resident."""
         return self.anonymous + self.mapped
 
 

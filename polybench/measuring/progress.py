@@ -24,8 +24,11 @@ class Progress(Protocol):
 class Silent:
     """Tells nobody."""
 
-    def stage(self, text: str) -> None: ...
+    def stage(self, text: str) -> None:
+        """Nothing."""
 
-    def remaining(self, seconds: float) -> None: ...
+    def remaining(self, seconds: float) -> None:
+        """Nothing."""
 
-    def warn(self, text: str) -> None: ...
+    def warn(self, text: str) -> None:
+        """Nothing; warnings are in the result too."""

@@ -1,4 +1,4 @@
-"""Does it train? Two steps of `lenet` in a worker, as a study would ask for them."""
+"""The smoke test: two steps of `lenet` in a worker, as a study would ask for them."""
 
 from __future__ import annotations
 

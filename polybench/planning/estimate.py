@@ -49,6 +49,7 @@ class Estimate(NamedTuple):
 
     @property
     def total(self) -> float:
+        """Of the whole study."""
         return sum(self)
 
     def in_words(self) -> str:

@@ -43,6 +43,7 @@ class SharedFiles(NamedTuple):
 
     @property
     def steps_in_epoch(self) -> int:
+        """Whole batches of an epoch, as the cells train it."""
         return self.epoch.steps if self.stream is None else self.stream.steps_in_epoch
 
     @property

@@ -26,21 +26,22 @@ T = TypeVar("T")
 
 
 class StudyFile(NamedTuple):
+    """A study and what its file says beside it."""
+
     study: Study
     background: Background
 
 
 class Extra(msgspec.Struct, frozen=True):
-    """The keys that are not the study's own.
-
-    `published` names an entry of the file REFERENCES. `quick` is `--quick`; then the fields in `when_quick`
-    replace the study's.
-    """
+    """The keys that are not the study's own."""
 
     title: str | None = None
     published: str | None = None
+    """An entry of the file REFERENCES."""
     quick: bool = False
+    """As `--quick`."""
     when_quick: dict[str, Any] = {}
+    """The fields that then replace the study's."""
 
 
 _STUDY = dict.fromkeys(Study.__struct_fields__)

@@ -124,6 +124,8 @@ Request = (
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """What the framework is and can do here."""
+
     probe: Probe
 
 
@@ -161,6 +163,8 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
 
 
 class Trained(msgspec.Struct, frozen=True, tag="trained"):
+    """Seconds of all these steps, and the loss of the last."""
+
     seconds: float
     loss: float
 
@@ -172,6 +176,8 @@ class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    """What the steps took, while nothing was timed."""
+
     memory: Memory
     allocations: Allocations
 
@@ -184,7 +190,7 @@ class TimedSeparately(msgspec.Struct, frozen=True, tag="timed_separately"):
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
-    pass
+    """The last answer: the process ends."""
 
 
 class Missing(msgspec.Struct, frozen=True, tag="missing"):

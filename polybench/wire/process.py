@@ -106,6 +106,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
+        """The worker's, for meters that look at it from outside."""
         return self._process.pid
 
     def ask(self, request: Request, kind: type[A], timeout: float) -> A:

@@ -90,6 +90,7 @@ class Worker:
 
     @property
     def engine(self) -> Engine:
+        """The loaded one; raises CellFailed before `Load`."""
         if self._engine is None:
             raise CellFailed("no engine loaded")
         return self._engine

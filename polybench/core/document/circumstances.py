@@ -46,6 +46,8 @@ class RoundNoise(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
+    """The machine, and what else it did in each round."""
+
     hostname: str
     os: str
     cpu: str
@@ -60,20 +62,20 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
+    """Which polybench it was; `commit` is null for an installed package."""
+
     version: str
     commit: str | None
 
 
 class Published(msgspec.Struct, frozen=True):
-    """One number that the author of a study printed: a reference, measured elsewhere.
-
-    `value` is in `unit` and has the author's digits; a pair where a range was printed. `label` is what ran,
-    as the author calls it.
-    """
+    """One number that the author of a study printed: a reference, measured elsewhere."""
 
     label: str
+    """What ran, as the author calls it."""
     quantity: str
     value: float | tuple[float, float]
+    """In `unit`, with the author's digits; a pair where a range was printed."""
     unit: str
     hardware: str
     source: str

@@ -23,6 +23,7 @@ class TensorError(msgspec.Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
+        """Whether the error is finite and within its tolerance."""
         return self.relative_error is not None and self.relative_error <= self.tolerance
 
 
@@ -48,6 +49,8 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 class Parity(msgspec.Struct, frozen=True):
+    """The verdict of the identity check on a cell, its two parts, and every comparison."""
+
     status: Literal["pass", "fail", "skipped"]
     reason: str | None = None
     steps: int | None = None

@@ -18,67 +18,74 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class Allocations(msgspec.Struct, frozen=True):
+    """Those of a step in the memory of the host, and of the device; null where nothing can see them."""
+
     host: Allocation | None = None
     device: Allocation | None = None
 
 
 class GarbageCollection(msgspec.Struct, frozen=True):
-    """During the timed steps: seconds of a step that the collector took, and how many full sweeps in all."""
+    """What the garbage collector did during the timed steps."""
 
     seconds_per_step: float | None = None
     full_sweeps: int | None = None
+    """In all timed steps together."""
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Bytes of a worker.
-
-    `peak_rss_bytes`: resident at most in its whole life, the largest over processes; the others are of one
-    process. `baseline_rss_bytes`: resident once the framework was imported. `rss_anon_bytes` and
-    `rss_file_bytes`: resident after training steps, the process's own memory and what is mapped from files,
-    the data set included.
-    `step_peak_increase_bytes`: by how much the peak of a few steps was above what was resident before them.
-    `device_peak_bytes`: what the engine's allocator had in use at most. `device_nvml_bytes`: what the driver
-    says, with the context and the allocator's cache; `device_nvml_source` tells how that was found.
-    """
+    """Bytes of a worker, in one of its processes where nothing else is said."""
 
     peak_rss_bytes: int | None = None
+    """Resident at most in its whole life, the largest over processes."""
     baseline_rss_bytes: int | None = None
+    """Resident once the framework was imported."""
     rss_anon_bytes: int | None = None
+    """Resident after training steps: the process's own memory."""
     rss_file_bytes: int | None = None
+    """Resident after training steps: what is mapped from files, the data set included."""
     step_peak_increase_bytes: int | None = None
+    """By how much the peak of a few steps was above what was resident before them."""
     device_peak_bytes: int | None = None
+    """What the engine's allocator had in use at most."""
     device_nvml_bytes: int | None = None
+    """What the driver says, with the context and the allocator's cache."""
     device_nvml_source: str | None = None
+    """How `device_nvml_bytes` was found."""
 
 
 class Utilization(msgspec.Struct, frozen=True):
     """Means over the blocks of timed steps, with the reset and the untimed steps at their beginning.
 
-    `cpu_percent` of one core and `cores_used` (the same as a number of cores) are the worker's; the others
-    the GPU's as a whole: `gpu_percent` of the time busy, `power` in W (on the CPU that of its package),
-    `clocks` in MHz, `temperature` in degrees Celsius (the highest), `throttle` the reasons seen for lowered
-    clocks.
+    What is not the worker's is the GPU's as a whole.
     """
 
     cpu_percent: float | None = None
+    """The worker's, of one core."""
     cores_used: float | None = None
+    """The same as a number of cores."""
     gpu_percent: float | None = None
+    """Of the time, busy."""
     power: float | None = None
+    """W; on the CPU that of its package."""
     clocks: dict[str, float] | None = None
+    """MHz."""
     temperature: float | None = None
+    """Degrees Celsius, the highest."""
     throttle: list[str] | None = None
+    """The reasons seen for lowered clocks."""
 
 
 class Energy(msgspec.Struct, frozen=True):
-    """Mean power over the blocks times the seconds of an epoch, everything on the chip included.
-
-    `source` says whose power it is: of the processor's packages, of the GPU, or of both.
-    """
+    """Mean power over the blocks times the seconds of an epoch, everything on the chip included."""
 
     joules_per_epoch: float | None = None
     source: str | None = None
+    """Whose power it is: of the processor's packages, of the GPU, or of both."""
 
 
 class Cost(msgspec.Struct, frozen=True):
+    """What an epoch costs by the study's prices."""
+
     dollars_per_epoch: float
     relative: float | None
+    """To the baseline's; null where that has no price."""

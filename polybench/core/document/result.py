@@ -72,6 +72,7 @@ class Result(msgspec.Struct, kw_only=True):
 
     @property
     def measured(self) -> bool:
+        """Whether it has step times."""
         return self.step_seconds is not None
 
     @property

@@ -37,6 +37,7 @@ class StudyDocument(msgspec.Struct, kw_only=True):
     published: list[Published] = []
 
     def result(self, cell: str) -> Result:
+        """The result of the cell of this name, which must be there."""
         return next(result for result in self.results if result.cell == cell)
 
 

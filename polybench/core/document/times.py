@@ -36,6 +36,7 @@ class Startup(msgspec.Struct, frozen=True):
 
     @property
     def total_seconds(self) -> float:
+        """From starting the process to the end of its first step: what the table calls the cold start."""
         return (
             self.process_seconds
             + self.import_seconds
@@ -53,17 +54,16 @@ class BreakEven(msgspec.Struct, frozen=True):
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """The input pipeline of a cell, where it has one.
-
-    Of a timed step, the training thread spent `waiting_seconds_per_step` for its batch and the rest in
-    `compute_seconds_per_step`; null if nobody could tell them apart. The other two are rates of one
-    process: of the pipeline when nobody trains, and of training on preloaded batches.
-    """
+    """The input pipeline of a cell, where it has one; the rates are of one process."""
 
     waiting_seconds_per_step: float | None = None
+    """Of a timed step, what the training thread waited for its batch; null if nobody could tell."""
     compute_seconds_per_step: float | None = None
+    """The rest of that step."""
     pipeline_samples_per_second: float | None = None
+    """When nobody trains."""
     training_samples_per_second: float | None = None
+    """On preloaded batches."""
 
 
 class Relative(msgspec.Struct, frozen=True):
@@ -76,6 +76,8 @@ class Relative(msgspec.Struct, frozen=True):
 
 
 class DeviceSpeedup(msgspec.Struct, frozen=True):
+    """Speed in relation to the same engine's cell on the CPU; above 1 is faster."""
+
     cpu_cell: str
     speedup: float
     interval95: tuple[float, float] | None

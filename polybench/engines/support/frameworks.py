@@ -1,4 +1,4 @@
-"""Is the framework there, the device, the layer? Each no is `Unavailable`, with its remedy."""
+"""What an engine needs and may lack: framework, device, layer. Each is `Unavailable`, with its remedy."""
 
 from __future__ import annotations
 

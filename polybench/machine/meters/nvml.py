@@ -3,7 +3,7 @@
 https://docs.nvidia.com/deploy/nvml-api/
 """
 
-# ruff: noqa: N802, N815 - the names are NVML's
+# ruff: noqa: D102, N802, N815 - the names are NVML's, and its manual describes them
 
 from __future__ import annotations
 
@@ -31,14 +31,20 @@ THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 
 class Rates(Protocol):
+    """`gpu`: percent of the time in which a kernel ran."""
+
     gpu: int
 
 
 class DeviceMemory(Protocol):
+    """`used`: bytes."""
+
     used: int
 
 
 class RunningProcess(Protocol):
+    """`usedGpuMemory`: bytes; None where the driver does not say."""
+
     pid: int
     usedGpuMemory: int | None
 

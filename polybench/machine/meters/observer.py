@@ -58,6 +58,7 @@ class Observer:
                 self._gpus[device] = str(error)
 
     def close(self) -> None:
+        """Let go of NVML."""
         if self._nvml is not None:
             with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
