@@ -129,8 +129,8 @@ class Engine(Protocol):
         As at inference: no dropout, batch norm with its running statistics. Changes nothing.
 
         Args:
-            images: (batch, channels, height, width), float32 in 0..1.
-            labels: (batch), int64.
+            images: (n, channels, height, width), float32 in 0..1; any n, whatever the training's batch size.
+            labels: (n,), int64.
         """
         ...
 

@@ -20,8 +20,6 @@ from polybench.planning.plan import Plan
 
 _PRELOADED_STEPS = 8
 """Batches of a study with input pipelines that are preloaded all the same, to time the training alone."""
-_TEST_BATCH = 500
-"""Divides CIFAR-10's 10,000 test images."""
 
 
 class SharedFiles(NamedTuple):
@@ -107,13 +105,10 @@ def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
 
 
 def _test(plan: Plan, scratch: Path) -> EpochFile:
-    """The test images in their own order; a last batch that would be partial is dropped."""
+    """All test images, as one batch, in their own order; which may be class by class."""
     study, model = plan.study, plan.model
     dataset = open_dataset(study.data, study.seed, scratch, "test", model.input_shape, model.classes)
-    batch = min(_TEST_BATCH, len(dataset.images))
-    steps = len(dataset.images) // batch
-    order = np.arange(steps * batch, dtype=np.int64).reshape(steps, batch)
-    return write_epoch(dataset, order, _folder(scratch, "test"))
+    return write_epoch(dataset, np.arange(len(dataset.images))[None], _folder(scratch, "test"))
 
 
 def _folder(scratch: Path, name: str) -> Path:

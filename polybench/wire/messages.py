@@ -81,7 +81,7 @@ class Train(msgspec.Struct, frozen=True, tag="train"):
 
 
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
-    """Classify the test images with the current weights. Answer: Evaluated."""
+    """Classify the test images, all in one batch of the file, with the current weights. Answer: Evaluated."""
 
     test: EpochFile
 

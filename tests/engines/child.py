@@ -13,7 +13,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.job import Job
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
-from polybench.engines.base import Engine
+from polybench.engines.base import Array, Engine
 from polybench.models import MODELS
 
 
@@ -60,9 +60,9 @@ def outcome(name: str, variants: str, dtype: str, precision: str, folder: Path) 
 
     engine.start_from({name: np.roll(value, 1) for name, value in weights.items()})
     engine.reset()
-    out["correct_of_other_weights"] = [engine.correct(x, y) for x, y in zip(images, labels, strict=True)]
+    out["correct_of_other_weights"] = correct(engine, images, labels)
     out["losses_of_other_weights"] = train(engine, 3)
-    out["correct_after_training"] = [engine.correct(x, y) for x, y in zip(images, labels, strict=True)]
+    out["correct_after_training"] = correct(engine, images, labels)
     engine.close()
     return {name: np.asarray(value) for name, value in out.items()}
 
@@ -87,6 +87,13 @@ def train(engine: Engine, steps: int, out: dict[str, object] | None = None) -> l
         if out is not None:
             take(engine, step + 1, f"step{step + 1}", out)
     return losses
+
+
+def correct(engine: Engine, images: Array, labels: Array) -> list[int]:
+    """Of batches of the training's size, and of two of other sizes, as the last of the test images may be."""
+    whole = zip(images, labels, strict=True)
+    other = ((images[0, :size], labels[0, :size]) for size in (5, 1))
+    return [engine.correct(x, y) for x, y in (*whole, *other)]
 
 
 def take(engine: Engine, step: int, label: str, out: dict[str, object]) -> None:

@@ -103,7 +103,7 @@ def test_other_initial_weights_and_evaluation_are_those_of_the_reference(
     np.testing.assert_allclose(losses, reference["losses_of_other_weights"], rtol=1e-9)
     assert losses[0] != pytest.approx(found["losses"][0], rel=1e-3)
     for when in ("correct_of_other_weights", "correct_after_training"):
-        assert 0 < sum(reference[when]) < 32
+        assert 0 < sum(reference[when][:4]) < 32
         np.testing.assert_array_equal(found[when], reference[when])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polybench.core.spec import Study
-from polybench.data import synthetic
+from polybench.data import open_dataset, synthetic
 from polybench.data.augmentation import augment
 from polybench.data.epoch import EpochFile, open_epoch
 from polybench.data.stream import StreamFile, mapped
@@ -51,6 +51,16 @@ def test_a_block_may_be_longer_than_an_epoch(tmp_path: Path, monkeypatch: pytest
     assert files.stream is not None
     assert len(mapped(files.stream.order_path)) == 27
     assert (files.stream.workers, files.stream.decisions_path) == (0, None)
+
+
+def test_every_test_image_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "test", 999)
+    test = make(tmp_path, monkeypatch, accuracy=True).test
+    assert test is not None
+    dataset = open_dataset("synthetic", 0, tmp_path, "test")
+    images, labels = open_epoch(test)
+    np.testing.assert_array_equal(labels.reshape(-1), dataset.labels)
+    np.testing.assert_array_equal(images[-1, -1] * 255, dataset.images[-1])
 
 
 def test_without_a_pipeline_all_is_preloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
