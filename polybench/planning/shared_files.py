@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import UNTIMED_STEPS, evaluates
+from polybench.core.spec import UNTIMED_STEPS, evaluates, most_epochs
 from polybench.data import Dataset, open_dataset
 from polybench.data.augmentation import decision_stream
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
@@ -71,8 +71,9 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     np.savez(weights_file, **weights)
     checked = np.s_[: study.parity_steps + 1, : min(batch_size, model.parity_batch_size)]
     pipeline = study.input == "pipeline"
-    # A block may go on into the next epoch, by the steps that come before the timed ones.
-    steps = max(UNTIMED_STEPS + max(len(order), study.steps or 0), len(order) * (study.epochs or 1))
+    # A block may go on into the next epoch, by the steps that come before the timed ones. Of 50,000 images,
+    # an epoch's order is 400 kB, its decisions 150 kB.
+    steps = max(UNTIMED_STEPS + max(len(order), study.steps or 0), len(order) * most_epochs(study))
     decisions = decision_stream(len(order), batch_size, study.seed, steps) if study.augment else None
     checked_decisions = None if decisions is None else decisions[checked]
     epoch, parity = _folder(scratch, "epoch"), _folder(scratch, "parity")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,23 @@ def test_a_block_may_be_longer_than_an_epoch(tmp_path: Path, monkeypatch: pytest
     assert files.stream is not None
     assert len(mapped(files.stream.order_path)) == 27
     assert (files.stream.workers, files.stream.decisions_path) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "epochs"),
+    [({"epochs": 3}, 3), ({"until": {"accuracy": 0.5}}, 20), ({"until": {"accuracy": 0.5}, "epochs": 4}, 4)],
+    ids=["epochs", "until", "until with epochs"],
+)
+def test_no_epoch_of_a_training_repeats_another(
+    fields: dict[str, Any], epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make(tmp_path, monkeypatch, input="pipeline", augment=True, **fields).stream
+    assert stream is not None
+    assert stream.decisions_path is not None
+    for path in (stream.order_path, stream.decisions_path):
+        steps = mapped(path)
+        assert len(steps) == epochs * stream.steps_in_epoch
+        assert len({epoch.tobytes() for epoch in np.split(steps, epochs)}) == epochs
 
 
 def test_every_test_image_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
