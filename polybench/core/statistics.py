@@ -40,11 +40,13 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> StepSeconds:
-    """Summary over all samples; `interval95` is for the median of a typical process.
+    """Summary of all samples; `median` and its `interval95` are a typical step of a typical process.
 
-    The interval is a t interval of the logarithms of the processes' medians; with one process, of its rounds'
-    medians, and null with one round. Quantiles and spread of block means are not those of steps, so they
-    are null where `kind` is "block".
+    `median` is exp of the mean over processes of the mean over rounds of log(median of the round), so that of
+    two cells that were measured in the same rounds it has the ratio that `ratio` finds. The interval is a t
+    interval about it, over the processes' means (over the rounds, if there is one process; null with one
+    round). Quantiles and spread of block means are not those of steps, so they are null where `kind` is
+    "block".
 
     Raises:
         ValueError: there is no sample.
@@ -52,19 +54,18 @@ def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> Step
     seconds = np.array([second for process in samples for one_round in process for second in one_round])
     if not seconds.size:
         raise ValueError("no samples")
-    processes = [flat for process in samples if (flat := [second for part in process for second in part])]
-    rounds = [one_round for process in samples for one_round in process if one_round]
-    groups = processes if len(processes) > 1 else rounds
+    processes = [logs for process in samples if (logs := _log_medians(process))]
+    levels = [fmean(logs) for logs in processes] if len(processes) > 1 else processes[0]
     each_is_a_step = kind == "step"
     return StepSeconds(
-        median=float(np.median(seconds)),
+        median=math.exp(fmean(levels)),
         mean=float(seconds.mean()),
         min=float(seconds.min()),
         p05=float(np.percentile(seconds, 5)) if each_is_a_step else None,
         p95=float(np.percentile(seconds, 95)) if each_is_a_step else None,
         std=float(seconds.std(ddof=1)) if each_is_a_step and seconds.size > 1 else None,
         n=seconds.size,
-        interval95=_of_logs([math.log(median(group)) for group in groups]),
+        interval95=_of_logs(levels),
     )
 
 
@@ -135,7 +136,7 @@ def rising_trend(samples: NestedSamples) -> float | None:
     rounds: list[int] = []
     levels: list[float] = []
     for process in samples:
-        logs = [math.log(median(one_round)) for one_round in process if one_round]
+        logs = _log_medians(process)
         if len(logs) >= TREND_ROUNDS:
             centre = median(logs)
             rounds.extend(range(len(logs)))
@@ -161,6 +162,11 @@ def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_
         return 0
     gain = step_b - step_a
     return math.ceil(behind / gain) if gain > 0 else None
+
+
+def _log_medians(process: Process) -> list[float]:
+    """Log of the median of each round that has samples."""
+    return [math.log(median(one_round)) for one_round in process if one_round]
 
 
 def _log_ratios(baseline: Process, other: Process) -> list[float]:

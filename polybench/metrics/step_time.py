@@ -1,4 +1,4 @@
-"""Median time of one training step."""
+"""Time of one training step, a typical one."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
@@ -33,7 +33,9 @@ def scaled(samples: Nested, factor: float) -> Nested:
 class TestStepSeconds:
     def test_summarizes_all_samples(self) -> None:
         summary = step_seconds([[[1.0, 2.0], [3.0]], [[4.0, 10.0]]], "step")
-        assert (summary.median, summary.mean, summary.min, summary.n) == (3.0, 4.0, 1.0, 5)
+        # Of medians 1.5 and 3, which are one process, and 7, which is another.
+        assert summary.median == pytest.approx(math.sqrt(math.sqrt(1.5 * 3) * 7))
+        assert (summary.mean, summary.min, summary.n) == (4.0, 1.0, 5)
         assert summary.std == pytest.approx(np.std([1, 2, 3, 4, 10], ddof=1))
         assert summary.p05 == pytest.approx(1.2)
         assert summary.p95 == pytest.approx(8.8)
@@ -51,7 +53,7 @@ class TestStepSeconds:
     def test_block_means_have_no_quantiles(self) -> None:
         summary = step_seconds([[[1.0, 2.0]]], "block")
         assert summary.p05 is summary.p95 is summary.std is None
-        assert summary.median == 1.5
+        assert summary.median == pytest.approx(1.5)
 
     def test_one_sample(self) -> None:
         summary = step_seconds([[[1.0]]], "step")
@@ -70,7 +72,29 @@ class TestStepSeconds:
         summary = step_seconds(samples, "step")
         assert summary.p05 is not None
         assert summary.p95 is not None
-        assert summary.min <= summary.p05 <= summary.median <= summary.p95
+        assert summary.min <= summary.p05 <= summary.p95
+        largest = max(second for process in samples for one in process for second in one)
+        assert summary.min * (1 - 1e-12) <= summary.median <= largest * (1 + 1e-12)
+
+    @given(nested)
+    @example([[[1.0] * 9], [[1.1]], [[1.12]], [[1.12]], [[1.12]]])  # outside it is the median of all samples
+    def test_interval_contains_value(self, samples: Nested) -> None:
+        summary = step_seconds(samples, "step")
+        if summary.interval95:
+            low, high = summary.interval95
+            assert low * (1 - 1e-12) <= summary.median <= high * (1 + 1e-12)
+
+    @given(nested, st.data())
+    def test_two_cells_have_the_ratio_that_is_shown_as_speedup(
+        self, one: Nested, data: st.DataObject
+    ) -> None:
+        factors = [[data.draw(st.floats(0.1, 10)) for _ in process] for process in one]
+        two = [
+            [[factor * second for second in part] for factor, part in zip(row, process, strict=True)]
+            for row, process in zip(factors, one, strict=True)
+        ]
+        found = step_seconds(one, "step").median / step_seconds(two, "step").median
+        assert found == pytest.approx(ratio(one, two).value)
 
 
 class TestRatio:

@@ -11,7 +11,12 @@ import msgspec
 
 
 class StepSeconds(msgspec.Struct, frozen=True):
-    """Seconds of a training step over all samples; p05, p95 and std are null for samples of blocks."""
+    """Seconds of a training step, as `core.statistics.step_seconds` has them.
+
+    `median` is a typical step of a typical process: the geometric mean over processes of the geometric mean
+    of their rounds' medians. `interval95` is about it, null with a single round. The others are over all
+    samples; p05, p95 and std are null for samples of blocks.
+    """
 
     median: float
     mean: float
