@@ -99,11 +99,16 @@ def _trainings(study: StudyDocument) -> list[str]:
     trained = [result for result in study.results if result.trainings]
     if not trained:
         return []
-    seeds = max(len(result.trainings) for result in trained)
+    seeds = max(sum(training.complete for training in result.trainings) for result in trained)
     epochs = max(len(training.epochs) for result in trained for training in result.trainings)
     spread = "; accuracy ± its standard deviation over them" if seeds > 1 else ""
     return [
         f"trained for {units.plural(epochs, 'epoch')} at most, from {units.plural(seeds, 'seed')}{spread}",
+        *(
+            f"{result.cell}: {units.plural(unfinished, 'training')} not finished, and not in its accuracy"
+            for result in trained
+            if (unfinished := sum(not training.complete for training in result.trainings))
+        ),
         *(
             f"{result.cell}: {found.reached} of {units.plural(found.seeds, 'seed')} reached"
             f" accuracy {found.accuracy:g}"

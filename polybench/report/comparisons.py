@@ -52,17 +52,18 @@ def _relative(base: str, base_samples: CellSamples, samples: CellSamples, name: 
 def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | None:
     """Seed by seed, since a cell starts from the same weights as the baseline.
 
-    None unless both finished the same trainings. Where each training ended once it was accurate enough,
+    None unless both completed the same trainings. Where each training ended once it was accurate enough,
     its time is what differs (`time_to_accuracy`), not its accuracy.
     """
-    trainings = [(training.seed, len(training.epochs)) for training in base.trainings]
-    same = trainings == [(training.seed, len(training.epochs)) for training in other.trainings]
+    ours, theirs = ([t for t in result.trainings if t.complete] for result in (base, other))
+    trainings = [(training.seed, len(training.epochs)) for training in ours]
+    same = trainings == [(training.seed, len(training.epochs)) for training in theirs]
     epochs = {number for _, number in trainings}
     if other is base or not same or len(epochs) != 1 or base.time_to_accuracy is not None:
         return None
     pairs = [
         (one.accuracy, two.accuracy)
-        for one, two in zip(base.trainings, other.trainings, strict=True)
+        for one, two in zip(ours, theirs, strict=True)
         if one.accuracy is not None and two.accuracy is not None
     ]
     if len(pairs) < len(trainings):

@@ -16,8 +16,8 @@ from polybench.core.document.resources import GarbageCollection
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import Pipeline, Samples, Startup, StepSeconds
-from polybench.core.document.training import TimeToAccuracy
-from polybench.core.spec import Study, Workload
+from polybench.core.document.training import TimeToAccuracy, Training
+from polybench.core.spec import Study, Workload, most_epochs
 from polybench.planning.pace import Block
 from polybench.planning.plan import Plan
 from polybench.planning.shared_files import SharedFiles
@@ -147,7 +147,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         losses=[loss for loss in record.losses if math.isfinite(loss)],
         startup=_startup(record.startups),
         warnings=list(record.warnings),
-        trainings=[training for training in record.trainings if training.epochs],
+        trainings=[_judged(training, plan.study) for training in record.trainings if training.epochs],
         allocations=record.allocations,
         memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
     )
@@ -176,18 +176,27 @@ def _add_times(
         )
 
 
+def _judged(training: Training, study: Study) -> Training:
+    """The training, and whether it went on for as long as it was to."""
+    wanted = study.until.get("accuracy")
+    reached = wanted is not None and training.seconds_to(wanted) is not None
+    complete = reached or len(training.epochs) == most_epochs(study)
+    return msgspec.structs.replace(training, complete=complete)
+
+
 def _add_trainings(result: Result, wanted: float | None) -> None:
     if not result.trainings:
         return
     result.epoch_seconds = stdlib_statistics.median(
         epoch.seconds for training in result.trainings for epoch in training.epochs
     )
-    final = [training.accuracy for training in result.trainings if training.accuracy is not None]
+    complete = [training for training in result.trainings if training.complete]
+    final = [training.accuracy for training in complete if training.accuracy is not None]
     if final:
         result.accuracy = stdlib_statistics.fmean(final)
         result.accuracy_std = stdlib_statistics.stdev(final) if len(final) > 1 else None
-    if wanted is not None:
-        times = [training.seconds_to(wanted) for training in result.trainings]
+    if wanted is not None and complete:
+        times = [training.seconds_to(wanted) for training in complete]
         reached = [seconds for seconds in times if seconds is not None]
         median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
         result.time_to_accuracy = TimeToAccuracy(wanted, median, len(reached), len(times))

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import msgspec
+
 from polybench.core.document.identity import Parity
 from polybench.core.document.resources import Allocation, Allocations, Energy
 from polybench.core.document.times import Pipeline
 from polybench.export.footnotes import footnotes
-from tests.factories import FLUX_DEVIATIONS, absent, measured, study, typical_study
+from tests.factories import FLUX_DEVIATIONS, absent, measured, study, trainings, typical_study
 
 
 def test_order_and_words() -> None:
@@ -65,3 +67,11 @@ def test_a_pipeline_that_keeps_up_is_told_with_both_rates() -> None:
     )
     untold = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))))
     assert not any("alone" in note for note in untold)
+
+
+def test_a_training_that_was_not_finished_is_no_seed_of_an_accuracy() -> None:
+    first, second, last = trainings(0.5, 0.6, 0.1)
+    begun = [first, second, msgspec.structs.replace(last, epochs=last.epochs[:1], complete=False)]
+    notes = footnotes(study(measured("torch/cpu", 0.0165, trainings=begun)))
+    assert "trained for 2 epochs at most, from 2 seeds; accuracy ± its standard deviation over them" in notes
+    assert "torch/cpu: 1 training not finished, and not in its accuracy" in notes

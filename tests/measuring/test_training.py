@@ -77,6 +77,38 @@ def test_a_training_that_fails_keeps_what_was_measured() -> None:
     assert len(failed.trainings[0].epochs) == 1
 
 
+class Interrupting(Silent):
+    """Ctrl-C at the beginning of this stage."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def stage(self, text: str) -> None:
+        if text == self._stage:
+            raise KeyboardInterrupt
+
+
+def test_only_complete_trainings_are_in_an_accuracy() -> None:
+    study = Study(engines=("fake",), **FAST, epochs=2, accuracy=True)
+    fake = run_study(study, Interrupting("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    assert [(len(training.epochs), training.complete) for training in fake.trainings] == [
+        (2, True),
+        (1, False),
+    ]
+    assert fake.accuracy == fake.trainings[0].accuracy
+    assert fake.accuracy_std is None
+    assert fake.epoch_seconds is not None  # an epoch that was finished is one
+
+
+def test_a_training_that_was_interrupted_is_not_one_that_failed_to_reach() -> None:
+    study = Study(engines=("fake",), **FAST, epochs=3, until={"accuracy": 0.7})
+    fake = run_study(study, Interrupting("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    assert [training.complete for training in fake.trainings] == [True, False]
+    assert fake.time_to_accuracy is not None
+    assert (fake.time_to_accuracy.reached, fake.time_to_accuracy.seeds) == (1, 1)
+    assert fake.time_to_accuracy.seconds is not None
+
+
 @pytest.mark.parametrize(("wanted", "seconds"), [(0.3, 1.0), (0.5, 3.0), (0.9, None)])
 def test_seconds_to_an_accuracy_add_up_the_epochs(wanted: float, seconds: float | None) -> None:
     epochs = [TrainedEpoch(1.0, [1.0], 1.0, 0.3), TrainedEpoch(2.0, [1.0], 1.0, 0.5)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.core.document.identity import Parity
 from polybench.core.document.resources import Cost
 from polybench.core.document.result import Result
 from polybench.core.document.times import Samples
-from polybench.core.document.training import AccuracyDifference, TimeToAccuracy
+from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
 from polybench.report.comparisons import relate
 from tests.factories import absent, measured, trainings
 
@@ -79,6 +80,18 @@ def test_accuracies_are_compared_seed_by_seed() -> None:
     assert found.value == pytest.approx(0.02)
     # t(0.975, 2 degrees of freedom) = 4.3027, times the differences' standard deviation 0.01 / sqrt(3)
     assert found.interval95 == pytest.approx((0.02 - 0.024841, 0.02 + 0.024841), abs=1e-6)
+
+
+def test_a_training_that_was_not_finished_is_not_compared() -> None:
+    def with_last_unfinished(*accuracies: float) -> list[Training]:
+        *complete, last = trainings(*accuracies, epochs=1)
+        return [*complete, msgspec.structs.replace(last, complete=False)]
+
+    by_name = related(
+        measured("torch/cpu", 0.02, trainings=with_last_unfinished(0.5, 0.1)),
+        measured("tf/cpu", 0.01, trainings=with_last_unfinished(0.75, 0.7)),
+    )
+    assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 1, 1)
 
 
 def test_no_interval_from_one_seed() -> None:

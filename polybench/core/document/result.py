@@ -33,7 +33,8 @@ Status = Literal["ok", "unavailable", "failed", "interrupted"]
 class Result(msgspec.Struct, kw_only=True):
     """What one cell gave. A cell that could not be measured has a status, a reason and mostly nulls.
 
-    `accuracy` is the mean over seeds after the last epoch, `accuracy_std` its standard deviation.
+    `accuracy` is the mean over complete trainings, after the last epoch, `accuracy_std` its standard
+    deviation.
     """
 
     cell: str

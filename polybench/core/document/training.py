@@ -18,10 +18,15 @@ class TrainedEpoch(msgspec.Struct, frozen=True):
 
 
 class Training(msgspec.Struct, frozen=True):
-    """A whole training from the initial weights of one seed, in a process of its own."""
+    """A training from the initial weights of one seed, in a process of its own.
+
+    `complete` is false where it was interrupted, or failed, before its last epoch and before the accuracy
+    that it was to reach.
+    """
 
     seed: int
     epochs: list[TrainedEpoch]
+    complete: bool = True
 
     @property
     def accuracy(self) -> float | None:
@@ -39,7 +44,10 @@ class Training(msgspec.Struct, frozen=True):
 
 
 class TimeToAccuracy(msgspec.Struct, frozen=True):
-    """`seconds` of training: the median over seeds, null if only `reached` of `seeds` got there."""
+    """`seconds` of training: the median over seeds, null if only `reached` of `seeds` got there.
+
+    Only complete trainings count.
+    """
 
     accuracy: float
     seconds: float | None
@@ -49,6 +57,8 @@ class TimeToAccuracy(msgspec.Struct, frozen=True):
 
 class AccuracyDifference(msgspec.Struct, frozen=True):
     """Test accuracy less the baseline's, after the same epochs: the mean over seeds that both trained from.
+
+    Only complete trainings count.
 
     `interval95` is null for one seed.
     """
