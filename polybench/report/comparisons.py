@@ -105,7 +105,8 @@ def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | N
 
 
 def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
-    if result.startup is None or result.step_seconds is None:
+    """Against each other ranked cell; empty for one that is not ranked itself."""
+    if not result.ranked or result.startup is None or result.step_seconds is None:
         return []
     return [
         BreakEven(
@@ -118,5 +119,5 @@ def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
             ),
         )
         for other in results
-        if other is not result and other.startup is not None and other.step_seconds is not None
+        if other is not result and other.ranked and other.startup and other.step_seconds
     ]

@@ -68,6 +68,17 @@ def test_break_even_against_every_other_row() -> None:
     assert {repaid.against for repaid in by_name["tf/cpu"].break_even} == {"torch/cpu", "flux/cpu"}
 
 
+@pytest.mark.parametrize(
+    "unranked", [{"parity": Parity("fail")}, {"status": "failed"}], ids=["not identical", "failed"]
+)
+def test_no_break_even_with_a_row_that_is_not_ranked(unranked: dict[str, Any]) -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, **unranked), measured("flux/cpu", 0.03)
+    )
+    assert by_name["tf/cpu"].break_even == []
+    assert [repaid.against for repaid in by_name["flux/cpu"].break_even] == ["torch/cpu"]
+
+
 def test_accuracies_are_compared_seed_by_seed() -> None:
     by_name = related(
         measured("torch/cpu", 0.02, trainings=trainings(0.50, 0.60, 0.55)),
