@@ -23,6 +23,14 @@ class Correct(ReferenceEngine):
     """No bug, for comparison."""
 
 
+class OwnOrder(ReferenceEngine):
+    """Right, and tells its tensors in another order than the model's."""
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(loss, dict(sorted(gradients.items())), dict(reversed(weights.items())))
+
+
 class UnflippedKernel(ReferenceEngine):
     """A framework that convolves, given weights for cross-correlation."""
 

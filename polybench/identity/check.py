@@ -152,7 +152,7 @@ class Checker:
     def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
         conventions = _prepare(engine, task, task.job, task.weights, task.stream)
         tolerance = timed_tolerance(task.job.model, task.job.workload)
-        update = ExpectedUpdate(task.job.workload.optimizer, folder / "updates")
+        update = ExpectedUpdate(task.job.model, task.job.workload.optimizer, folder / "updates")
         tensors: list[TensorError] = []
         for step in range(task.steps + 1):
             if task.stream is not None:

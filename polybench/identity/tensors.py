@@ -83,7 +83,8 @@ class State(NamedTuple):
 class ExpectedUpdate:
     """The optimizer's formula, applied in float64 to the engine's own weights and gradients."""
 
-    def __init__(self, optimizer: Optimizer, folder: Path) -> None:
+    def __init__(self, model: Model, optimizer: Optimizer, folder: Path) -> None:
+        self._names = list(model.weight_shapes())
         self._optimizer = optimizer
         self._folder = folder
         self._before: State | None = None
@@ -93,7 +94,7 @@ class ExpectedUpdate:
         """The engine is about to make this step from this state."""
         self._before = state
         rate = self._optimizer.rate_at(step)
-        for name, weights, gradient in _pairs(state.weights, state.gradients):
+        for name, weights, gradient in _pairs(state.weights, state.gradients, self._names):
             file = self._folder / f"{name}.npz"
             reached, kept = updated(self._optimizer, rate, weights, gradient, _arrays(file))
             saved: dict[str, Any] = kept | {_REACHED: reached}
@@ -103,7 +104,7 @@ class ExpectedUpdate:
         """The weights that the engine reached, from which it will make `step`, against the formula's."""
         assert self._before is not None
         floor = _GRADIENT_FLOOR * _total_norm(self._before.gradients)
-        for name, got, _ in _pairs(weights, self._before.gradients):
+        for name, got, _ in _pairs(weights, self._before.gradients, self._names):
             with np.load(self._folder / f"{name}.npz") as file:
                 yield _error("timed", name, step, "weight", got, file[_REACHED], floor, tolerance)
 
@@ -140,9 +141,13 @@ def timed_errors(
         )
 
 
-def _pairs(got: Path, want: Path) -> Iterator[_Pair]:
+def _pairs(got: Path, want: Path, names: Iterable[str] | None = None) -> Iterator[_Pair]:
+    """These tensors of two files, in this order; else all that should have come out, in the order of `want`.
+
+    The reference writes them in the model's order, an engine in its own.
+    """
     with np.load(got) as a, np.load(want) as b:
-        for name in b.files:
+        for name in b.files if names is None else names:
             if name not in a.files or a[name].shape != b[name].shape:
                 shape = a[name].shape if name in a.files else "nothing"
                 raise CellFailed(

@@ -78,6 +78,20 @@ def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: Checked) -> Non
     assert len([t for t in timed if t.kind == "weight"]) == 10 * STEPS
 
 
+def test_tensors_are_in_the_models_order_whatever_the_engines_is(tmp_path: Path) -> None:
+    parity = check("OwnOrder", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    trained, all_tensors = list(EVERYTHING.weight_shapes()), list(EVERYTHING.tensor_shapes())
+    assert trained != sorted(trained)
+    for part, kind, expected in (
+        ("algorithm", "gradient", trained),
+        ("algorithm", "weight", all_tensors),
+        ("timed", "gradient", trained),
+        ("timed", "weight", trained),
+    ):
+        assert [t.name for t in parity.tensors if (t.part, t.kind, t.step) == (part, kind, 1)] == expected
+
+
 @pytest.mark.parametrize(
     "bug",
     [
