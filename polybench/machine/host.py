@@ -12,9 +12,8 @@ import psutil
 
 from polybench.core.document.circumstances import Host, Tool
 from polybench.core.version import __version__
+from polybench.machine import cgroups
 
-_CGROUP_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
@@ -60,21 +59,18 @@ def gpus() -> list[str]:
 
 
 def usable_threads() -> int:
-    """The least of physical cores, this process's affinity and its cgroup's quota; at least 1."""
+    """The least of physical cores, this process's affinity and its control groups' quota; at least 1."""
     limits = [psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0))]
-    if _CGROUP_QUOTA.exists():
-        quota, _, period = _CGROUP_QUOTA.read_text().partition(" ")
-        if quota != "max":
-            limits.append(int(quota) // int(period))
+    if (quota := cgroups.cpu_quota()) is not None:
+        limits.append(int(quota))
     return max(1, min(limits))
 
 
 def available_memory() -> int:
-    """Bytes that new processes can take without swapping, this cgroup's limit included."""
+    """Bytes that new processes can take without swapping, and within this process's control groups."""
     available = int(psutil.virtual_memory().available)
-    if _CGROUP_MEMORY.exists() and (limit := _CGROUP_MEMORY.read_text().strip()) != "max":
-        available = min(available, int(limit))
-    return available
+    left = cgroups.memory_left()
+    return available if left is None else min(available, left)
 
 
 def tool() -> Tool:

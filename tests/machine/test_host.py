@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from polybench.core.version import __version__
-from polybench.machine import host
+from polybench.machine import cgroups, host
 
 
 def test_the_host_is_described() -> None:
@@ -32,45 +32,23 @@ def test_an_installed_package_has_no_commit(monkeypatch: pytest.MonkeyPatch, tmp
     assert host.tool().commit is None
 
 
-def limits(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, cores: int | None, affinity: int, quota: str | None
-) -> int:
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical: cores)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)))
-    file = tmp_path / "cpu.max"
-    if quota is not None:
-        file.write_text(quota)
-    monkeypatch.setattr(host, "_CGROUP_QUOTA", file)
-    return host.usable_threads()
-
-
 @pytest.mark.parametrize(
     ("cores", "affinity", "quota", "expected"),
-    [
-        (8, 16, None, 8),
-        (8, 4, "max 100000", 4),
-        (8, 8, "200000 100000", 2),
-        (8, 8, "50000 100000", 1),
-        (None, 4, None, 1),
-    ],
+    [(8, 16, None, 8), (8, 4, None, 4), (8, 8, 2.0, 2), (8, 8, 2.9, 2), (8, 8, 0.5, 1), (None, 4, None, 1)],
 )
 def test_usable_threads_are_the_least_limit(
-    cores: int | None,
-    affinity: int,
-    quota: str | None,
-    expected: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    cores: int | None, affinity: int, quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert limits(monkeypatch, tmp_path, cores=cores, affinity=affinity, quota=quota) == expected
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: cores)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)))
+    monkeypatch.setattr(cgroups, "cpu_quota", lambda: quota)
+    assert host.usable_threads() == expected
 
 
-def test_available_memory_respects_the_cgroup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("left", "expected"), [(None, 1000), (600, 600), (2000, 1000)])
+def test_available_memory_is_within_the_control_groups(
+    left: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
-    file = tmp_path / "memory.max"
-    monkeypatch.setattr(host, "_CGROUP_MEMORY", file)
-    assert host.available_memory() == 1000
-    file.write_text("max\n")
-    assert host.available_memory() == 1000
-    file.write_text("600\n")
-    assert host.available_memory() == 600
+    monkeypatch.setattr(cgroups, "memory_left", lambda: left)
+    assert host.available_memory() == expected

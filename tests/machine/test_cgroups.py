@@ -1,0 +1,156 @@
+"""Limits of control groups, on folders like the kernel's."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polybench.machine.cgroups import cpu_quota, memory_left
+
+MIB = 1 << 20
+V1_NO_LIMIT = 9223372036854771712
+
+
+def process(folder: Path, *hierarchies: tuple[str, str, str, Path]) -> Path:
+    """What /proc/self would be: each hierarchy is (controllers, own group, mounted root, mount point)."""
+    groups = [f"{number}:{name}:{path}" for number, (name, path, _, _) in enumerate(hierarchies)]
+    mounts = [
+        "22 27 0:21 / /proc rw,relatime - proc proc rw",
+        "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw",
+    ]
+    for controllers, _, root, point in hierarchies:
+        escaped = str(point).replace(" ", r"\040")
+        system = f"cgroup cgroup rw,{controllers}" if controllers else "cgroup2 cgroup2 rw,nsdelegate"
+        mounts.append(f"31 23 0:28 {root} {escaped} rw,relatime shared:4 - {system}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup").write_text("".join(f"{line}\n" for line in groups))
+    (folder / "mountinfo").write_text("".join(f"{line}\n" for line in mounts))
+    return folder
+
+
+def group(folder: Path, **files: Any) -> Path:
+    """A group's folder; `memory_max=5` writes 5 into memory.max."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, value in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(f"{value}\n")
+    return folder
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
+    assert (cpu_quota(tmp_path / "nowhere"), memory_left(tmp_path / "nowhere")) == (None, None)
+    mount = group(tmp_path / "mount")  # the root group of a whole machine has no such files
+    proc = process(tmp_path / "proc", ("", "/", "/", mount))
+    assert (cpu_quota(proc), memory_left(proc)) == (None, None)
+
+
+def test_a_container_of_version_2(tmp_path: Path) -> None:
+    stat = "anon 5\nfile 7\ninactive_file 52428800\nactive_file 9"
+    mount = group(
+        tmp_path / "mount",
+        cpu_max="150000 100000",
+        memory_max=400 * MIB,
+        memory_current=300 * MIB,
+        memory_stat=stat,
+    )
+    proc = process(tmp_path / "proc", ("", "/", "/", mount))
+    assert cpu_quota(proc) == 1.5
+    assert memory_left(proc) == 150 * MIB  # of the 300 MiB in use 50 are cached files
+
+
+def test_a_limit_of_any_group_above_holds(tmp_path: Path) -> None:
+    mount = tmp_path / "mount"
+    group(mount / "user.slice", cpu_max="200000 100000", memory_max="max", memory_current=900 * MIB)
+    group(
+        mount / "user.slice" / "job",
+        cpu_max="max 100000",
+        memory_max=500 * MIB,
+        memory_current=100 * MIB,
+        memory_stat="inactive_file 0",
+    )
+    group(mount / "user.slice" / "job" / "step", cpu_max="400000 100000", memory_max="max", memory_current=7)
+    group(mount / "other", cpu_max="1000 100000", memory_max=1, memory_current=1)  # not ours
+    proc = process(tmp_path / "proc", ("", "/user.slice/job/step", "/", mount))
+    assert cpu_quota(proc) == 2
+    assert memory_left(proc) == 400 * MIB
+
+
+def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
+    cpu, memory = tmp_path / "cpu,cpuacct", tmp_path / "memory"
+    group(cpu / "docker" / "abc", cpu_cfs_quota_us=-1, cpu_cfs_period_us=100000)
+    group(cpu / "docker", cpu_cfs_quota_us=250000, cpu_cfs_period_us=100000)
+    group(
+        memory / "docker" / "abc",
+        memory_limit_in_bytes=V1_NO_LIMIT,
+        memory_usage_in_bytes=MIB,
+        memory_stat="inactive_file 0",
+    )
+    group(
+        memory / "docker",
+        memory_limit_in_bytes=200 * MIB,
+        memory_usage_in_bytes=190 * MIB,
+        memory_stat=f"inactive_file 0\ntotal_inactive_file {40 * MIB}",
+    )
+    unified = group(tmp_path / "unified")  # of a hybrid machine: without controllers
+    proc = process(
+        tmp_path / "proc",
+        ("", "/", "/", unified),
+        ("cpu,cpuacct", "/docker/abc", "/", cpu),
+        ("memory", "/docker/abc", "/", memory),
+        ("cpuset", "/", "/", tmp_path / "cpuset"),
+    )
+    assert cpu_quota(proc) == 2.5
+    assert memory_left(proc) == 50 * MIB
+
+
+@pytest.mark.parametrize(
+    ("own", "root"),
+    [
+        ("/docker/abc", "/docker/abc"),
+        ("/elsewhere", "/docker/abc"),
+        ("/../other", "/"),
+        ("/docker/gone", "/"),
+    ],
+    ids=["mounted from the host", "not under what is mounted", "outside the namespace", "folder not there"],
+)
+def test_the_mounted_group_counts_where_the_own_is_not_seen(own: str, root: str, tmp_path: Path) -> None:
+    mount = group(tmp_path / "with space", memory_max=9 * MIB, memory_current=4 * MIB)
+    group(tmp_path / "other", memory_max=0, memory_current=0)
+    assert memory_left(process(tmp_path / "proc", ("", own, root, mount))) == 5 * MIB
+
+
+def test_more_in_use_than_allowed_leaves_nothing(tmp_path: Path) -> None:
+    mount = group(tmp_path / "mount", memory_max=5, memory_current=9, memory_stat="inactive_file 1")
+    assert memory_left(process(tmp_path / "proc", ("", "/", "/", mount))) == 0
+
+
+sizes = st.integers(0, 1 << 40)
+levels = st.lists(st.tuples(st.none() | sizes, sizes, sizes), min_size=1, max_size=5)
+
+
+@given(levels, st.booleans())
+def test_what_is_left_is_the_least_of_all_levels(
+    levels: list[tuple[int | None, int, int]], second_version: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = mount = Path(name) / "mount"
+        for number, (limit, used, cached) in enumerate(levels):
+            folder = folder / f"level{number}" if number else mount
+            if second_version:
+                files = {"memory_max": "max" if limit is None else limit, "memory_current": used}
+            else:
+                no_limit = V1_NO_LIMIT if limit is None else limit
+                files = {"memory_limit_in_bytes": no_limit, "memory_usage_in_bytes": used}
+            group(folder, memory_stat=f"inactive_file {cached}", **files)
+        own = "/" + "/".join(folder.relative_to(mount).parts)
+        controllers = "" if second_version else "memory"
+        left = memory_left(process(Path(name) / "proc", (controllers, own, "/", mount)))
+    known = [max(0, limit - max(0, used - cached)) for limit, used, cached in levels if limit is not None]
+    if known:
+        assert left == min(known)
+    else:
+        assert left is None or left > 1 << 60
