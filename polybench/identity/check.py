@@ -11,7 +11,6 @@ Tensors are compared one at a time, from files.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 import tempfile
@@ -26,6 +25,7 @@ from polybench.core.job import EXACT, Conventions, Job
 from polybench.data.epoch import EpochFile
 from polybench.data.stream import StreamFile
 from polybench.identity.batches import batch_errors
+from polybench.identity.reference_cache import Losses, ReferenceCache, training_key
 from polybench.identity.tensors import (
     ExpectedUpdate,
     State,
@@ -84,7 +84,7 @@ class Checker:
     def __init__(self, reference: Session, scratch: Path, cache: Path) -> None:
         self._reference = reference
         self._scratch = scratch
-        self._cache = cache
+        self._cache = ReferenceCache(cache)
 
     def check(self, engine: Session, task: Task) -> Parity:
         """Both parts, for an engine session that has loaded its framework.
@@ -118,35 +118,28 @@ class Checker:
     ) -> Iterator[TensorError]:
         job = msgspec.structs.replace(task.job, dtype="float64")
         conventions = _prepare(engine, task, job, task.weights, task.stream)
-        expected = self._free_run(task, conventions)
+        expected = self._free_run(task, conventions, folder / "free")
         for step, got in _run_freely(engine, task, folder).items():
             yield from algorithm_errors(step, got, expected[step], tolerance)
 
-    def _free_run(self, task: Task, conventions: Conventions) -> dict[int, State]:
+    def _free_run(self, task: Task, conventions: Conventions, folder: Path) -> dict[int, State]:
         """The reference's states, from the cache if the same training was asked for before."""
         job = msgspec.structs.replace(
             task.job, device="cpu", dtype="float64", variants=(), conventions=conventions
         )
-        large = task.job.model.total_parameters() > _LARGEST_CACHED
-        cache = self._scratch / "reference" if large else self._cache
-        folder = cache / _digest(job, task)
-        losses = folder / "losses.json"
-        if not losses.exists():
-            cache.mkdir(parents=True, exist_ok=True)
-            fresh = Path(tempfile.mkdtemp(dir=cache))
+
+        def train() -> Losses:
             _prepare(self._reference, task, job, task.weights)
-            states = _run_freely(self._reference, task, fresh)
-            (fresh / "losses.json").write_bytes(
-                msgspec.json.encode({step: state.loss for step, state in states.items()})
-            )
-            try:
-                fresh.rename(folder)
-            except OSError:  # another study was faster
-                shutil.rmtree(fresh)
-        # A loss that is not finite is null in JSON.
-        by_step = msgspec.json.decode(losses.read_bytes(), type=dict[int, float | None])
+            states = _run_freely(self._reference, task, folder)
+            return {step: _loss_or_null(state) for step, state in states.items()}
+
+        folder.mkdir()
+        large = task.job.model.total_parameters() > _LARGEST_CACHED
+        cache = ReferenceCache(self._scratch / "reference") if large else self._cache
+        files = (task.weights, Path(task.epoch.images_path), Path(task.epoch.labels_path))
+        losses = cache.fetch(training_key(job, task.steps, files), folder, train)
         return {
-            step: _state(folder, step, math.nan if loss is None else loss) for step, loss in by_step.items()
+            step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()
         }
 
     def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
@@ -225,21 +218,5 @@ def _state(folder: Path, step: int, loss: float) -> State:
     return State(loss, folder / f"{step}.gradients.npz", folder / f"{step}.weights.npz")
 
 
-def _digest(job: Job, task: Task) -> str:
-    """Names a training of the reference: its job, weights, batches, steps and the reference's own code."""
-    digest = hashlib.sha256(msgspec.json.encode((job, task.steps)))
-    for path in (
-        task.weights,
-        Path(task.epoch.images_path),
-        Path(task.epoch.labels_path),
-        *_reference_sources(),
-    ):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:32]
-
-
-def _reference_sources() -> list[Path]:
-    """All files that decide what the reference computes."""
-    package = Path(__file__).parents[1]
-    folders = (package / "engines" / "reference", package / "engines" / "support", package / "core")
-    return sorted([package / "engines" / "base.py", *(file for f in folders for file in f.rglob("*.py"))])
+def _loss_or_null(state: State) -> float | None:
+    return state.loss if math.isfinite(state.loss) else None

@@ -14,7 +14,7 @@ import pytest
 from polybench.core.document.identity import Parity
 from polybench.core.errors import CellFailed
 from polybench.core.model import Model
-from polybench.core.optimizers import OPTIMIZERS
+from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.data import Dataset
 from polybench.data.augmentation import decision_stream
 from polybench.data.batches import epoch_order
@@ -23,7 +23,7 @@ from polybench.data.stream import write_images, write_stream
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
-from polybench.wire.messages import Request
+from polybench.wire.messages import Advance, Request
 from tests import small
 from tests.networks import EVERYTHING
 from tests.sessions import A, InProcess
@@ -247,7 +247,9 @@ class Counting(InProcess):
         return super().ask(request, kind, timeout)
 
 
-def test_the_reference_trains_once_for_the_same_training(tmp_path: Path) -> None:
+def test_the_reference_trains_once_for_the_same_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = small.files(tmp_path)
     task = Task(small.job(), files.weights, files.epoch, STEPS, 60.0)
     (tmp_path / "scratch").mkdir()
@@ -258,11 +260,46 @@ def test_the_reference_trains_once_for_the_same_training(tmp_path: Path) -> None
         assert checker.check(InProcess(REFERENCE), task).status == "pass"
         return Counting.asked
 
+    def with_workload(**fields: object) -> Task:
+        workload = msgspec.structs.replace(task.job.workload, **fields)
+        return task._replace(job=msgspec.structs.replace(task.job, workload=workload))
+
     first, second = asked(task), asked(task)
     assert second < first
-    other_rate = msgspec.structs.replace(task.job, workload=small.workload(learning_rate=0.02))
-    assert asked(task._replace(job=other_rate)) == first
+    assert asked(with_workload(threads=2)) == second
+    assert asked(with_workload(optimizer=Optimizer(learning_rate=0.02))) == first
     assert list((tmp_path / "scratch").iterdir()) == []
+    monkeypatch.setattr(np, "__version__", "1.0")
+    assert asked(task) == first
+
+
+def test_wrong_values_in_the_cache_are_not_the_engines_fault(tmp_path: Path) -> None:
+    def checked(name: str) -> Parity:
+        (tmp_path / name).mkdir()
+        return check("Correct", tmp_path / name, cache=tmp_path / "cache")
+
+    assert checked("first").status == "pass"
+    (gradients,) = (tmp_path / "cache").glob("*/1.gradients.npz")
+    with np.load(gradients) as file:
+        doubled: dict[str, Any] = {name: 2 * file[name] for name in file.files}
+    np.savez(gradients, **doubled)
+    assert checked("second").status == "pass"
+
+
+def test_a_reference_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Failing(InProcess):
+        def ask(self, request: Request, kind: type[A], timeout: float = 60.0) -> A:
+            if isinstance(request, Advance):
+                raise CellFailed("killed")
+            return super().ask(request, kind, timeout)
+
+    files = small.files(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    checker = Checker(Failing(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+    with pytest.raises(CellFailed, match="killed"):
+        checker.check(InProcess(REFERENCE), Task(small.job(), files.weights, files.epoch, STEPS, 60.0))
+    left = [path for folder in ("scratch", "cache") for path in (tmp_path / folder).glob("*")]
+    assert left == []
 
 
 @pytest.mark.parametrize(
