@@ -135,7 +135,8 @@ def timed_errors(
             (np.vdot(a, b), np.vdot(a, a), np.vdot(b, b)) for _, a, b in _pairs(got.gradients, want.gradients)
         ]
         dot, left, right = (float(sum(column)) for column in zip(*products, strict=True))
-        cosine = dot / math.sqrt(left * right) if left * right > 0 else math.nan
+        # Rounding can lead it above 1; `min` keeps what is not a number.
+        cosine = min(dot / math.sqrt(left * right), 1.0) if left * right > 0 else math.nan
         yield TensorError(
             "timed", "whole gradient", step, "gradient", _finite(1.0 - cosine), tolerance["gradient"]
         )
