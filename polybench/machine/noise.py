@@ -36,7 +36,10 @@ def _read(pids: Collection[int]) -> _Reading:
     idle = cpu.idle + getattr(cpu, "iowait", 0.0)
     busy = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0) - idle - steal
     swap = psutil.swap_memory()
-    return _Reading(time.monotonic(), busy, steal, swap.sin + swap.sout, sum(map(cpu_seconds, pids)))
+    # Of a worker that failed meanwhile nothing is left but its share in what ended children took.
+    ended = os.times()
+    workers = sum(map(cpu_seconds, pids)) + ended.children_user + ended.children_system
+    return _Reading(time.monotonic(), busy, steal, swap.sin + swap.sout, workers)
 
 
 class NoiseMeter:

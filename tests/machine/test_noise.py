@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from polybench.machine import noise
@@ -36,6 +39,17 @@ def test_what_the_workers_did_is_not_noise(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_disturbed_rounds(change: dict[str, float], affected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert meter(monkeypatch, reading(0.0), reading(10.0, **change)).stop(0, 0).affected is affected
+
+
+def test_a_worker_that_ends_takes_nothing_of_what_it_did_along() -> None:
+    burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", burn], stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        alive = noise._read([worker.pid])
+        worker.kill()
+    # The kernel counts in ticks of 10 ms.
+    assert noise._read([worker.pid]).workers >= alive.workers - 0.02
 
 
 def test_a_round_of_a_few_ticks_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
