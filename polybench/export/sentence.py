@@ -42,6 +42,11 @@ def sentences(study: StudyDocument) -> list[str]:
 def _device_sentence(result: Result, found: DeviceSpeedup) -> str:
     """As the published comparisons of CPU and GPU say it: "97.8 times; 99.0 % less time"."""
     times = units.with_interval(found.speedup, found.interval95)
+    verdict = differs(Ratio(found.speedup, found.interval95, found.scope))
+    if verdict is None:
+        return f"{result.cell} ran {times} times as fast as {found.cpu_cell} (within one run; no verdict)."
+    if not verdict:
+        return f"no difference shown between {result.cell} and {found.cpu_cell}: ratio {times}."
     saved = 1 - 1 / found.speedup
     less = f"{units.number(100 * abs(saved))}% {'less' if saved >= 0 else 'more'} time"
     return f"{result.cell} is {times} times as fast as {found.cpu_cell}: {less}."

@@ -89,7 +89,9 @@ def _device_speedup(
     for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
         if (name := on_cpu.get(like)) is not None:
             relative = _relative(name, samples[name], samples[result.cell], result.cell)
-            return DeviceSpeedup(name, relative.speedup, relative.interval95) if relative else None
+            if relative is None:
+                return None
+            return DeviceSpeedup(name, relative.speedup, relative.interval95, relative.scope)
     return None
 
 

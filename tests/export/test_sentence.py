@@ -60,17 +60,31 @@ def test_none_without_the_baseline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speedup", "text"),
+    ("found", "text"),
     [
-        (97.8, "torch/cuda is 97.8 times as fast as torch/cpu: 99.0% less time."),
-        (0.5, "torch/cuda is 0.500 times as fast as torch/cpu: 100% more time."),
+        (
+            DeviceSpeedup("torch/cpu", 97.8, (97.0, 98.6)),
+            "torch/cuda is 97.8 (97.0 to 98.6) times as fast as torch/cpu: 99.0% less time.",
+        ),
+        (
+            DeviceSpeedup("torch/cpu", 0.5, (0.4, 0.6)),
+            "torch/cuda is 0.50 (0.40 to 0.60) times as fast as torch/cpu: 100% more time.",
+        ),
+        (
+            DeviceSpeedup("torch/cpu", 1.1, (0.9, 1.3)),
+            "no difference shown between torch/cuda and torch/cpu: ratio 1.10 (0.90 to 1.30).",
+        ),
+        (
+            DeviceSpeedup("torch/cpu", 97.8, (97.0, 98.6), "within one run"),
+            "torch/cuda ran 97.8 (97.0 to 98.6) times as fast as torch/cpu (within one run; no verdict).",
+        ),
     ],
+    ids=["faster", "slower", "no difference", "one run"],
 )
-def test_a_device_against_the_cpu_is_said_as_the_published_studies_say_it(speedup: float, text: str) -> None:
-    found = sentences(
-        study(measured("torch/cuda", 0.001, device_speedup=DeviceSpeedup("torch/cpu", speedup, None)))
-    )
-    assert found == [text]
+def test_a_device_against_the_cpu_is_said_as_the_published_studies_say_it(
+    found: DeviceSpeedup, text: str
+) -> None:
+    assert sentences(study(measured("torch/cuda", 0.001, device_speedup=found))) == [text]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,14 @@ def test_each_engine_on_cuda_against_itself_on_the_cpu() -> None:
         assert found.cpu_cell == on_cpu
         assert found.speedup == pytest.approx(speedup)
         assert found.interval95 is not None
+        assert found.scope == "processes"
+
+
+def test_one_process_gives_no_verdict_on_a_device() -> None:
+    by_name = related(measured("torch/cpu", 0.02, processes=1), measured("torch/cuda", 0.001, processes=1))
+    found = by_name["torch/cuda"].device_speedup
+    assert found is not None
+    assert found.scope == "within one run"
 
 
 def test_no_device_speedup_without_a_ranked_row_on_the_cpu() -> None:

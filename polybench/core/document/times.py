@@ -86,6 +86,7 @@ class DeviceSpeedup(msgspec.Struct, frozen=True):
     cpu_cell: str
     speedup: float
     interval95: tuple[float, float] | None
+    scope: Literal["processes", "within one run"] = "processes"
 
 
 class Samples(msgspec.Struct, frozen=True):
