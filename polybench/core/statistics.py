@@ -155,13 +155,13 @@ def rising_trend(samples: NestedSamples) -> float | None:
 def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_b: float) -> int | None:
     """After how many steps `a`, slower to start, has caught up with `b`; all in seconds.
 
-    0 if it does not start later, None if it never catches up.
+    A start ends with its first step. 0 if `a` does not start later, None if it never catches up.
     """
     behind = startup_a - startup_b
     if behind <= 0:
         return 0
     gain = step_b - step_a
-    return math.ceil(behind / gain) if gain > 0 else None
+    return 1 + math.ceil(behind / gain) if gain > 0 else None
 
 
 def _log_medians(process: Process) -> list[float]:

@@ -58,6 +58,9 @@ class Engine(Protocol):
     sample_kind: Literal["step", "block"]
     """"block" when steps can only be timed together: a sample is then the mean of a block."""
 
+    calls_cost: bool = False
+    """Whether each call of `run_steps` costs its users something of its own: an epoch is then one call."""
+
     def load_framework(self) -> None:
         """Import the framework and set its thread pools.
 

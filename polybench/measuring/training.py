@@ -20,7 +20,7 @@ from polybench.wire.messages import Advanced, Evaluate, Evaluated, Loaded, Prepa
 from polybench.wire.process import WorkerProcess
 
 SPANS = 10
-"""Parts of an epoch whose speed is told apart, so that a slow start or heat shows."""
+"""Parts of an epoch whose speed is told apart, so that a slow start or heat shows; one where calls cost."""
 
 
 def train(state: StudyState, scratch: Path) -> None:
@@ -59,7 +59,8 @@ class _Training:
     def _train(self, weights: Path, worker: WorkerProcess) -> None:
         timeout = self._study.timeout
         worker.ask(load(self._record), Loaded, timeout)
-        worker.ask(self._state.prepare(self._record), Prepared, timeout)
+        prepared = worker.ask(self._state.prepare(self._record), Prepared, timeout)
+        self._spans = 1 if prepared.calls_cost else SPANS
         worker.ask(Restart(str(weights)), Advanced, timeout)
         epochs: list[TrainedEpoch] = []
         self._record.trainings.append(Training(self._seed, epochs))
@@ -75,7 +76,7 @@ class _Training:
         timeout = self._study.timeout
         spans: list[tuple[int, Trained]] = []
         # Steps are numbered through all epochs, as a decaying learning rate counts them.
-        bounds = [number * steps + steps * span // SPANS for span in range(SPANS + 1)]
+        bounds = [number * steps + steps * span // self._spans for span in range(self._spans + 1)]
         for first, end in itertools.pairwise(bounds):
             if end > first:
                 spans.append((end - first, worker.ask(Train(first, end - first), Trained, timeout)))

@@ -130,10 +130,11 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
 
 
 class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
-    """`losses` are those of the warm-up steps."""
+    """`losses` are those of the warm-up steps; for the others see `engines.base.Engine`."""
 
     startup: Startup
     sample_kind: Literal["step", "block"]
+    calls_cost: bool
     conventions: Conventions
     losses: list[float]
 

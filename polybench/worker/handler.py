@@ -71,7 +71,8 @@ class Worker:
         """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
         try:
             answer = self._obey(request)
-            if self._engine is not None and not isinstance(request, Close):
+            # A training goes on, and is alone on the machine: its pipeline may run ahead.
+            if self._engine is not None and not isinstance(request, Close | Train):
                 self._engine.wait_until_idle()
             return answer
         except Unavailable as missing:
@@ -131,7 +132,7 @@ class Worker:
             second_step_seconds=second,
             detail=engine.startup_detail(),
         )
-        return Prepared(startup, engine.sample_kind, engine.conventions(), losses)
+        return Prepared(startup, engine.sample_kind, engine.calls_cost, engine.conventions(), losses)
 
     def _load_preloaded(self) -> float:
         assert self._epoch is not None

@@ -226,8 +226,8 @@ class TestRisingTrend:
 
 class TestBreakEven:
     def test_by_hand(self) -> None:
-        assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 16
-        assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 17
+        assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 17
+        assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 18
 
     def test_never_behind(self) -> None:
         assert steps_to_break_even(1.0, 1.0, 1.0, 0.5) == 0
@@ -243,5 +243,6 @@ class TestBreakEven:
         steps = steps_to_break_even(start_a, a, start_b, b)
         if steps:
             tolerance = 1e-9 * (1 + start_a + start_b + steps * (a + b))
-            assert start_a + steps * a <= start_b + steps * b + tolerance
-            assert start_a + (steps - 1) * a >= start_b + (steps - 1) * b - tolerance
+            # The first step is in the start.
+            assert start_a + (steps - 1) * a <= start_b + (steps - 1) * b + tolerance
+            assert start_a + (steps - 2) * a >= start_b + (steps - 2) * b - tolerance

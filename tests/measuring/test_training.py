@@ -11,10 +11,13 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.document.training import AccuracyDifference, TrainedEpoch, Training
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_RIGHT
+from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_RIGHT, FakeEngine
 from polybench.measuring.progress import Silent
 from polybench.measuring.study import run_study
 from polybench.report.saved_studies import Store
+from polybench.wire.messages import Measure, Measured, Prepare, Prepared, Train, Trained
+from tests import small
+from tests.sessions import InProcess
 
 STEPS = 2000 // 128
 FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 1, "steps": 2, "timeout": 60.0}
@@ -113,3 +116,32 @@ def test_a_training_that_was_interrupted_is_not_one_that_failed_to_reach() -> No
 def test_seconds_to_an_accuracy_add_up_the_epochs(wanted: float, seconds: float | None) -> None:
     epochs = [TrainedEpoch(1.0, [1.0], 1.0, 0.3), TrainedEpoch(2.0, [1.0], 1.0, 0.5)]
     assert Training(0, epochs).seconds_to(wanted) == seconds
+
+
+@pytest.mark.slow
+def test_an_engine_whose_calls_cost_something_trains_an_epoch_in_one() -> None:
+    fit = run("tf+keras_fit", processes=1, epochs=1, parity=False, timeout=300.0).results[0]
+    if fit.status == "unavailable":
+        pytest.skip(fit.reason or "")
+    assert [len(epoch.steps_per_second) for epoch in fit.trainings[0].epochs] == [1]
+
+
+def test_a_pipeline_may_run_ahead_from_one_part_of_an_epoch_to_the_next(tmp_path: Path) -> None:
+    files = small.files(tmp_path)
+    worker = InProcess("tests.measuring.test_training:Waiting")
+    worker.ask(Prepare(small.job(), str(files.weights), files.epoch), Prepared)
+    before = Waiting.waits
+    for step in range(3):
+        worker.ask(Train(step, 1), Trained)
+    assert Waiting.waits == before
+    worker.ask(Measure(1), Measured)
+    assert Waiting.waits == before + 1
+
+
+class Waiting(FakeEngine):
+    """Counts how often it had to be idle."""
+
+    waits = 0
+
+    def wait_until_idle(self) -> None:
+        type(self).waits += 1

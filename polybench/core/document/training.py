@@ -6,15 +6,16 @@ import msgspec
 
 
 class TrainedEpoch(msgspec.Struct, frozen=True):
-    """One epoch of a whole training; `steps_per_second` is of its tenths. Evaluation is not in `seconds`.
-
-    `loss` is the last step's. `accuracy` is the share of the test images that is classified rightly.
-    """
+    """One epoch of a whole training."""
 
     seconds: float
+    """Of training; evaluation is not in it."""
     steps_per_second: list[float]
+    """Of each tenth of the epoch; of the whole where the engine's calls have a cost of their own."""
     loss: float
+    """The last step's, or what the engine reports for its last call."""
     accuracy: float | None
+    """The share of the test images that is classified rightly."""
 
 
 class Training(msgspec.Struct, frozen=True):

@@ -73,6 +73,7 @@ class TensorFlowEngine(Engine):
         self._on_gpu = job.device != "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
         self.sample_kind = "block" if self._on_gpu or self._fit else "step"
+        self.calls_cost = self._fit
         self._device = "/GPU:0" if self._on_gpu else "/CPU:0"
         set_threads(job.workload.threads)
         show_only(job.device)
