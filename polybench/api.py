@@ -12,6 +12,7 @@ import msgspec
 
 from polybench.core.document.study import StudyDocument, to_json
 from polybench.core.errors import BadInput
+from polybench.core.names import split_names
 from polybench.core.spec import Study
 from polybench.export.rendering import rendered
 from polybench.measuring.progress import Silent
@@ -58,6 +59,10 @@ class Options(TypedDict, total=False):
     prices: dict[str, float]
     metrics: bool
     handicaps: dict[str, float]
+
+
+_LISTS = ("engines", "devices", "precision")
+"""Also as text, as on the command line: "torch,tf"."""
 
 
 class StudyResult:
@@ -127,7 +132,10 @@ def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Opti
         BadInput: an option that no machine could run.
         StrictlyUnavailable: with `strict`.
     """
-    fields: dict[str, Any] = dict(options)
+    fields: dict[str, Any] = {
+        name: split_names(value) if name in _LISTS and isinstance(value, str) else value
+        for name, value in options.items()
+    }
     try:
         study = msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:

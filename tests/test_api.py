@@ -56,6 +56,13 @@ def test_quick_is_one_process() -> None:
     assert polybench.compare(engines=["fake"], quick=True, **options).document.settings.processes == 1
 
 
+def test_lists_may_be_written_as_on_the_command_line() -> None:
+    result = polybench.compare(engines="fake, fake+slow", devices="cpu", precision="fp32,bf16", **FAST)
+    assert [row["cell"] for row in result.rows()] == [
+        "fake/cpu", "fake/cpu/bf16", "fake+slow/cpu", "fake+slow/cpu/bf16",
+    ]  # fmt: skip
+
+
 def test_bad_options_name_the_place() -> None:
     with pytest.raises(BadInput, match="batch_size"):
         polybench.compare(engines=["fake"], batch_size=0)

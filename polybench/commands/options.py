@@ -21,8 +21,8 @@ from polybench.commands.texts import (
     parse_pairs,
     parse_precision,
     parse_schedule,
-    split_names,
 )
+from polybench.core.names import split_names
 from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.spec import Study
 from polybench.metrics import GROUPS, METRICS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from polybench.commands.texts import split_names
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
+from polybench.core.names import split_names
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
 

@@ -8,7 +8,7 @@ from typing import get_args
 import typer
 
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
+from polybench.core.names import pick, split_names
 from polybench.core.spec import Precision
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -32,11 +32,6 @@ def parse_fraction(text: str) -> float:
     if not 0 < value < 1:
         raise typer.BadParameter(f"{text!r} is no fraction between 0 and 1; write 5% or 0.05")
     return value
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """`a,b,c`, spaces and empty parts ignored."""
-    return tuple(part for name in text.split(",") if (part := name.strip()))
 
 
 def parse_pairs(texts: list[str], option: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Look a name up in one of polybench's tables."""
+"""Names that users write: taken apart, and looked up in one of polybench's tables."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def pick(name: str, table: Mapping[str, T], what: str) -> T:
     plural = " ".join((f"{noun}s", *rest))
     valid = f"{plural} are: {', '.join(sorted(table))}" if table else f"there are no {plural}"
     raise BadInput(f"unknown {what} {name!r}; {question}{valid}")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """`a,b,c`, spaces and empty parts ignored."""
+    return tuple(part for name in text.split(",") if (part := name.strip()))

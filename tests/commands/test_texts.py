@@ -11,9 +11,9 @@ from polybench.commands.texts import (
     parse_pairs,
     parse_precision,
     parse_schedule,
-    split_names,
 )
 from polybench.core.errors import BadInput
+from polybench.core.names import split_names
 
 
 @pytest.mark.parametrize(
