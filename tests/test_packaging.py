@@ -1,0 +1,36 @@
+"""What an engine needs in pyproject.toml; each failure says what to write there."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+
+from polybench.engines import ENGINES
+from tests.frameworks import PYPROJECT, frameworks_of_engines, rooms_of_frameworks
+
+EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
+
+
+def test_a_framework_is_imported_in_one_room_only() -> None:
+    spread = {module: rooms for module, rooms in rooms_of_frameworks().items() if len(rooms) > 1}
+    assert not spread, "import each in its engine's folder only, or require it for all of polybench"
+
+
+@pytest.mark.parametrize("extra", [row.extra for row in ENGINES.values() if row.extra])
+def test_every_engines_extra_exists_and_all_has_it(extra: str) -> None:
+    assert EXTRAS.get(extra), (
+        f"[project.optional-dependencies]: write what installs the framework, {extra} = [...]"
+    )
+    (everything,) = EXTRAS["all"]
+    assert extra in everything.strip("polybench[]").split(","), f"add {extra} to the extra `all`"
+
+
+@pytest.mark.parametrize("module", sorted(frameworks_of_engines()))
+def test_mypy_does_not_read_a_framework(module: str) -> None:
+    skipped: Any = next(one for one in PYPROJECT["tool"]["mypy"]["overrides"] if "follow_imports" in one)
+    own = rooms_of_frameworks()[module]
+    assert any(fnmatch(f"{module}.x", pattern) for pattern in skipped["module"]), (
+        f'[[tool.mypy.overrides]]: add "{module}.*", which {own} imports: mypy then says the same without it'
+    )
