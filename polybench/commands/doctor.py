@@ -14,7 +14,6 @@ from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.names import pick
 
 _PROBE_TIMEOUT = 120.0
-_NOT_PROBED = ("fake",)
 
 
 def doctor(format: TableOrJson = "table") -> None:
@@ -24,7 +23,7 @@ def doctor(format: TableOrJson = "table") -> None:
     pick(format, {"table": None, "json": None}, "format")
     from polybench.engines import ENGINES
 
-    names = [name for name in ENGINES if name not in _NOT_PROBED]
+    names = [name for name, row in ENGINES.items() if row.does_arithmetic]
     report: dict[str, Any] = {
         "machine": _machine(),
         "data": _data(),

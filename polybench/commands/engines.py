@@ -17,7 +17,8 @@ def engines(format: TableOrJson = "table") -> None:
         {
             "engine": name,
             "summary": row.summary,
-            "variants": row.variants,
+            "variants": {variant: one.summary for variant, one in row.variants.items()},
+            "runs_on": row.runs_on,
             "install": f"pip install 'polybench[{row.extra}]'" if row.extra else None,
         }
         for name, row in ENGINES.items()

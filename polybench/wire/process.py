@@ -61,7 +61,8 @@ def worker_environment(
     environment = dict.fromkeys(_THREAD_POOLS, str(threads))
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
-    return environment | row.environment | _from_factory(row, device, threads, variants)
+    own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
+    return environment | own | _from_factory(row, device, threads, variants)
 
 
 def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:

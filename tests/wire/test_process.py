@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.engines import ENGINES
+from polybench.engines import ENGINES, EngineRow
 from polybench.wire.messages import (
     Load,
     Loaded,
@@ -157,3 +157,9 @@ def test_environment_sets_every_pool_and_hides_gpus_from_the_cpu() -> None:
 def test_an_answer_of_another_kind_is_a_failure(worker: WorkerProcess) -> None:
     with pytest.raises(CellFailed, match="answered load with loaded"):
         worker.ask(Load(FAKE), Measured, 30)
+
+
+def test_a_variable_of_an_engines_own_may_have_the_studys_threads() -> None:
+    flags = {"FLAGS": "--threads={threads} {other}"}
+    environment = worker_environment(EngineRow("m:E", "", environment=flags), "cpu", 3)
+    assert environment["FLAGS"] == "--threads=3 {other}"
