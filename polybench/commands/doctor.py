@@ -21,43 +21,46 @@ def doctor(format: TableOrJson = "table") -> None:
     import msgspec
 
     pick(format, {"table": None, "json": None}, "format")
-    from polybench.engines import ENGINES
 
-    names = [name for name, row in ENGINES.items() if row.does_arithmetic]
     report: dict[str, Any] = {
         "machine": _machine(),
         "data": _data(),
         "meters": _meters(),
-        "engines": _engines(names),
+        "engines": _engines(),
     }
     typer.echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
     frameworks = [entry for name, entry in report["engines"].items() if name != "reference"]
     raise typer.Exit(0 if any(entry["runs"] for entry in frameworks) else 4)
 
 
-def _engines(names: list[str]) -> dict[str, dict[str, Any]]:
+def _engines() -> dict[str, dict[str, Any]]:
     """Probe every engine in a worker of its own, side by side."""
     from polybench.core.job import COLD_START
-    from polybench.engines import ENGINES
+    from polybench.engines.installed import all_engines
     from polybench.machine import host
     from polybench.wire.messages import Load, Loaded
     from polybench.wire.process import WorkerProcess, worker_environment
 
-    found: dict[str, dict[str, Any]] = {}
+    rows, broken = all_engines()
+    rows = {name: row for name, row in rows.items() if row.does_arithmetic}
+    remedy = "mend that package, or uninstall it"
+    found: dict[str, dict[str, Any]] = {
+        name: {"runs": False, "reason": reason, "remedy": remedy} for name, reason in broken.items()
+    }
     with contextlib.ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polybench-doctor-")))
         device = "cuda" if host.gpus() else "cpu"
         workers = {}
-        for name in names:
-            environment = worker_environment(ENGINES[name], device, host.usable_threads())
+        for name, row in rows.items():
+            environment = worker_environment(row, device, host.usable_threads())
             # Without cached code: to make that first would take a minute.
             environment[COLD_START] = "yes"
             workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
-            workers[name].send(Load(ENGINES[name].factory))
+            workers[name].send(Load(row.factory))
         for name, worker in workers.items():
-            variants = sorted(ENGINES[name].variants)
+            variants = sorted(rows[name].variants)
             try:
-                answer = worker.receive(Load(ENGINES[name].factory), Loaded, _PROBE_TIMEOUT)
+                answer = worker.receive(Load(rows[name].factory), Loaded, _PROBE_TIMEOUT)
             except Unavailable as error:
                 found[name] = {"runs": False, "reason": error.reason, "remedy": error.remedy}
             except CellFailed as error:

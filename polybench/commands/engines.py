@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 from polybench.commands.options import TableOrJson
 from polybench.commands.rows import Rows, print_rows
 
@@ -11,8 +13,9 @@ def engines(format: TableOrJson = "table") -> None:
 
     Whether they run on this machine: polybench doctor
     """
-    from polybench.engines import ENGINES
+    from polybench.engines.installed import all_engines
 
+    known, broken = all_engines()
     rows: Rows = [
         {
             "engine": name,
@@ -21,8 +24,10 @@ def engines(format: TableOrJson = "table") -> None:
             "runs_on": row.runs_on,
             "install": f"pip install 'polybench[{row.extra}]'" if row.extra else None,
         }
-        for name, row in ENGINES.items()
+        for name, row in known.items()
     ]
+    for reason in broken.values():
+        typer.echo(f"warning: {reason}", err=True)
     print_rows(rows, format, _table)
 
 

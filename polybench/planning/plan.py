@@ -14,7 +14,8 @@ from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
-from polybench.engines import ENGINES, EngineRow
+from polybench.engines import EngineRow
+from polybench.engines.installed import find_engine
 from polybench.machine import host
 from polybench.models import find_model
 from polybench.planning import schedule
@@ -46,7 +47,7 @@ class Plan(NamedTuple):
 
 def row(cell: Cell) -> EngineRow:
     """The engine's row of a cell that a plan holds."""
-    return ENGINES[cell.engine]
+    return find_engine(cell.engine)
 
 
 def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
@@ -77,9 +78,9 @@ def resolve(study: Study) -> Plan:
     check_tf32(study.precisions, devices)
     grid = cells(study.engines, devices, study.precisions)
     for cell in grid:
-        known = pick(cell.engine, ENGINES, "engine")
+        known = row(cell).variants
         for variant in cell.variants:
-            pick(variant, known.variants, f"variant of {cell.engine}")
+            pick(variant, known, f"variant of {cell.engine}")
         if len(set(cell.variants)) < len(cell.variants):
             raise BadInput(f"{cell.name} names a variant twice")
     by_name = {cell.name: cell for cell in grid}
