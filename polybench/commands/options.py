@@ -25,6 +25,7 @@ from polybench.commands.texts import (
 from polybench.core.names import split_names
 from polybench.core.optimizers import OPTIMIZERS
 from polybench.core.spec import Study
+from polybench.export import FORMATS
 from polybench.metrics import GROUPS, METRICS
 
 
@@ -229,7 +230,7 @@ OUT = _panel(
         show_default="the important ones that fit; every one in csv",
     ),
     _option("published", "Show the author's numbers below the table, where a file has any.", "--published"),
-    _option("format", "table, markdown, csv, json or latex."),
+    _option("format", f"{', '.join(FORMATS)}."),
     _option("output", "Write to a file instead of standard output."),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data"),
     _option("save", "Keep the study.", "--save/--no-save"),

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from polybench.core.document.study import StudyDocument
     from polybench.export.rows import Column
 
-FORMATS: dict[str, str] = {
-    "table": "polybench.export.terminal",
-    "markdown": "polybench.export.markdown",
-    "csv": "polybench.export.comma",
-    "json": "polybench.export.json_document",
-    "latex": "polybench.export.latex",
+
+class FormatRow(NamedTuple):
+    """Where a format is, and who reads it.
+
+    Attributes:
+        module: has `render`, and is loaded only when asked for.
+        audience: people get the important columns, as many as fit, and published numbers only with
+            `--published`; programs get every column, and the whole document.
+    """
+
+    module: str
+    audience: Literal["people", "programs"]
+
+
+FORMATS: dict[str, FormatRow] = {
+    "table": FormatRow("polybench.export.terminal", "people"),
+    "markdown": FormatRow("polybench.export.markdown", "people"),
+    "csv": FormatRow("polybench.export.comma", "programs"),
+    "json": FormatRow("polybench.export.json_document", "programs"),
+    "latex": FormatRow("polybench.export.latex", "people"),
 }
-"""Name for --format -> module, loaded only when asked for."""
+"""By the name for --format."""
 
 
-PARITY_FORMATS: dict[str, str] = {
-    "table": "polybench.export.parity_table",
-    "json": "polybench.export.json_document",
+PARITY_FORMATS: dict[str, FormatRow] = {
+    "table": FormatRow("polybench.export.parity_table", "people"),
+    "json": FORMATS["json"],
 }
 """The same for `polybench parity`."""
 
 
 def render(
-    name: str, study: StudyDocument, columns: Sequence[Column], formats: Mapping[str, str] = FORMATS
+    name: str, study: StudyDocument, columns: Sequence[Column], formats: Mapping[str, FormatRow] = FORMATS
 ) -> str:
     """The study as text that ends with a newline; raises KeyError for a name that `formats` does not have."""
-    text: str = import_module(formats[name]).render(study, columns)
+    text: str = import_module(formats[name].module).render(study, columns)
     return text

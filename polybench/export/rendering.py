@@ -7,19 +7,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from polybench.core.document.study import StudyDocument
-from polybench.export import FORMATS, render
+from polybench.export import FORMATS, FormatRow, render
 from polybench.metrics import DEFAULT_COLUMNS, METRICS, in_order, metrics_of
 from polybench.metrics.base import Metric
-
-_FOR_PROGRAMS = ("csv",)
-"""Formats with every metric: nobody has to fit them into a terminal."""
 
 
 def rendered(
     study: StudyDocument,
     format: str,
     columns: Sequence[Metric] | None = None,
-    formats: Mapping[str, str] = FORMATS,
+    formats: Mapping[str, FormatRow] = FORMATS,
     *,
     published: bool = False,
 ) -> str:
@@ -30,17 +27,18 @@ def rendered(
         format: a key of `formats`.
         columns: in this order; None for what the format shows by itself.
         formats: the table of formats.
-        published: whether tables have the published numbers below them; JSON is the whole document anyway.
+        published: whether people see the published numbers below the table.
     """
-    if not published and format != "json":
+    for_people = formats[format].audience == "people"
+    if for_people and not published:
         study = msgspec.structs.replace(study, published=[])
-    return render(format, study, default_columns(study, format) if columns is None else columns, formats)
+    if columns is None:
+        columns = important_columns(study) if for_people else list(METRICS.values())
+    return render(format, study, columns, formats)
 
 
-def default_columns(study: StudyDocument, format: str) -> list[Metric]:
-    """Every metric for a program; for people the important ones that have a value and fit."""
-    if format in _FOR_PROGRAMS:
-        return list(METRICS.values())
+def important_columns(study: StudyDocument) -> list[Metric]:
+    """What a table shows by itself: the important metrics that have a value and fit."""
     from polybench.export.fitting import fitting  # brings tabulate, which help pages need not wait for
 
     return in_order(fitting(study, metrics_of(DEFAULT_COLUMNS)))

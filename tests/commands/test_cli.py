@@ -15,6 +15,7 @@ from polybench import cli
 from polybench.commands import doctor
 from polybench.core.document.study import from_json
 from polybench.data import synthetic
+from polybench.export import FORMATS
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -70,7 +71,7 @@ def test_a_comparison_prints_a_table_and_saves_itself(program: Run, run: Run) ->
     assert "fake/cpu, fake+slow/cpu" in run("list").stdout
 
 
-@pytest.mark.parametrize("name", ["markdown", "csv", "json", "latex"])
+@pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_printed_and_nothing_else(name: str, run: Run) -> None:
     result = run("compare", "--engines", "fake", *FAST, "--no-save", "--format", name, "--quiet")
     assert result.returncode == 0
