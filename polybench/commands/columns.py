@@ -16,6 +16,7 @@ def columns(format: TableOrJson = "table") -> None:
             "title": metric.title,
             "unit": metric.unit,
             "better": metric.better,
+            "note": metric.note,
             "groups": [group for group, members in GROUPS.items() if metric.name in members],
         }
         for metric in METRICS.values()
@@ -32,7 +33,8 @@ def _table(rows: Rows) -> str:
             row["unit"],
             row["better"],
             ", ".join(group for group in row["groups"] if group != "all"),
+            row["note"].replace("`", ""),
         )
         for row in rows
     ]
-    return tabulate(lines, headers=["column", "unit", "better", "groups"])
+    return tabulate(lines, headers=["column", "unit", "better", "groups", "note"])

@@ -67,6 +67,8 @@ DEFAULT_COLUMNS = (
 """By importance: a table shows those of them that have a value and fit (export.fitting)."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup"),
+    "training": ("accuracy", "time_to_accuracy"),
     "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),
     "allocation": (
         "allocated",

@@ -22,7 +22,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     `name` is the key for --columns and CSV, `title` heads the column. `unit` is the SI unit of `value` (""
     for a plain number, None for words). `value` is None where nothing could measure it. `show` makes text
     of a value; `in_words` of a whole result, where the value alone does not say enough. `interval` is at the
-    95 % level, in the same unit.
+    95 % level, in the same unit. `note` is what the name does not say, for lists of all metrics.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     show: Callable[[Any], str] = str
     in_words: Callable[[Result], str] | None = None
     interval: Callable[[Result], Interval | None] = _no_interval
+    note: str = ""
 
     def text(self, result: Result) -> str:
         """What the table shows; "" where there is no value."""

@@ -15,6 +15,7 @@ COST = Metric(
     better="lower",
     value=lambda result: result.cost.dollars_per_epoch if result.cost else None,
     show=lambda dollars: f"${units.number(dollars)}",
+    note="of an epoch, with `--price cpu=0.24 --price cuda=3.06`, dollars an hour",
 )
 
 RELATIVE_COST = Metric(

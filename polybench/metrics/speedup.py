@@ -23,6 +23,7 @@ SPEEDUP = Metric(
     value=lambda result: result.relative.speedup if result.relative else None,
     in_words=_in_words,
     interval=lambda result: result.relative.interval95 if result.relative else None,
+    note="against `--baseline`",
 )
 
 DEVICE_SPEEDUP = Metric(
@@ -33,4 +34,5 @@ DEVICE_SPEEDUP = Metric(
     value=lambda result: result.device_speedup.speedup if result.device_speedup else None,
     show=units.ratio,
     interval=lambda result: result.device_speedup.interval95 if result.device_speedup else None,
+    note="CUDA against the same engine's CPU",
 )

@@ -13,7 +13,7 @@ from polybench.core.document.times import Startup
 from polybench.metrics.base import Metric
 
 
-def _part(name: str, title: str, seconds: Callable[[Startup], float]) -> Metric:
+def _part(name: str, title: str, seconds: Callable[[Startup], float], note: str = "") -> Metric:
     return Metric(
         name=name,
         title=title,
@@ -21,17 +21,23 @@ def _part(name: str, title: str, seconds: Callable[[Startup], float]) -> Metric:
         better="lower",
         value=lambda result: seconds(result.startup) if result.startup else None,
         show=units.seconds,
+        note=note,
     )
 
 
-COLD_START = _part("cold_start", "cold start", lambda startup: startup.total_seconds)
+COLD_START = _part("cold_start", "cold start", lambda startup: startup.total_seconds, "sum of the parts")
 
 LEDGER = (
     _part("process_start", "process", lambda startup: startup.process_seconds),
     _part("import_time", "import", lambda startup: startup.import_seconds),
     _part("build_time", "build", lambda startup: startup.build_seconds),
     _part("data_time", "data to device", lambda startup: startup.data_seconds),
-    _part("first_step", "first step", lambda startup: startup.first_step_seconds),
+    _part(
+        "first_step",
+        "first step",
+        lambda startup: startup.first_step_seconds,
+        "compiling, tracing, autotuning",
+    ),
     _part("second_step", "second step", lambda startup: startup.second_step_seconds),
 )
 
@@ -57,4 +63,5 @@ BREAK_EVEN = Metric(
     better="lower",
     value=_steps,
     in_words=_in_words,
+    note="steps until a slower start is repaid",
 )

@@ -61,4 +61,5 @@ ENERGY = Metric(
     better="lower",
     value=lambda result: result.energy.joules_per_epoch,
     show=lambda joules: f"{units.number(joules)} J",
+    note="of an epoch",
 )

@@ -69,7 +69,7 @@ def test_columns_say_which_direction_is_better() -> None:
     assert (found["speedup"]["better"], found["parity"]["better"]) == ("higher", None)
     assert "startup" in found["cold_start"]["groups"]
     lines = {words[0]: words for words in map(str.split, printed("columns").splitlines())}
-    assert lines["throughput"] == ["throughput", "images/s", "higher", "pipeline"]
+    assert lines["throughput"] == ["throughput", "images/s", "higher", "times,", "pipeline"]
 
 
 @pytest.mark.parametrize("command", ["engines", "models", "columns", "list", "doctor"])

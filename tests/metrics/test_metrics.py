@@ -121,8 +121,7 @@ def test_everything_that_a_result_can_hold() -> None:
         accuracy_std=0.0081,
         time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
     )
-    found = {name: metric.text(result) for name, metric in METRICS.items()}
-    assert found == {
+    expected = {
         "step_time": "10.0 ms ±2.5%",
         "throughput": "12,800",
         "epoch_time": "3.90 s",
@@ -165,6 +164,9 @@ def test_everything_that_a_result_can_hold() -> None:
         "relative_cost": "2.50",
         "parity": "identical",
     }
+    assert {name: METRICS[name].text(result) for name in expected} == expected
+    for metric in METRICS.values():
+        assert (metric.text(result) == "") == (metric.value(result) is None), metric.name
 
 
 def test_a_cold_start_that_is_never_repaid() -> None:
