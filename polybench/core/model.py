@@ -18,6 +18,7 @@ class Model(msgspec.Struct, frozen=True):
     The last layer gives logits; the loss is always the mean cross-entropy from logits.
     `parity_batch_size` is a batch small enough for the float64 reference: about a second a step.
     `initialization` is Glorot's or He's uniform distribution; see `models.initial_weights`.
+    `published_parameters` is how many trained ones its author counts, to which a test holds `parameters()`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Model(msgspec.Struct, frozen=True):
     optimizer: Optimizer
     parity_batch_size: int
     initialization: Literal["glorot", "he"] = "glorot"
+    published_parameters: int | None = None
 
     def __post_init__(self) -> None:
         names = [layer.name for layer in walk(self.layers) if isinstance(layer, Named)]

@@ -20,8 +20,8 @@ MODELS: dict[str, Model] = {
 """By name; of the networks whose depth is part of the name, the shallowest."""
 
 _CATDOG = "catdog-N"
-NAMES = (*(name for name in MODELS if name != "catdog-2"), _CATDOG)
-"""What may be asked for; N is a number."""
+NAMES = tuple(_CATDOG if name == "catdog-2" else name for name in MODELS)
+"""What may be asked for, in the order of MODELS; N is a number."""
 
 
 def find_model(name: str) -> Model:

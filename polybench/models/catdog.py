@@ -49,6 +49,7 @@ def catdog(depth: int) -> Model:
         batch_size=32,
         optimizer=Optimizer("momentum", learning_rate=0.01, momentum=0.9),
         parity_batch_size=16 if depth < 4 else 2,
+        published_parameters={2: 813_346, 3: 323_938, 4: 407_874}.get(depth),
     )
 
 

@@ -1,4 +1,4 @@
-"""The CIFAR-10 example of Keras 2, 1,250,858 parameters.
+"""The CIFAR-10 example of Keras 2.
 
 Source: https://github.com/keras-team/keras/blob/2.0.0/examples/cifar10_cnn.py; measured in minimaxir's
 "Benchmarking TensorFlow on Cloud CPUs" and "Benchmarking Modern GPUs", 2017.
@@ -35,4 +35,5 @@ KERAS_CNN = Model(
     batch_size=32,
     optimizer=Optimizer("rmsprop", learning_rate=1e-4),
     parity_batch_size=8,
+    published_parameters=1_250_858,
 )

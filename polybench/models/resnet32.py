@@ -1,4 +1,4 @@
-"""ResNet-32 for CIFAR-10, 466,714 parameters: post-activation (v1), no bias in convolutions.
+"""ResNet-32 for CIFAR-10: post-activation (v1), no bias in convolutions.
 
 Where the shape changes, the shortcut is a 1x1 convolution without batch norm.
 Source: He et al., 2015, section 4.2 (https://arxiv.org/abs/1512.03385), with the projection of TensorFlow's
@@ -63,4 +63,5 @@ RESNET32 = Model(
     ),
     parity_batch_size=4,
     initialization="he",
+    published_parameters=466_714,
 )

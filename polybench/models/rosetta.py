@@ -1,4 +1,4 @@
-"""The CNN of the DeepLearningFrameworks comparison, 3,441,592 parameters; its ReLU follows the pooling.
+"""The CNN of the DeepLearningFrameworks comparison; its ReLU follows the pooling.
 
 Source: https://github.com/ilkarman/DeepLearningFrameworks, 2018.
 """
@@ -34,4 +34,5 @@ ROSETTA = Model(
     batch_size=64,
     optimizer=Optimizer("momentum", learning_rate=0.01, momentum=0.9),
     parity_batch_size=4,
+    published_parameters=3_441_592,
 )
