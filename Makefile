@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: compare test lint matrix clean
+.PHONY: compare test lint readme clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -18,8 +18,8 @@ lint: $(INSTALLED)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-matrix: $(INSTALLED) # the README's table of what the tests check
-	$(VENV)/bin/python -m tests.matrix
+readme: $(INSTALLED) # the README's tables, from the code
+	$(VENV)/bin/python -m tests.readme
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,15 +1,7 @@
 """The optimizers: names, formulas, constants, and the rate's schedule.
 
-Every engine is brought to one formula each; `core.optimizer_formulas` has them in NumPy. w are weights,
-g is the gradient of the loss plus weight_decay w, for every trainable tensor, biases included:
-
-    sgd       w <- w - rate g
-    momentum  v <- momentum v + g,  w <- w - rate v
-    nesterov  v <- momentum v + g,  w <- w - rate (g + momentum v)
-    rmsprop   s <- 0.9 s + 0.1 g^2,  w <- w - rate g / (sqrt(s) + 1e-7)
-    adam      m <- 0.9 m + 0.1 g,  v <- 0.999 v + 0.001 g^2,
-              w <- w - rate m/(1 - 0.9^t) / (sqrt(v/(1 - 0.999^t)) + 1e-8),  in step t = 1, 2, ...
-
+Every engine is brought to one formula each, those of FORMULAS; `core.optimizer_formulas` has them in NumPy.
+w are weights, g is the gradient of the loss plus weight_decay w, for every trainable tensor, biases included.
 The state (m, s, v) never contains the rate, so a rate that changes does not rewrite the past.
 """
 
@@ -38,7 +30,7 @@ _WITH_MOMENTUM = ("momentum", "nesterov")
 
 
 class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An optimizer and its settings; the formulas are at the top of this file.
+    """An optimizer and its settings; the formulas are in FORMULAS.
 
     `momentum` is 0.9 where it is not given, and None for the optimizers that have none. `learning_rate` is
     the rate before the schedule's first change.
@@ -84,3 +76,15 @@ OPTIMIZERS: dict[str, Optimizer] = {
     )
 }
 """What `--optimizer` starts from where it is not the model's own."""
+
+FORMULAS: dict[str, str] = {
+    "sgd": "w ← w - rate g",
+    "momentum": "v ← momentum v + g, w ← w - rate v",
+    "nesterov": "v ← momentum v + g, w ← w - rate (g + momentum v)",
+    "rmsprop": "s ← 0.9 s + 0.1 g², w ← w - rate g / (√s + 1e-7)",
+    "adam": (
+        "m ← 0.9 m + 0.1 g, v ← 0.999 v + 0.001 g²,"
+        " w ← w - rate m/(1 - 0.9ᵗ) / (√(v/(1 - 0.999ᵗ)) + 1e-8), in step t = 1, 2, ..."
+    ),
+}
+"""The same for all engines; what they keep (v, s, m) starts at zero."""

@@ -90,7 +90,7 @@ def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: s
 
 @pytest.mark.parametrize(("network", "name"), NETWORK_CASES)
 def test_the_published_networks_do(check: Check, name: str, network: str, tmp_path: Path) -> None:
-    model, batch_size, _ = NETWORKS[network]
+    model, batch_size = NETWORKS[network]
     parity = check(name, task(name, model, batch_size, 1, tmp_path))
     assert parity.status == "pass", parity.reason
     if not any(isinstance(layer, MaxPool) for layer in walk(model.layers)):

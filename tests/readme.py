@@ -1,0 +1,103 @@
+"""The README's tables, from the code: `make readme` (`python -m tests.readme`) writes them.
+
+A table stands between its two markers, and a test fails where it is not the one that is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from polybench.core.optimizers import FORMULAS
+from polybench.engines import ENGINES, EngineRow
+from polybench.export import FORMATS
+from polybench.metrics import GROUPS, METRICS
+from polybench.metrics.base import Metric
+from polybench.models import MODELS, NAMES
+from tests.matrix_table import matrix
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with a line for each row."""
+    header_line, *lines = (f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (header, *rows))
+    return "\n".join([header_line, "|---" * len(header) + "|", *lines])
+
+
+def formats() -> str:
+    rows = ((f"`{name}`", row.audience, _first_line(row.module)) for name, row in FORMATS.items())
+    return markdown(("`--format`", "for", "is"), rows)
+
+
+def columns() -> str:
+    """By group; those without one come last."""
+    groups = {f"`{name}`": members for name, members in GROUPS.items() if name != "all"}
+    grouped = {name for members in groups.values() for name in members}
+    groups["no group"] = tuple(name for name in METRICS if name not in grouped)
+    rows = ((title, ", ".join(_column(METRICS[name]) for name in names)) for title, names in groups.items())
+    return markdown(("group", "columns"), rows)
+
+
+def networks() -> str:
+    rows = []
+    for shown, model in zip(NAMES, MODELS.values(), strict=True):
+        _, height, width = model.input_shape
+        number = f"{model.parameters():,}" + ("" if shown == model.name else f" (`{model.name}`)")
+        rows.append((f"`{shown}`", f"{height} x {width}, {model.classes} classes", number, model.summary))
+    return markdown(("`--model`", "images", "trained parameters", "what it is"), rows)
+
+
+def optimizers() -> str:
+    return markdown(("name", "formula"), ((f"`{name}`", formula) for name, formula in FORMULAS.items()))
+
+
+def engines() -> str:
+    rows = ((f"`{name}`", row.summary, _variants(row), row.runs_on) for name, row in ENGINES.items())
+    return markdown(("engine", "what is timed", "variants", "runs on"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "columns": columns,
+    "formats": formats,
+    "networks": networks,
+    "optimizers": optimizers,
+    "engines": engines,
+    "matrix": matrix,
+}
+"""By the name in the markers; in the README's order."""
+
+
+def with_tables(text: str) -> str:
+    """The text with each table between its markers.
+
+    Raises:
+        ValueError: a table has no markers.
+    """
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name}: written by make readme -->\n", f"<!-- end of {name} -->\n"
+        before, begun, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not begun or not ended:
+            raise ValueError(f"README.md has no {(begin + end)!r}")
+        text = f"{before}{begin}{table()}\n{end}{after}"
+    return text
+
+
+def _first_line(module: str) -> str:
+    return str(import_module(module).__doc__).splitlines()[0].rstrip(".")
+
+
+def _column(metric: Metric) -> str:
+    said = ", ".join(filter(None, (metric.unit, metric.note)))
+    return f"`{metric.name}`" + (f" ({said})" if said else "")
+
+
+def _variants(row: EngineRow) -> str:
+    names = (f"`{name}`" + " (CUDA only)" * one.cuda_only for name, one in row.variants.items())
+    return ", ".join(names)
+
+
+if __name__ == "__main__":
+    README.write_text(with_tables(README.read_text("utf-8")), "utf-8")
