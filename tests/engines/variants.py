@@ -1,0 +1,100 @@
+"""What each variant changes in its engine, seen from inside the process of an engine that has trained.
+
+ADD A VARIANT: its row in EFFECTS, with a function that answers otherwise for the plain engine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.core.errors import Unavailable
+from polybench.core.job import Job
+from polybench.core.spec import Workload
+from polybench.engines import ENGINES
+from polybench.engines.base import Engine
+from polybench.models.lenet import LENET
+
+
+def channels_last(engine: Any) -> object:
+    """The memory order of what the first convolution gives."""
+    torch = importlib.import_module("torch")
+    orders = []
+    convolution = engine._network.named["conv1"]
+    hook = convolution.register_forward_hook(
+        lambda _module, _inputs, output: orders.append(
+            (output.is_contiguous(), output.is_contiguous(memory_format=torch.channels_last))
+        )
+    )
+    engine.run_steps(0, 1)
+    hook.remove()
+    return orders
+
+
+def compiled(_: Any) -> object:
+    """How many graphs the compiler has made in this process."""
+    return importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
+
+
+def keras_fit(engine: Any) -> object:
+    """Whether Keras has made the function that `model.fit` trains with."""
+    return engine._model.train_function is not None
+
+
+def xla(engine: Any) -> object:
+    """Whether XLA has the step's code; TensorFlow refuses to show what it has not compiled with it."""
+    try:
+        return "HloModule" in engine._step.experimental_get_compiler_ir(*engine._batches[0])(stage="hlo")
+    except ValueError as refused:
+        return "jit_compile=True" not in str(refused)
+
+
+def julia_threads(_: Any) -> object:
+    """Of the Julia in this process."""
+    return int(importlib.import_module("juliacall").Main.seval("Threads.nthreads()"))
+
+
+class Effect(NamedTuple):
+    """What a function sees in the plain engine, and in one with the variant."""
+
+    observe: Callable[[Any], object]
+    plain: object
+    changed: object
+
+
+EFFECTS: dict[str, Effect] = {
+    "torch+channels_last": Effect(channels_last, [(True, False)], [(False, True)]),
+    "torch+compile": Effect(compiled, 0, 1),
+    "tf+keras_fit": Effect(keras_fit, False, True),
+    "tf+xla": Effect(xla, False, True),
+    "flux+default_threads": Effect(julia_threads, 2, 1),
+}
+
+
+class Missing(NamedTuple):
+    """The engine's framework is not here; pytest's own exception cannot be sent from process to process."""
+
+    reason: str
+
+
+def observed(name: str, variants: tuple[str, ...], folder: Path) -> object:
+    """What the function of EFFECTS[name] sees after two steps of `lenet` with these variants."""
+    module, _, factory = ENGINES[name.partition("+")[0]].factory.partition(":")
+    engine: Engine = getattr(importlib.import_module(module), factory)()
+    try:
+        engine.load_framework()
+    except Unavailable as missing:
+        return Missing(missing.reason)
+    images, labels = (np.load(folder / f"{part}.npy") for part in ("images", "labels"))
+    workload = Workload("lenet", "noise", images.shape[1], LENET.optimizer, "fp32", 2)
+    with np.load(folder / "weights.npz") as file:
+        engine.build(Job(LENET, workload, "cpu", "float32", variants), dict(file))
+    engine.load(images, labels)
+    engine.run_steps(0, 2)
+    seen = EFFECTS[name].observe(engine)
+    engine.close()
+    return seen
