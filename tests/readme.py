@@ -54,8 +54,11 @@ def optimizers() -> str:
 
 
 def engines() -> str:
-    rows = ((f"`{name}`", row.summary, _variants(row), row.runs_on) for name, row in ENGINES.items())
-    return markdown(("engine", "what is timed", "variants", "runs on"), rows)
+    rows = (
+        (f"`{name}`", row.summary, _variants(row), row.runs_on, f"`{row.extra}`" if row.extra else "")
+        for name, row in ENGINES.items()
+    )
+    return markdown(("engine", "what is timed", "variants", "runs on", "extra"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
