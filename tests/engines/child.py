@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
@@ -15,6 +14,10 @@ from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.engines.base import Array, Engine
 from polybench.models import MODELS
+
+
+class FrameworkMissing(Exception):
+    """Why a test is to be skipped: pytest's own exception cannot be sent from process to process."""
 
 
 def outcome(name: str, variants: str, dtype: str, precision: str, folder: Path) -> dict[str, Any]:
@@ -68,13 +71,13 @@ def outcome(name: str, variants: str, dtype: str, precision: str, folder: Path) 
 
 
 def loaded_engine(name: str) -> Engine:
-    """A new engine with its framework; skips the test that asked for it where that is missing."""
+    """A new engine with its framework."""
     module, _, factory = ENGINES[name].factory.partition(":")
     engine: Engine = getattr(importlib.import_module(module), factory)()
     try:
         engine.load_framework()
     except Unavailable as missing:
-        pytest.skip(missing.reason)
+        raise FrameworkMissing(missing.reason) from None
     return engine
 
 

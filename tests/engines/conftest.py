@@ -7,7 +7,7 @@ import functools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,12 +20,11 @@ from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from polybench.wire.process import worker_environment
 from polybench.worker.__main__ import die_with_parent
-from tests.engines.check import failures
-from tests.engines.child import outcome
+from tests.engines import lab
+from tests.engines.child import FrameworkMissing, outcome
 
 Outcome = dict[str, Any]
 Drive = Callable[..., Outcome]
-RunChecks = Callable[[str, dict[str, str]], dict[str, str]]
 
 BATCHES, BATCH_SIZE = 4, 8
 REPOSITORY = Path(__file__).parents[2]
@@ -44,7 +43,7 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Callable[..., Executor]]:
-    """`processes(engine, variants)`: one for all tests of a file that ask for the same environment."""
+    """`processes(engine, variants, **environment)`: one for all tests of a file that want the same."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
@@ -55,22 +54,28 @@ def processes() -> Iterator[Callable[..., Executor]]:
                 executor.submit(os.getpid).result()  # it has started, in this environment
             return executor
 
-        def process(engine: str, variants: tuple[str, ...] = ()) -> Executor:
-            environment = worker_environment(ENGINES[engine], "cpu", 2, variants)
-            return start(engine, frozenset(environment.items()))
+        def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
+            given = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
+            return start(engine, frozenset(given.items()))
 
         yield process
 
 
-@pytest.fixture(scope="module")
-def run_checks(problem: Path, processes: Callable[..., Executor]) -> RunChecks:
-    """`run_checks(engine, checks)`: each check's traceback, "" if it passed; one process for all of them."""
-    done: dict[str, dict[str, str]] = {}
+def obtain(answer: Future[Any]) -> Any:
+    """What the engine's process answers; skips the test where the framework is missing."""
+    try:
+        return answer.result()
+    except FrameworkMissing as missing:
+        pytest.skip(str(missing))
 
-    def run(engine: str, checks: dict[str, str]) -> dict[str, str]:
-        if engine not in done:
-            done[engine] = processes(engine).submit(failures, engine, problem, checks).result()
-        return done[engine]
+
+@pytest.fixture(scope="module")
+def run_check(problem: Path, processes: Callable[..., Executor]) -> lab.RunCheck:
+    """`run_check(engine, check, **environment)`: run that function of a Lab in the engine's process."""
+
+    def run(engine: str, check: lab.Check, **environment: str) -> None:
+        process = processes(engine, **environment)
+        obtain(process.submit(lab.run, check.__module__, check.__name__, engine, problem))
 
     return run
 
@@ -83,6 +88,6 @@ def drive(problem: Path, processes: Callable[..., Executor]) -> Drive:
     def drive(name: str, dtype: str, precision: str = "fp32") -> Outcome:
         engine, _, variants = name.partition("+")
         process = processes(engine, tuple(variants.split("+")))
-        return process.submit(outcome, engine, variants, dtype, precision, problem).result()
+        return obtain(process.submit(outcome, engine, variants, dtype, precision, problem))
 
     return drive

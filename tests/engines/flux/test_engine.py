@@ -1,134 +1,153 @@
 from __future__ import annotations
 
+import re
 import sys
+import tempfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.engine import FluxEngine, _start_julia
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from tests.engines import pipeline_checks
-from tests.engines.conftest import RunChecks
+from tests.engines.lab import Check, Lab, RunCheck, in_process_of
 
-CHECKS = {
-    "the batches are the mapped file itself": """
-import juliacall
-build()
-address = juliacall.Main.seval("batch -> Int(pointer(batch.images))")
-assert address(engine._batches[0]) == images.ctypes.data
-assert address(engine._batches[1]) == images.ctypes.data + images[0].nbytes
-""",
-    "loading takes no memory": """
-import re, tempfile
-import numpy as np
-from pathlib import Path
-build()
 
-def anonymous_bytes():
-    return 1024 * int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+@in_process_of("flux")
+def test_the_batches_are_the_mapped_file_itself(lab: Lab) -> None:
+    import juliacall
 
-with tempfile.TemporaryFile() as file:
-    shape = (100, 128, 3, 32, 32)
-    file.truncate(4 * int(np.prod(shape)))
-    many = np.memmap(file, np.float32, "r", shape=shape)
-    labels = np.zeros(shape[:2], np.int64)
-    before = anonymous_bytes()
-    engine.load(many, labels)
-    engine.load(many, labels)
-    grown = anonymous_bytes() - before
-assert grown < 0.1 * many.nbytes, (grown, many.nbytes)
-""",
-    "threads are those of the study": """
-build()
-facts = engine.probe().build
-assert (facts["julia_threads"], facts["blas_threads"]) == ("2", "1"), facts
-""",
-    "the probe names versions and build": """
-probe = engine.probe()
-assert {"julia", "flux", "nnlib", "zygote", "optimisers"} == set(probe.versions), probe.versions
-assert probe.versions["flux"].startswith("0.16."), probe.versions
-assert {"blas", "executable", "project", "found_by", "garbage_collection"} <= set(probe.build), probe.build
-assert probe.devices == ("cpu",)
-""",
-    "the max-pool rule is declared": """
-build()
-assert abs(engine.conventions().max_pool_within / 2**-11.5 - 1) < 1e-7
-assert "pooling_direct.jl" in engine.conventions().sources["max_pool_within"]
-""",
-    "a missing GPU is unavailable with a remedy": """
-try:
-    build(device="cuda:99")
-except Unavailable as missing:
-    assert missing.reason and missing.remedy
-else:
-    raise AssertionError("built")
-""",
-    "bf16 is unavailable": """
-try:
-    build(precision="bf16")
-except Unavailable as missing:
-    assert "no mixed precision" in missing.reason
-    assert missing.remedy == "use --precision fp32"
-else:
-    raise AssertionError("built")
-""",
-    "allocations grow with the batch, but for what does not": """
-import numpy as np
-build()
-per_step = {}
-for size in (8, 16, 32):
-    engine.load(np.repeat(images[:1], size // 8, axis=1), np.zeros((1, size), np.int64))
+    lab.build()
+    address = juliacall.Main.seval("batch -> Int(pointer(batch.images))")
+    assert address(lab.engine._batches[0]) == lab.images.ctypes.data
+    assert address(lab.engine._batches[1]) == lab.images.ctypes.data + lab.images[0].nbytes
+
+
+def anonymous_bytes() -> int:
+    return 1024 * int(re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+@in_process_of("flux")
+def test_loading_takes_no_memory(lab: Lab) -> None:
+    lab.build()
+    with tempfile.TemporaryFile() as file:
+        shape = (100, 128, 3, 32, 32)
+        file.truncate(4 * int(np.prod(shape)))
+        many = np.memmap(file, np.float32, "r", shape=shape)
+        labels = np.zeros(shape[:2], np.int64)
+        before = anonymous_bytes()
+        lab.engine.load(many, labels)
+        lab.engine.load(many, labels)
+        grown = anonymous_bytes() - before
+    assert grown < 0.1 * many.nbytes, (grown, many.nbytes)
+
+
+@in_process_of("flux")
+def test_threads_are_those_of_the_study(lab: Lab) -> None:
+    lab.build()
+    facts = lab.engine.probe().build
+    assert (facts["julia_threads"], facts["blas_threads"]) == ("2", "1"), facts
+
+
+@in_process_of("flux")
+def test_the_probe_names_versions_and_build(lab: Lab) -> None:
+    probe = lab.engine.probe()
+    assert {"julia", "flux", "nnlib", "zygote", "optimisers"} == set(probe.versions), probe.versions
+    assert probe.versions["flux"].startswith("0.16."), probe.versions
+    assert {"blas", "executable", "project", "found_by", "garbage_collection"} <= set(probe.build), (
+        probe.build
+    )
+    assert probe.devices == ("cpu",)
+
+
+@in_process_of("flux")
+def test_the_max_pool_rule_is_declared(lab: Lab) -> None:
+    lab.build()
+    conventions = lab.engine.conventions()
+    assert abs(conventions.max_pool_within / 2**-11.5 - 1) < 1e-7
+    assert "pooling_direct.jl" in conventions.sources["max_pool_within"]
+
+
+@in_process_of("flux")
+def test_a_missing_gpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
+    with pytest.raises(Unavailable) as missing:
+        lab.build(device="cuda:99")
+    assert missing.value.reason
+    assert missing.value.remedy
+
+
+@in_process_of("flux")
+def test_bf16_is_unavailable(lab: Lab) -> None:
+    with pytest.raises(Unavailable, match="no mixed precision") as missing:
+        lab.build(precision="bf16")
+    assert missing.value.remedy == "use --precision fp32"
+
+
+@in_process_of("flux")
+def test_allocations_grow_with_the_batch_but_for_what_does_not(lab: Lab) -> None:
+    lab.build()
+    per_step = {}
+    for size in (8, 16, 32):
+        lab.engine.load(np.repeat(lab.images[:1], size // 8, axis=1), np.zeros((1, size), np.int64))
+        lab.engine.run_steps(0, 2)
+        per_step[size] = lab.engine.count_allocations(0, 3).host
+        assert per_step[size].count_per_step > 100
+        # The first convolution's output and its gradient, 28 x 28 x 16 float32, are the least there must be.
+        assert per_step[size].bytes_per_step > 2 * 4 * 28 * 28 * 16 * size
+    growth = [per_step[2 * size].bytes_per_step - per_step[size].bytes_per_step for size in (8, 16)]
+    # Weight gradients do not grow with the batch. The rest is rounding to size classes, and tasks.
+    assert abs(growth[1] / (2 * growth[0]) - 1) < 1e-3, (growth, per_step)
+
+
+@in_process_of("flux")
+def test_a_step_allocates_the_same_with_and_without_others(lab: Lab) -> None:
+    lab.build()
+    engine = lab.engine
     engine.run_steps(0, 2)
-    per_step[size] = engine.count_allocations(0, 3).host
-    assert per_step[size].count_per_step > 100
-    # The first convolution's output and its gradient, 28 x 28 x 16 float32, are the least that there must be.
-    assert per_step[size].bytes_per_step > 2 * 4 * 28 * 28 * 16 * size
-growth = [per_step[2 * size].bytes_per_step - per_step[size].bytes_per_step for size in (8, 16)]
-# Weight gradients do not grow with the batch. The rest is rounding to size classes, and tasks.
-assert abs(growth[1] / (2 * growth[0]) - 1) < 1e-3, (growth, per_step)
-""",
-    "a step allocates the same with and without others": """
-build()
-engine.run_steps(0, 2)
-one, four = (engine.count_allocations(0, n).host for n in (1, 4))
-assert abs(one.bytes_per_step / four.bytes_per_step - 1) < 0.01, (one, four)
-assert (one.source, engine.count_allocations(0, 1).device) == ("Base.gc_num()", None)
-assert engine.device_peak_bytes() is None
-""",
-    "counting trains": """
-build()
-engine.reset()
-engine.run_steps(0, 3)
-loss = engine.loss()
-engine.reset()
-engine.count_allocations(0, 3)
-assert engine.loss() == loss
-""",
-    "what the collector did is told": """
-import juliacall
-build()
-before = engine.collected()
-engine.run_steps(0, 1)
-assert (engine.collected() - before).seconds >= 0
-juliacall.Main.seval("GC.gc()")
-done = engine.collected() - before
-assert done.seconds > 0
-assert done.full_sweeps >= 1
-""",
-    "the startup is told in parts": """
-detail = engine.startup_detail()
-assert detail["julia_seconds"] > 0 and detail["packages_seconds"] > 0
-assert detail["cached_code"] == 1
-""",
-}
+    one, four = (engine.count_allocations(0, n).host for n in (1, 4))
+    assert abs(one.bytes_per_step / four.bytes_per_step - 1) < 0.01, (one, four)
+    assert (one.source, engine.count_allocations(0, 1).device) == ("Base.gc_num()", None)
+    assert engine.device_peak_bytes() is None
 
 
-CHECKS |= pipeline_checks.CHECKS
+@in_process_of("flux")
+def test_counting_trains(lab: Lab) -> None:
+    lab.build()
+    lab.engine.reset()
+    lab.engine.run_steps(0, 3)
+    loss = lab.engine.loss()
+    lab.engine.reset()
+    lab.engine.count_allocations(0, 3)
+    assert lab.engine.loss() == loss
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_flux(run_checks: RunChecks, name: str) -> None:
-    assert not (failure := run_checks("flux", CHECKS)[name]), failure
+@in_process_of("flux")
+def test_what_the_collector_did_is_told(lab: Lab) -> None:
+    import juliacall
+
+    lab.build()
+    before = lab.engine.collected()
+    lab.engine.run_steps(0, 1)
+    assert (lab.engine.collected() - before).seconds >= 0
+    juliacall.Main.seval("GC.gc()")
+    done = lab.engine.collected() - before
+    assert done.seconds > 0
+    assert done.full_sweeps >= 1
+
+
+@in_process_of("flux")
+def test_the_startup_is_told_in_parts(lab: Lab) -> None:
+    detail = lab.engine.startup_detail()
+    assert detail["julia_seconds"] > 0
+    assert detail["packages_seconds"] > 0
+    assert detail["cached_code"] == 1
+
+
+@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
+def test_the_pipeline(run_check: RunCheck, check: Check) -> None:
+    run_check("flux", check)
 
 
 def test_flux_is_unavailable_with_a_reason_and_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

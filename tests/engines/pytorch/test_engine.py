@@ -1,112 +1,141 @@
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
+import msgspec
+import numpy as np
 import pytest
 
-from tests.engines import pipeline_checks
-from tests.engines.conftest import RunChecks
-
-CHECKS = {
-    "only what compiles may find code of an earlier process": """
-build()
-assert engine.startup_detail() == {}
-build(variants=("compile",))
-assert engine.startup_detail() == {"cached_code": 1.0}
-""",
-    "the batches are the mapped file itself": """
-import warnings
-warnings.simplefilter("error")
-build()
-first, second = engine._batches[0][0], engine._batches[1][0]
-assert first.data_ptr() == images.ctypes.data
-assert second.data_ptr() == images.ctypes.data + images[0].nbytes
-""",
-    "channels_last batches are converted at load": """
-import numpy as np, torch
-build(variants=("channels_last",))
-batch = engine._batches[1][0]
-assert batch.is_contiguous(memory_format=torch.channels_last)
-assert np.array_equal(batch.numpy(), images[1])
-""",
-    "only what nobody else reads is overwritten": """
-import msgspec, torch
+from polybench.core.errors import Unavailable
 from polybench.core.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
-from polybench.engines.pytorch.layers import network
-from polybench.models import find_model
-block = Residual((ReLU(), Conv("second", 3, 3, 1), BatchNorm("norm", 3), ReLU(), ReLU()))
-end = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
-layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *end)
-model = msgspec.structs.replace(find_model("lenet"), layers=layers, input_shape=(3, 8, 8), classes=192)
-made = network(model, given_masks=False)
-made.named["dropout"].p = 0.0
-first, second, norm = (made.named[name] for name in ("first", "second", "norm"))
-images = torch.randn(2, 3, 8, 8)
-given = images.clone()
-outputs = made.module(images)
-assert torch.equal(images, given)
-x = first(2 * images.relu())
-expected = (x + norm(second(x.relu())).relu()).relu().flatten(1)
-assert torch.equal(outputs, expected)
-weights = [first.weight, second.weight, norm.weight]
-gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
-assert all(map(torch.equal, *gradients))
-""",
-    "threads are those of the study": """
-import torch
-build()
-assert torch.get_num_threads() == torch.get_num_interop_threads() == 2
-""",
-    "precision is set and not inherited": """
-import torch
-build(precision="tf32")
-assert torch.get_float32_matmul_precision() == "high" and torch.backends.cudnn.allow_tf32
-build(precision="fp32")
-assert torch.get_float32_matmul_precision() == "highest"
-assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
-""",
-    "a missing GPU is unavailable with a remedy": """
-assert engine.probe().devices[0] == "cpu"
-try:
-    build(device="cuda:99")
-except Unavailable as missing:
-    assert missing.reason and missing.remedy
-else:
-    raise AssertionError("built")
-""",
-    "cudagraph on the CPU is unavailable with a remedy": """
-try:
-    build(variants=("channels_last", "cudagraph"))
-except Unavailable as missing:
-    assert missing.reason == "cudagraph needs a CUDA device" and missing.remedy == "use --devices cuda"
-else:
-    raise AssertionError("built")
-""",
-    "reset zeroes the optimizer's state where it is": """
-build()
-engine.run_steps(0, 1)
-def momentum():
-    return [state["momentum_buffer"] for state in engine._optimizer.state.values()]
-before = momentum()
-assert len(before) == 10 and all(buffer.any() for buffer in before)
-engine.reset()
-assert all(new is old and not new.any() for new, old in zip(momentum(), before, strict=True))
-""",
-    "cuDNN tries its algorithms": """
-import torch
-assert torch.backends.cudnn.benchmark
-assert engine.probe().build.get("cudnn_autotune", "on") == "on"
-""",
-    "the probe names version and build": """
-import torch
-probe = engine.probe()
-assert probe.versions == {"torch": torch.__version__}
-assert {"onednn", "parallel_backend", "cpu_capability"} <= set(probe.build), probe.build
-""",
-}
+from polybench.models.lenet import LENET
+from tests.engines import pipeline_checks
+from tests.engines.lab import Check, Lab, RunCheck, in_process_of
 
 
-CHECKS |= pipeline_checks.CHECKS
+@in_process_of("torch")
+def test_only_what_compiles_may_find_code_of_an_earlier_process(lab: Lab) -> None:
+    lab.build()
+    assert lab.engine.startup_detail() == {}
+    lab.build(variants=("compile",))
+    assert lab.engine.startup_detail() == {"cached_code": 1.0}
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_pytorch(run_checks: RunChecks, name: str) -> None:
-    assert not (failure := run_checks("torch", CHECKS)[name]), failure
+@in_process_of("torch")
+def test_the_batches_are_the_mapped_file_itself(lab: Lab) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lab.build()
+    first, second = lab.engine._batches[0][0], lab.engine._batches[1][0]
+    assert first.data_ptr() == lab.images.ctypes.data
+    assert second.data_ptr() == lab.images.ctypes.data + lab.images[0].nbytes
+
+
+@in_process_of("torch")
+def test_channels_last_batches_are_converted_at_load(lab: Lab) -> None:
+    import torch
+
+    lab.build(variants=("channels_last",))
+    batch = lab.engine._batches[1][0]
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert np.array_equal(batch.numpy(), lab.images[1])
+
+
+@in_process_of("torch")
+def test_only_what_nobody_else_reads_is_overwritten(lab: Lab) -> None:
+    import torch
+
+    from polybench.engines.pytorch.layers import network
+
+    block = Residual((ReLU(), Conv("second", 3, 3, 1), BatchNorm("norm", 3), ReLU(), ReLU()))
+    end = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
+    layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *end)
+    model = msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 8, 8), classes=192)
+    made = network(model, given_masks=False)
+    made.named["dropout"].p = 0.0
+    first, second, norm = (made.named[name] for name in ("first", "second", "norm"))
+    images = torch.randn(2, 3, 8, 8)
+    given = images.clone()
+    outputs = made.module(images)
+    assert torch.equal(images, given)
+    x = first(2 * images.relu())
+    expected = (x + norm(second(x.relu())).relu()).relu().flatten(1)
+    assert torch.equal(outputs, expected)
+    weights = [first.weight, second.weight, norm.weight]
+    gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
+    assert all(map(torch.equal, *gradients))
+
+
+@in_process_of("torch")
+def test_threads_are_those_of_the_study(lab: Lab) -> None:
+    import torch
+
+    lab.build()
+    assert torch.get_num_threads() == torch.get_num_interop_threads() == 2
+
+
+@in_process_of("torch")
+def test_precision_is_set_and_not_inherited(lab: Lab) -> None:
+    import torch
+
+    lab.build(precision="tf32")
+    assert torch.get_float32_matmul_precision() == "high"
+    assert torch.backends.cudnn.allow_tf32
+    lab.build(precision="fp32")
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+@in_process_of("torch")
+def test_a_missing_gpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
+    assert lab.engine.probe().devices[0] == "cpu"
+    with pytest.raises(Unavailable) as missing:
+        lab.build(device="cuda:99")
+    assert missing.value.reason
+    assert missing.value.remedy
+
+
+@in_process_of("torch")
+def test_cudagraph_on_the_cpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
+    with pytest.raises(Unavailable) as missing:
+        lab.build(variants=("channels_last", "cudagraph"))
+    assert missing.value.reason == "cudagraph needs a CUDA device"
+    assert missing.value.remedy == "use --devices cuda"
+
+
+@in_process_of("torch")
+def test_reset_zeroes_the_optimizers_state_where_it_is(lab: Lab) -> None:
+    def momentum() -> list[Any]:
+        return [state["momentum_buffer"] for state in lab.engine._optimizer.state.values()]
+
+    lab.build()
+    lab.engine.run_steps(0, 1)
+    before = momentum()
+    assert len(before) == 10
+    assert all(buffer.any() for buffer in before)
+    lab.engine.reset()
+    assert all(new is old and not new.any() for new, old in zip(momentum(), before, strict=True))
+
+
+@in_process_of("torch")
+def test_cudnn_tries_its_algorithms(lab: Lab) -> None:
+    import torch
+
+    assert torch.backends.cudnn.benchmark
+    assert lab.engine.probe().build.get("cudnn_autotune", "on") == "on"
+
+
+@in_process_of("torch")
+def test_the_probe_names_version_and_build(lab: Lab) -> None:
+    import torch
+
+    probe = lab.engine.probe()
+    assert probe.versions == {"torch": torch.__version__}
+    assert {"onednn", "parallel_backend", "cpu_capability"} <= set(probe.build), probe.build
+
+
+@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
+def test_the_pipeline(run_check: RunCheck, check: Check) -> None:
+    run_check("torch", check)

@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
+from polybench.core.job import Job
 from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
 from polybench.core.model import Model
-from polybench.core.spec import Optimizer
+from polybench.core.spec import Optimizer, Workload
+from polybench.engines.base import Engine, Weights
+from polybench.engines.reference.layers import batch_statistics
 from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines import pipeline_checks
-from tests.engines.conftest import RunChecks
+from tests.engines.lab import Check, Lab, RunCheck, in_process_of
+from tests.networks import EVERYTHING
 
 
 @pytest.mark.parametrize(
@@ -60,24 +65,47 @@ def test_features_of_two_orders_cannot_be_added() -> None:
         flattened_shapes(after_flatten(mixed))
 
 
-EVERYTHING = """
-import numpy as np
-from polybench.core.spec import Workload
-from polybench.core.job import Job
-from polybench.models.initial_weights import initial_weights
-from tests.networks import EVERYTHING as model
+@in_process_of("tf")
+def test_threads_are_those_of_the_study(lab: Lab) -> None:
+    import tensorflow as tf
 
-random = np.random.default_rng(0)
-images = random.random((4, 4, *model.input_shape), dtype=np.float32)
-labels = random.integers(0, model.classes, (4, 4))
+    lab.build()
+    pools = tf.config.threading
+    assert pools.get_intra_op_parallelism_threads() == pools.get_inter_op_parallelism_threads() == 2
 
-def build(dropout, *variants):
-    workload = Workload(model.name, "noise", 4, model.optimizer, "fp32", 2)
-    job = Job(model, workload, "cpu", "float64", variants, dropout=dropout)
-    engine.build(job, initial_weights(model, 0))
+
+@in_process_of("tf")
+def test_the_step_is_traced_once(lab: Lab) -> None:
+    lab.build()
+    for _ in range(3):
+        lab.engine.reset()
+        lab.engine.run_steps(0, 3)
+    assert lab.engine._step.experimental_get_tracing_count() == 1
+
+
+@in_process_of("tf")
+def test_fit_is_timed_in_blocks_and_traced_once(lab: Lab) -> None:
+    lab.build(variants=("keras_fit",))
+    assert lab.engine.sample_kind == "block"
+    lab.engine.run_steps(0, 1)
+    step = lab.engine._model.train_function
+    for n in (1, 2, 3):
+        lab.engine.reset()
+        lab.engine.run_steps(0, n)
+    assert lab.engine._model.train_function is step
+
+
+def build_everything(engine: Engine, dropout: str, *variants: str) -> None:
+    random = np.random.default_rng(0)
+    images = random.random((4, 4, *EVERYTHING.input_shape), dtype=np.float32)
+    labels = random.integers(0, EVERYTHING.classes, (4, 4))
+    workload = Workload(EVERYTHING.name, "noise", 4, EVERYTHING.optimizer, "fp32", 2)
+    job = Job(EVERYTHING, workload, "cpu", "float64", variants, dropout=dropout)
+    engine.build(job, initial_weights(EVERYTHING, 0))
     engine.load(images, labels)
 
-def train(snapshots=False):
+
+def losses_and_weights(engine: Engine, snapshots: bool = False) -> tuple[list[float], Weights]:
     losses = []
     engine.reset()
     for step in range(3):
@@ -87,80 +115,59 @@ def train(snapshots=False):
         losses.append(engine.loss())
     return losses, engine.snapshot(3).weights
 
-def same(a, b):
+
+def same(a: Weights, b: Weights) -> bool:
     return a.keys() == b.keys() and all(np.allclose(a[name], b[name], rtol=1e-9) for name in b)
-"""
-
-CHECKS = {
-    "threads are those of the study": """
-import tensorflow as tf
-build()
-pools = tf.config.threading
-assert pools.get_intra_op_parallelism_threads() == pools.get_inter_op_parallelism_threads() == 2
-""",
-    "the step is traced once": """
-build()
-for block in range(3):
-    engine.reset()
-    engine.run_steps(0, 3)
-assert engine._step.experimental_get_tracing_count() == 1
-""",
-    "fit is timed in blocks and traced once": """
-build(variants=("keras_fit",))
-assert engine.sample_kind == "block"
-engine.run_steps(0, 1)
-step = engine._model.train_function
-for n in (1, 2, 3):
-    engine.reset()
-    engine.run_steps(0, n)
-assert engine._model.train_function is step
-""",
-    "a snapshot changes neither running statistics nor dropout, and a reset brings both back": EVERYTHING
-    + """
-build("own")
-losses, weights = train()
-again, weights_again = train(snapshots=True)
-assert np.allclose(losses, again, rtol=1e-9) and same(weights, weights_again)
-assert not np.allclose(weights["norm1.running_mean"], 0)
-""",
-    "given masks change from step to step, also in one fit, without another trace": EVERYTHING
-    + """
-build("given")
-_, expected = train()
-assert engine._step.experimental_get_tracing_count() == 1
-build("given", "keras_fit")
-engine.run_steps(0, 3)
-assert same(engine.snapshot(3).weights, expected)
-""",
-    "batch statistics are Eigen's running sums, bit for bit": """
-import numpy as np
-import tensorflow as tf
-from polybench.engines.reference.layers import batch_statistics
-from polybench.engines.tensorflow.layers import _EIGEN_SUMS
-x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
-found = tf.nn.moments(tf.constant(x), (0, 1, 2))
-expected = batch_statistics(np.moveaxis(x, -1, 1), _EIGEN_SUMS)
-assert all(np.array_equal(a.numpy(), b) for a, b in zip(found, expected))
-""",
-    "tf32 is off": """
-import tensorflow as tf
-build()
-assert not tf.config.experimental.tensor_float_32_execution_enabled()
-""",
-    "a missing GPU is unavailable with a remedy": """
-try:
-    build(device="cuda:99")
-except Unavailable as missing:
-    assert missing.reason and missing.remedy
-else:
-    raise AssertionError("built")
-""",
-}
 
 
-CHECKS |= pipeline_checks.CHECKS
+@in_process_of("tf")
+def test_a_snapshot_changes_neither_statistics_nor_dropout_and_a_reset_brings_both_back(lab: Lab) -> None:
+    build_everything(lab.engine, "own")
+    losses, weights = losses_and_weights(lab.engine)
+    again, weights_again = losses_and_weights(lab.engine, snapshots=True)
+    assert np.allclose(losses, again, rtol=1e-9)
+    assert same(weights, weights_again)
+    assert not np.allclose(weights["norm1.running_mean"], 0)
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_tensorflow(run_checks: RunChecks, name: str) -> None:
-    assert not (failure := run_checks("tf", CHECKS)[name]), failure
+@in_process_of("tf")
+def test_given_masks_change_from_step_to_step_also_in_one_fit_without_another_trace(lab: Lab) -> None:
+    build_everything(lab.engine, "given")
+    _, expected = losses_and_weights(lab.engine)
+    assert lab.engine._step.experimental_get_tracing_count() == 1
+    build_everything(lab.engine, "given", "keras_fit")
+    lab.engine.run_steps(0, 3)
+    assert same(lab.engine.snapshot(3).weights, expected)
+
+
+@in_process_of("tf")
+def test_batch_statistics_are_eigens_running_sums_bit_for_bit(lab: Lab) -> None:
+    import tensorflow as tf
+
+    from polybench.engines.tensorflow.layers import _EIGEN_SUMS
+
+    x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
+    found = tf.nn.moments(tf.constant(x), (0, 1, 2))
+    expected = batch_statistics(np.moveaxis(x, -1, 1), _EIGEN_SUMS)
+    assert all(np.array_equal(a.numpy(), b) for a, b in zip(found, expected, strict=True))
+
+
+@in_process_of("tf")
+def test_tf32_is_off(lab: Lab) -> None:
+    import tensorflow as tf
+
+    lab.build()
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+@in_process_of("tf")
+def test_a_missing_gpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
+    with pytest.raises(Unavailable) as missing:
+        lab.build(device="cuda:99")
+    assert missing.value.reason
+    assert missing.value.remedy
+
+
+@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
+def test_the_pipeline(run_check: RunCheck, check: Check) -> None:
+    run_check("tf", check)
