@@ -4,7 +4,7 @@ Gradients of weights do not grow with the batch B, activations do in proportion:
 allocates, bytes(4B) - bytes(2B) = 2 (bytes(2B) - bytes(B)).
 
 TensorFlow's CPU pool tells its allocations where oneDNN is on, which is the default on newer CPUs only. Here
-it is switched on: the tests are the same on every CPU.
+it is switched on, and off for the test of what is said then: the tests are the same on every CPU.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import pytest
 
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
-from polybench.engines.tensorflow.allocations import HOST_COVERS, SOURCE
+from polybench.engines.tensorflow.allocations import HOST_COVERS, SOURCE, WITHOUT_ONEDNN
 from polybench.models.lenet import LENET
 from tests.engines.lab import Lab, RunCheck, in_process_of
 
 ONEDNN: dict[str, Any] = {"TF_ENABLE_ONEDNN_OPTS": "1"}
+NO_ONEDNN: dict[str, Any] = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 
 Layers = tuple[Layer, ...]
 
@@ -108,3 +109,10 @@ def test_tensorflow_has_no_number_of_small_tensors(lab: Lab) -> None:
     found = counted(lab, (Flatten(), Dense("dense1", 3072, 10)))
     assert found == Allocations(Allocation(None, None, SOURCE, HOST_COVERS), None)
     assert lab.engine.device_peak_bytes() is None
+
+
+@in_process_of("tf", **NO_ONEDNN)
+def test_without_onednn_tensorflow_has_no_number_and_says_why(lab: Lab) -> None:
+    for variants in ((), ("xla",), ("keras_fit",)):
+        found = counted(lab, LARGE, 2, variants)
+        assert found == Allocations(Allocation(None, None, SOURCE, WITHOUT_ONEDNN), None)

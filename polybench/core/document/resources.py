@@ -9,7 +9,10 @@ import msgspec
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """Allocations of one training step, as far as `source` can see them."""
+    """Allocations of one training step, as far as `source` can see them.
+
+    `covers` says which those are; where a number is null, it says why.
+    """
 
     count_per_step: float | None
     bytes_per_step: float | None

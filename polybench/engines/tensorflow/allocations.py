@@ -11,6 +11,11 @@ from polybench.core.document.resources import Allocation, Allocations
 
 SOURCE = "TensorFlow's profiler"
 HOST_COVERS = "tensors of 256 KiB and more; TensorFlow's CPU pool shows no smaller ones"
+WITHOUT_ONEDNN = (
+    "nothing where oneDNN is off, as TF_ENABLE_ONEDNN_OPTS=0 has it, and the default on CPUs without VNNI: "
+    "then TensorFlow's CPU pool shows no tensor at all"
+)
+UNREADABLE = "nothing: this version of TensorFlow lacks the definition of its profile"
 DEVICE_COVERS = "requests to TensorFlow's GPU pool, which keeps what is freed"
 
 Found = tuple[str, int]
@@ -26,10 +31,14 @@ def allocations(train: Callable[[], object], steps: int, on_gpu: bool) -> Alloca
         on_gpu: the second record is that of the GPU.
     """
     found = _profiled(train)
+    if found is None:
+        unknown = Allocation(None, None, SOURCE, UNREADABLE)
+        return Allocations(unknown, unknown if on_gpu else None)
     host = [size for allocator, size in found if not _is_gpu(allocator)]
     device = [size for allocator, size in found if _is_gpu(allocator)]
+    host_covers = HOST_COVERS if host or _onednn_is_on() else WITHOUT_ONEDNN
     return Allocations(
-        _allocation(host, steps, HOST_COVERS), _allocation(device, steps, DEVICE_COVERS) if on_gpu else None
+        _allocation(host, steps, host_covers), _allocation(device, steps, DEVICE_COVERS) if on_gpu else None
     )
 
 
@@ -40,19 +49,28 @@ def _allocation(sizes: list[int], steps: int, covers: str) -> Allocation:
     return Allocation(len(sizes) / steps, sum(sizes) / steps, SOURCE, covers)
 
 
+def _onednn_is_on() -> bool:
+    """Whether the CPU's pool is oneDNN's, which is the one that sends events."""
+    try:
+        from tensorflow.python.util import _pywrap_util_port
+    except ImportError:  # nothing public tells it
+        return True
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
 def _is_gpu(allocator: str) -> bool:
     """`GPU_0_bfc`; the host's are `mklcpu`, `cpu` and, for pinned memory, `gpu_host_bfc`."""
     return allocator.startswith("GPU_")
 
 
-def _profiled(train: Callable[[], object]) -> list[Found]:
-    """Train, and answer every allocation that the profiler saw meanwhile."""
+def _profiled(train: Callable[[], object]) -> list[Found] | None:
+    """Train, and answer every allocation that the profiler saw meanwhile; None if that cannot be read."""
     import tensorflow as tf
 
     try:
         from tensorflow.tsl.profiler.protobuf import xplane_pb2
     except ImportError:  # nothing public reads the file, and its definition has moved before
-        return []
+        return None
     # The allocators report from the host's side, also those of a GPU: its own tracer is not needed.
     options = tf.profiler.experimental.ProfilerOptions(device_tracer_level=0)
     with tempfile.TemporaryDirectory() as folder:
