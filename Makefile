@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: compare test lint readme clean
+.PHONY: compare test lint readme schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -17,9 +17,13 @@ lint: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/vulture
 
 readme: $(INSTALLED) # the README's tables, from the code
 	$(VENV)/bin/python -m tests.readme
+
+schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
+	$(VENV)/bin/python -m polybench.core.document.schema
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
