@@ -1,0 +1,61 @@
+"""The real program on a terminal: a live line in colour while it measures, then the table."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+from tests.plain.test_plain import folder
+
+__all__ = ["folder"]
+
+COLUMNS = 100
+ERASE_LINE = "\x1b[2K"
+CYAN = "\x1b[36m"
+
+
+def on_a_terminal(*arguments: str) -> tuple[int, str]:
+    """Exit code of `polybench` and all that it wrote, on a terminal of 100 columns."""
+    terminal, own = pty.openpty()
+    fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("4H", 40, COLUMNS, 0, 0))
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "CI")}
+    program = subprocess.Popen(
+        [sys.executable, "-m", "polybench", *arguments],
+        stdin=own,
+        stdout=own,
+        stderr=own,
+        env=kept | {"TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    os.close(own)
+    written = b""
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        try:
+            while part := screen.read(1 << 16):
+                written += part
+        except OSError:  # how Linux says that nobody has this terminal any more
+            pass
+    return program.wait(60), written.decode()
+
+
+def test_a_live_line_and_then_the_table(folder: Path) -> None:
+    options = ["--batch-size", "16", "--processes", "1", "--rounds", "2", "--steps", "3", "--no-save"]
+    code, written = on_a_terminal("compare", "--engines", "fake,fake+slow", "--data", str(folder), *options)
+    assert code == 0
+
+    live, _, table = written.rpartition(ERASE_LINE)
+    assert f"{CYAN}process 1 of 1: round 2 of 2" in live
+    assert live.count(ERASE_LINE) > live.count("\n"), "the line is drawn over itself"
+
+    # The line is gone, and the table is the text that a file would get.
+    assert "\x1b" not in table
+    lines = table.splitlines()
+    assert lines[0].startswith("lenet (39,558 parameters) on cifar10, batch 16")
+    assert {line.split()[0] for line in lines if "not checked" in line} == {"fake/cpu", "fake+slow/cpu"}
+    assert max(map(len, lines)) <= COLUMNS
