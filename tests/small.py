@@ -30,6 +30,18 @@ def dataset(images: int = 64, seed: int = 0, model: Model = MODELS["lenet"]) -> 
     return Dataset("synthetic", "noise", pixels, labels, "0" * 64)
 
 
+def cifar_folder(parent: Path, images: int) -> Path:
+    """Training images of large smooth patches, which a network can tell apart, in CIFAR-10's binary files."""
+    random = np.random.default_rng(8)
+    patches = random.integers(0, 256, (5, images // 5, 3, 4, 4), np.uint8).repeat(8, 3).repeat(8, 4)
+    labels = random.integers(0, 10, (5, images // 5, 1)).astype(np.uint8)
+    folder = parent / "cifar"
+    folder.mkdir()
+    for number, (pixels, classes) in enumerate(zip(patches, labels, strict=True), start=1):
+        np.hstack([classes, pixels.reshape(images // 5, -1)]).tofile(folder / f"data_batch_{number}.bin")
+    return folder
+
+
 def files(
     folder: Path, data: Dataset | None = None, batch_size: int = 8, model: Model = MODELS["lenet"]
 ) -> Files:

@@ -16,6 +16,7 @@ from polybench.commands import doctor
 from polybench.core.document.study import from_json
 from polybench.data import synthetic
 from polybench.export import FORMATS
+from tests.small import cifar_folder
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -60,8 +61,9 @@ def test_help_and_version(run: Run) -> None:
         assert "Usage" in result.stdout
 
 
-def test_a_comparison_prints_a_table_and_saves_itself(program: Run, run: Run) -> None:
-    result = program("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST)
+def test_a_comparison_prints_a_table_and_saves_itself(program: Run, run: Run, tmp_path: Path) -> None:
+    data = str(cifar_folder(tmp_path, 100))  # of all synthetic images, an epoch takes 614 MB
+    result = program("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST, "--data", data)
     assert result.returncode == 0
     assert "fake+slow/cpu" in result.stdout
     assert "unavailable: the fake framework is not installed" in result.stdout

@@ -7,7 +7,6 @@ import re
 import subprocess
 
 import msgspec
-import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -24,6 +23,7 @@ from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess, worker_environment
+from tests import small
 
 TIMED = 4
 SEED = 3
@@ -55,15 +55,8 @@ def workers(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path):
-    """100 training images of large smooth patches, which the network can tell apart, as binary batches."""
-    random = np.random.default_rng(8)
-    patches = random.integers(0, 256, (5, 20, 3, 4, 4), np.uint8).repeat(8, 3).repeat(8, 4)
-    labels = random.integers(0, 10, (5, 20, 1)).astype(np.uint8)
-    folder = tmp_path / "cifar"
-    folder.mkdir()
-    for number, (images, classes) in enumerate(zip(patches, labels, strict=True), start=1):
-        np.hstack([classes, images.reshape(20, -1)]).tofile(folder / f"data_batch_{number}.bin")
-    return folder
+    """100 training images, as `cifar_folder` makes them."""
+    return small.cifar_folder(tmp_path, 100)
 
 
 def plan_of(engine, model, folder):
