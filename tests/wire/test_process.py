@@ -129,12 +129,11 @@ def test_none_outlives_its_parent(tmp_path: Path) -> None:
         "import sys, time; from pathlib import Path; from polybench.wire.process import WorkerProcess\n"
         f"w = WorkerProcess({{}}, Path({str(tmp_path / 'log')!r})); print(w.pid, flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
-    time.sleep(1.0)  # let the worker ask the kernel for its death signal
-    parent.kill()
-    parent.wait()
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(1.0)  # let the worker ask the kernel for its death signal
+        parent.kill()
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
