@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from polybench.core.errors import Unavailable
@@ -35,6 +36,26 @@ _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _RANK.get(item.path, len(LONGEST)))
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """What a case of several values is called: by them, not by the argument's name and a number."""
+    kinds = dict | tuple | list | msgspec.Struct | Exception
+    return _name(val)[:80] if isinstance(val, kinds) else None
+
+
+def _name(value: object) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={_name(part)}" for key, part in value.items()) or "none"
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        given = {f.name: getattr(value, f.name) for f in fields if getattr(value, f.name) != f.default}
+        return f"{type(value).__name__}({_name(given)})"
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}({value})"
+    if isinstance(value, tuple | list):
+        return ",".join(map(_name, value)) or "none"
+    return str(value)
 
 
 @pytest.fixture(scope="session", autouse=True)

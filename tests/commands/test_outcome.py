@@ -31,6 +31,15 @@ def different() -> Result:
         ([absent("unavailable"), absent("failed")], 1),
         ([measured("torch/cpu", 0.01), absent("failed"), absent("interrupted")], 130),
     ],
+    ids=[
+        "ok",
+        "unavailable",
+        "failed",
+        "different",
+        "nothing measured",
+        "only failures",
+        "interrupted",
+    ],
 )
 def test_exit_codes(results: list[Result], code: int) -> None:
     assert exit_code(study(*results)) == code

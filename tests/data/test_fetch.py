@@ -59,6 +59,7 @@ def test_extract(small_cifar, tmp_path):
         (member("cifar/device", type=tarfile.CHRTYPE, size=0), "device"),
         (member("cifar/pipe", type=tarfile.FIFOTYPE, size=0), "device"),
     ],
+    ids=["above", "above, inside", "absolute", "symbolic link", "hard link", "device", "pipe"],
 )
 def test_unsafe_member_is_refused_and_nothing_is_left(tmp_path, bad, what):
     archive = archive_of(tmp_path, member("cifar/file"), bad)

@@ -23,6 +23,7 @@ SEEDS = st.integers(0, 2**63)
         ("keras-cnn", "0d2ff24d11778fb25b433427a12c307d5f6df141dbb1cd14b30d679873889161"),
         ("resnet32", "07548ed8264772c779d4a5c444794c2f164137ff23a96790218a4844acb903ad"),
     ],
+    ids=["lenet", "keras-cnn", "resnet32"],
 )
 def test_weights_of_seed_0_have_their_golden_hash(name: str, golden: str) -> None:
     # They change only with the definition: then say so in the CHANGELOG, no saved study compares with new.
