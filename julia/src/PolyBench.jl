@@ -1,7 +1,7 @@
 """
 Train a network that is described by engine-neutral layer records, in Flux, as Flux's users write it.
 
-From Python, `polybench/engines/flux.py` is the only caller; `examples/flux_by_hand.jl` does the same
+From Python, `polybench/engines/flux/engine.py` is the only caller; `examples/flux_by_hand.jl` does the same
 without Python. Nothing here depends on PythonCall. Steps are counted from 0, as everywhere in polybench.
 """
 module PolyBench

@@ -1,6 +1,10 @@
 # julia --project=. julia/test/runtests.jl, in an environment that has PolyBench; or Pkg.test() in julia/.
 using Flux, PolyBench, Random, Test
 
+# Pkg.test() brings it; an environment that only trains need not have it.
+const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
+HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: the package's own quality is not tested")
+
 const LENET = PolyBench.records(PolyBench.LENET)
 
 random_weights(T, records = LENET) = Dict(
@@ -244,5 +248,11 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
     @testset "what is precompiled is what Python calls" begin
         @test PolyBench.rehearse(PolyBench.LENET, (3, 32, 32), 10) isa Tuple
+    end
+
+    HAS_AQUA && @testset "Aqua" begin
+        # Tasks that outlive loading are looked for in a new environment, which needs the registry, and a network.
+        Aqua.test_all(PolyBench; persistent_tasks = false)
+        println("Aqua has tested the package")
     end
 end
