@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
+# Where nothing may be compiled to files, each of hundreds of processes compiles the program again, and pytest
+# rewrites every test again: __pycache__ is ignored by git.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Before NumPy is imported: the reference's small products lose more to BLAS threads than they gain.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -14,6 +18,8 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+
+sys.dont_write_bytecode = False  # what that variable became in this process
 
 # Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
 # needs no Julia: while the first has the package precompiled, another that wanted it would only wait.
