@@ -104,7 +104,8 @@ follow(tree, path::AbstractVector) = foldl(follow, path; init = tree)
 follow(tree, index::Int) = tree[index]
 follow(tree, field::Symbol) = getproperty(tree, field)
 # Zygote's gradient of a mutable struct, as `BatchNorm` is one.
-follow(tree::Ref, key::Union{Symbol,Int}) = follow(tree[], key)
+follow(tree::Ref, index::Int) = follow(tree[], index)
+follow(tree::Ref, field::Symbol) = follow(tree[], field)
 
 """    set_masks!(network, masks)
 
