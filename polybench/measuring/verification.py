@@ -1,4 +1,4 @@
-"""Before anything is timed: is each engine there, and does it compute what the reference computes?"""
+"""Before anything is timed: each engine is looked for, and checked against the reference."""
 
 from __future__ import annotations
 
