@@ -53,7 +53,7 @@ _THREAD_POOLS = (
 def worker_environment(
     row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """What the launcher sets for a worker, on top of the user's own environment.
+    """What is set for a worker, on top of the user's own environment.
 
     Thread pools of libraries that read theirs at import are set here, the others by the engine.
     """

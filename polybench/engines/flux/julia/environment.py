@@ -1,4 +1,4 @@
-"""What the launcher tells a Julia worker, because juliacall reads its options when it is imported."""
+"""What a Julia worker is told, because juliacall reads its options when it is imported."""
 
 from __future__ import annotations
 
