@@ -382,7 +382,8 @@ def test_cells_that_do_not_fit_into_memory_together_are_paced_apart(monkeypatch:
 
 @pytest.mark.slow
 def test_each_precision_is_checked_at_its_own_tolerance_and_compared_in_one_table() -> None:
-    result = run("torch", precision=("fp32", "bf16"), parity_steps=1, timeout=300.0)
+    small = {"batch_size": 8, "processes": 2, "rounds": 1, "steps": 2, "metrics": False}
+    result = run("torch", precision=("fp32", "bf16"), parity_steps=1, timeout=300.0, **small)
     fp32, bf16 = result.results
     if fp32.status == "unavailable":
         pytest.skip(fp32.reason or "")
