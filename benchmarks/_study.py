@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polybench.core.spec import UNTIMED_STEPS, Cell, Study
+from polybench.core.spec import UNTIMED_STEPS, Cell, Heap, Study
 from polybench.data import synthetic
 from polybench.planning import shared_files
 from polybench.planning.pace import WARM_UP_STEPS
 from polybench.planning.plan import Plan, resolve, row
 from polybench.planning.shared_files import SharedFiles
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 
 TIMEOUT = 600.0
 _CALIBRATION_STEPS = 5
@@ -41,7 +42,7 @@ class Inputs(NamedTuple):
 
 @contextlib.contextmanager
 def inputs(
-    engines: tuple[str, ...], steps: int, model: str = "lenet", batch_size: int = 128
+    engines: tuple[str, ...], steps: int, model: str = "lenet", batch_size: int = 128, heap: Heap = "keep"
 ) -> Iterator[Inputs]:
     """A network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
@@ -53,7 +54,7 @@ def inputs(
         scratch.mkdir()
         taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
         _write_binary_batches(data, -(-taken * batch_size // 5))
-        study = Study(engines, ("cpu",), model=model, data=str(data), batch_size=batch_size)
+        study = Study(engines, ("cpu",), model=model, data=str(data), batch_size=batch_size, heap=heap)
         plan = resolve(study)
         files = shared_files.write(plan, scratch)
         command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", str(data)]
@@ -73,7 +74,8 @@ def _write_binary_batches(folder: Path, images_per_file: int) -> None:
 @contextlib.contextmanager
 def warm_worker(given: Inputs, cell: Cell) -> Iterator[WorkerProcess]:
     """A fresh worker, loaded and warmed up as in the first part of a replicate."""
-    environment = worker_environment(row(cell), cell.device, given.plan.workload.threads, cell.variants)
+    study, threads = given.plan.study, given.plan.workload.threads
+    environment = worker_environment(row(cell), cell.device, threads, cell.variants, study.heap)
     with WorkerProcess(environment, given.scratch / f"{cell.engine}.log") as worker:
         worker.ask(Load(row(cell).factory), Loaded, TIMEOUT)
         job = given.plan.job(cell)

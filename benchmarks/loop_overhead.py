@@ -35,7 +35,7 @@ from polybench.engines import ENGINES
 from polybench.machine.host import usable_threads
 from polybench.planning.pace import WARM_UP_STEPS
 from polybench.planning.plan import row
-from polybench.wire.process import worker_environment
+from polybench.wire.environment import worker_environment
 from polybench.worker.timed import measure_block
 
 TARGET = 1.01

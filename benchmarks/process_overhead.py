@@ -1,12 +1,12 @@
 """Overhead of the whole harness: a worker as a study runs it, against the plain script, in fresh processes.
 
 A pair is one worker and one plain script (what `--describe` prints), one after the other in random order,
-with the same weights, batches and threads, timing the same steps. The figure is the geometric mean over pairs
-of the ratio of their median steps. Takes about 8 minutes on 2 quiet cores. Each pair's ratio is printed to
-standard error as soon as it is known; Ctrl-C reports the pairs so far.
+with the same weights, batches, threads and heap, timing the same steps. The figure is the geometric mean over
+pairs of the ratio of their median steps. Takes about 8 minutes on 2 quiet cores. Each pair's ratio is printed
+to standard error as soon as it is known; Ctrl-C reports the pairs so far.
 
     python benchmarks/process_overhead.py [--pairs 20] [--steps 60] [--engines flux,torch,tf]
-                                          [--model lenet] [--batch-size 128]
+                                          [--model lenet] [--batch-size 128] [--heap keep]
 
 The plain script of flux is Julia without Python; it needs the Julia packages Flux and NPZ.
 """
@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
+from typing import get_args
 
 from _report import Figure, report
 from _study import Inputs, inputs, measure, warm_worker
 
-from polybench.core.spec import Cell
+from polybench.core.spec import Cell, Heap
 from polybench.core.statistics import ratio
 from polybench.plain import NETWORKS, plain_command, plain_script
+from polybench.wire.environment import heap_environment, inherited
 
 TARGET = 1.02
 
@@ -42,8 +45,13 @@ def by_plain_script(given: Inputs, cell: Cell, steps: int) -> list[float]:
     assert text is not None, f"{cell.name} has no plain script"
     script, command = plain_command(cell, given.plan.workload, given.scratch)
     script.write_text(text)
+    environment = inherited(os.environ) | heap_environment(given.plan.study.heap)
     run = subprocess.run(
-        [*command, str(given.start), str(given.data)], capture_output=True, text=True, check=False
+        [*command, str(given.start), str(given.data)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if run.returncode:
         sys.exit(f"the plain script of {cell.name} failed:\n{run.stderr}")
@@ -87,10 +95,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="timed steps of a process")
     parser.add_argument("--model", choices=NETWORKS, default="lenet")
     parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--heap", choices=get_args(Heap), default="keep")
     options = parser.parse_args()
     engines = tuple(options.engines.split(","))
     figures = []
-    with inputs(engines, options.steps, options.model, options.batch_size) as given:
+    with inputs(engines, options.steps, options.model, options.batch_size, options.heap) as given:
         for cell in given.plan.cells:
             processes, complete = race(given, cell, options.pairs, options.steps)
             if pairs := len(processes["plain"]):

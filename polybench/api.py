@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     workers: int | None
     augment: bool
     threads: int | None
+    heap: str
     seed: int
     processes: int
     rounds: int | None

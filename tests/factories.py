@@ -108,6 +108,7 @@ def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | No
             optimizer=Optimizer(),
             precision="fp32",
             threads=2,
+            heap="keep",
             seed=0,
             processes=3,
             rounds=None,

@@ -22,6 +22,7 @@ def print_scripts(study: Study) -> None:
         raise BadInput("--describe has scripts with preloaded data only; leave out --input pipeline")
     from polybench.plain import plain_script
     from polybench.planning.plan import resolve
+    from polybench.wire.environment import heap_environment
 
     plan = resolve(study)
     steps = study.steps or STEPS
@@ -41,4 +42,6 @@ def print_scripts(study: Study) -> None:
                 f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n"
             )
         else:
-            typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}\n{script}")
+            heap = shlex.join(f"{name}={value}" for name, value in heap_environment(study.heap).items())
+            typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}")
+            typer.echo(f"# To have the heap of polybench's workers, run it with: {heap}\n{script}")

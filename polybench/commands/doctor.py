@@ -38,8 +38,9 @@ def _engines() -> dict[str, dict[str, Any]]:
     from polybench.core.job import COLD_START
     from polybench.engines.installed import all_engines
     from polybench.machine import host
+    from polybench.wire.environment import worker_environment
     from polybench.wire.messages import Load, Loaded
-    from polybench.wire.process import WorkerProcess, worker_environment
+    from polybench.wire.process import WorkerProcess
 
     rows, broken = all_engines()
     rows = {name: row for name, row in rows.items() if row.does_arithmetic}

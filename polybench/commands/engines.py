@@ -6,6 +6,7 @@ import typer
 
 from polybench.commands.options import TableOrJson
 from polybench.commands.rows import Rows, print_rows
+from polybench.engines import ALLOCATORS, Variant
 
 
 def engines(format: TableOrJson = "table") -> None:
@@ -20,7 +21,7 @@ def engines(format: TableOrJson = "table") -> None:
         {
             "engine": name,
             "summary": row.summary,
-            "variants": {variant: one.summary for variant, one in row.variants.items()},
+            "variants": _summaries(row.variants | ALLOCATORS),
             "runs_on": row.runs_on,
             "install": f"pip install 'polybench[{row.extra}]'" if row.extra else None,
         }
@@ -31,6 +32,10 @@ def engines(format: TableOrJson = "table") -> None:
     print_rows(rows, format, _table)
 
 
+def _summaries(variants: dict[str, Variant]) -> dict[str, str]:
+    return {name: variant.summary for name, variant in variants.items()}
+
+
 def _table(rows: Rows) -> str:
     from tabulate import tabulate
 
@@ -38,5 +43,7 @@ def _table(rows: Rows) -> str:
     for row in rows:
         name = row["engine"]
         lines.append((name, row["summary"], row["install"] or ""))
-        lines += [(f"{name}+{variant}", summary, "") for variant, summary in row["variants"].items()]
+        own = {variant: summary for variant, summary in row["variants"].items() if variant not in ALLOCATORS}
+        lines += [(f"{name}+{variant}", summary, "") for variant, summary in own.items()]
+    lines += [(f"ENGINE+{variant}", row.summary, "") for variant, row in ALLOCATORS.items()]
     return tabulate(lines, headers=["engine", "what is timed", "install"], maxcolwidths=[None, 60, None])

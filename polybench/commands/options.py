@@ -148,6 +148,11 @@ WHAT = _panel(
     ),
     _option("augment", "Flip and shift the images, in an input pipeline.", "--augment"),
     _option("threads", "Of every pool of every engine.", show_default="the usable physical cores"),
+    _option(
+        "heap",
+        "keep: memory that is freed stays in the process; system: the C library's own rule, by which steps"
+        " may lose time to page faults, or not.",
+    ),
     _option("seed", "Draws initial weights and batches."),
 )
 

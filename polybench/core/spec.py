@@ -19,6 +19,9 @@ from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, Weigh
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload", "pipeline"]
+Heap = Literal["keep", "system"]
+"""What the C library does with memory that is freed: `keep` has it stay in the process, `system` is its own
+rule, which gives some of it back to the kernel, depending on what else happens to lie in the heap."""
 
 _LARGEST = 2**63 - 1  # TOML and JSON hold no larger number for every reader
 PositiveInt = Annotated[int, Meta(ge=1, le=_LARGEST)]
@@ -102,6 +105,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     workers: NaturalInt | None = None
     augment: bool = False
     threads: PositiveInt | None = None
+    heap: Heap = "keep"
     seed: NaturalInt = 0
     processes: PositiveInt = 5
     rounds: PositiveInt | None = None

@@ -48,6 +48,13 @@ class EngineRow(msgspec.Struct, frozen=True):
     does_arithmetic: bool = True
 
 
+ALLOCATORS: dict[str, Variant] = {
+    "jemalloc": Variant("the allocator jemalloc in place of the C library's, preloaded"),
+    "systemheap": Variant("the C library's heap by its own rule, whatever --heap says"),
+    "tcmalloc": Variant("the allocator tcmalloc in place of the C library's, preloaded"),
+}
+"""Variants of every engine: `wire.environment` makes them, and the engine knows nothing of it."""
+
 _CUDA_UNTRIED = "CPU; CUDA is written but has not run on a GPU yet"
 
 ENGINES: dict[str, EngineRow] = {
@@ -101,8 +108,6 @@ ENGINES: dict[str, EngineRow] = {
         memory_bytes=300 << 20,
         start_seconds=1.0,
         copies_data=False,
-        # The C library returns large arrays to the kernel, which clears every page of the next one again.
-        environment={"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)},
     ),
     "fake": EngineRow(
         "polybench.engines.fake.engine:FakeEngine",

@@ -19,7 +19,7 @@ def heading(study: StudyDocument) -> list[str]:
     return [
         f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "
         f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}, "
-        f"seed {settings.seed}{_input(settings)}",
+        f"heap {settings.heap}, seed {settings.seed}{_input(settings)}",
         f"{how or 'nothing measured'}{baseline}",
         f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
     ]

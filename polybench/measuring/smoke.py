@@ -18,8 +18,9 @@ from polybench.engines import ENGINES
 from polybench.machine import host
 from polybench.models import MODELS
 from polybench.models.initial_weights import initial_weights
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 
 _SECONDS = 600.0
 _STEPS, _BATCH_SIZE = 2, 8

@@ -9,6 +9,8 @@ import platformdirs
 
 from polybench.core.document.circumstances import RoundNoise
 from polybench.core.document.study import StudyDocument
+from polybench.core.errors import Unavailable
+from polybench.core.spec import Cell
 from polybench.measuring.progress import Progress
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
@@ -17,8 +19,8 @@ from polybench.report.cell_record import CellRecord
 from polybench.report.document import Context, rounds_of, summarize
 from polybench.report.saved_studies import Store
 from polybench.report.warnings import final_warnings
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Prepare
-from polybench.wire.process import worker_environment
 
 
 class StudyState:
@@ -35,10 +37,7 @@ class StudyState:
         self, plan: Plan, files: SharedFiles, progress: Progress, store: Store | None, context: Context
     ) -> None:
         self.plan, self.files, self.progress = plan, files, progress
-        self.records = [
-            CellRecord(cell, worker_environment(row(cell), cell.device, plan.workload.threads, cell.variants))
-            for cell in plan.cells
-        ]
+        self.records = [_record(cell, plan) for cell in plan.cells]
         self.noise: list[RoundNoise] = []
         self.blocks: list[Block] = []
         self.cut_short = False
@@ -100,3 +99,14 @@ class StudyState:
     def _document(self) -> StudyDocument:
         self._context.host.noise[:] = self.noise
         return summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)
+
+
+def _record(cell: Cell, plan: Plan) -> CellRecord:
+    threads, heap = plan.workload.threads, plan.study.heap
+    try:
+        environment = worker_environment(row(cell), cell.device, threads, cell.variants, heap)
+    except Unavailable as missing:
+        record = CellRecord(cell, {})
+        record.unavailable(missing)
+        return record
+    return CellRecord(cell, environment)

@@ -17,8 +17,9 @@ from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning.plan import row
 from polybench.report.cell_record import CellRecord
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 
 NO_ARITHMETIC = Parity("skipped", "this engine plays a script: no arithmetic to check")
 
@@ -39,7 +40,7 @@ def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
     """
     if not state.plan.study.parity and not strict:
         return
-    first = [record for record in state.records if record.cell.repeat == 1]
+    first = [record for record in state.alive if record.cell.repeat == 1]
     for group in state.groups(first):
         _Verification(state, scratch, group).run()
     _copy_to_repeats(state.records, first)
@@ -54,7 +55,7 @@ def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
 def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:
     by_cell = {record.cell: record for record in first}
     for record in records:
-        model = by_cell[msgspec.structs.replace(record.cell, repeat=1)]
+        model = by_cell.get(msgspec.structs.replace(record.cell, repeat=1), record)
         record.status, record.reason, record.remedy = model.status, model.reason, model.remedy
         record.log, record.probe, record.parity = model.log, model.probe, model.parity
 

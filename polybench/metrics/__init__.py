@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polybench.core.names import pick
-from polybench.metrics import allocations, cost, memory, pipeline, startup, utilization
+from polybench.metrics import allocations, cost, disturbance, memory, pipeline, startup, utilization
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
@@ -41,6 +41,7 @@ METRICS: dict[str, Metric] = {
         utilization.TEMPERATURE,
         utilization.THROTTLE,
         utilization.ENERGY,
+        *disturbance.DISTURBANCE,
         cost.COST,
         cost.RELATIVE_COST,
         PARITY,
@@ -80,6 +81,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "pipeline": ("throughput", *(metric.name for metric in pipeline.PIPELINE)),
     "memory": ("peak_memory", *(metric.name for metric in memory.MEMORY)),
+    "disturbance": tuple(metric.name for metric in disturbance.DISTURBANCE),
     "utilization": ("cpu", "gpu", "power", "temperature", "throttle", "energy"),
     "all": tuple(METRICS),
 }

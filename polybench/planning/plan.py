@@ -14,7 +14,7 @@ from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
-from polybench.engines import EngineRow
+from polybench.engines import ALLOCATORS, EngineRow
 from polybench.engines.installed import find_engine
 from polybench.machine import host
 from polybench.models import find_model
@@ -78,7 +78,7 @@ def resolve(study: Study) -> Plan:
     check_tf32(study.precisions, devices)
     grid = cells(study.engines, devices, study.precisions)
     for cell in grid:
-        known = row(cell).variants
+        known = row(cell).variants | ALLOCATORS
         for variant in cell.variants:
             pick(variant, known, f"variant of {cell.engine}")
         if len(set(cell.variants)) < len(cell.variants):

@@ -56,10 +56,14 @@ class CellRecord:
         """Whether it may be compared: not failed, and not known to compute something else."""
         return self.status != "failed" and self.parity.status != "fail"
 
+    def unavailable(self, missing: Unavailable) -> None:
+        """Keep what this machine does not have."""
+        self.status, self.reason, self.remedy = "unavailable", missing.reason, missing.remedy
+
     def fail(self, error: Exception, log: Path) -> None:
         """Keep why this cell cannot go on; what it has measured stays."""
         if isinstance(error, Unavailable):
-            self.status, self.reason, self.remedy = "unavailable", error.reason, error.remedy
+            self.unavailable(error)
         else:
             self.status, self.reason, self.log = "failed", str(error), log
             self.remedy = "the worker's log has the details"

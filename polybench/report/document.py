@@ -23,6 +23,7 @@ from polybench.planning.plan import Plan
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
 from polybench.report.comparisons import relate
+from polybench.report.disturbance import add_disturbance
 from polybench.report.usage import add_usage
 
 DEFAULT_BASELINE = "torch/cpu"
@@ -111,6 +112,7 @@ def _settings(plan: Plan, files: SharedFiles, base: str | None, blocks: Sequence
         optimizer=workload.optimizer,
         precision=",".join(study.precisions),
         threads=workload.threads,
+        heap=study.heap,
         seed=study.seed,
         processes=study.processes,
         rounds=_common(block.rounds for block in blocks),
@@ -156,6 +158,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         _add_times(result, record, samples, files.steps_in_epoch)
     if record.usage:
         add_usage(result, record.usage, record.gpu_bytes_freed)
+        add_disturbance(result, record.usage, plan.study.heap)
     return result
 
 

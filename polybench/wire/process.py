@@ -1,4 +1,4 @@
-"""Worker processes: their environment, their pipes, and how they end.
+"""Worker processes: their pipes, and how they end.
 
 A worker lives in a process session of its own, so Ctrl-C reaches the parent alone; it is asked to
 close, then terminated, then killed, and the kernel kills it when the parent dies. The parent only
@@ -8,7 +8,6 @@ ever blocks on a pipe.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import select
 import signal
@@ -22,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.engines import EngineRow
+from polybench.wire.environment import inherited
 from polybench.wire.messages import (
     Answer,
     Close,
@@ -40,36 +39,6 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 _GRACE_SECONDS = 5.0
 _LOG_LINES = 5
-_THREAD_POOLS = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "JULIA_NUM_THREADS",
-)
-
-
-def worker_environment(
-    row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = ()
-) -> dict[str, str]:
-    """What is set for a worker, on top of the user's own environment.
-
-    Thread pools of libraries that read theirs at import are set here, the others by the engine.
-    """
-    environment = dict.fromkeys(_THREAD_POOLS, str(threads))
-    if device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
-    own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
-    return environment | own | _from_factory(row, device, threads, variants)
-
-
-def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:
-    if row.environment_factory is None:
-        return {}
-    module, _, name = row.environment_factory.partition(":")
-    made: dict[str, str] = getattr(importlib.import_module(module), name)(device, threads, variants)
-    return made
 
 
 class WorkerProcess:
@@ -93,7 +62,7 @@ class WorkerProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**os.environ, **environment, **own},
+                    env={**inherited(os.environ), **environment, **own},
                     pass_fds=(requests_read, answers_write),
                     start_new_session=True,
                 )

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
-from polybench.engines import ENGINES
+from polybench.engines import ALLOCATORS, ENGINES
 from polybench.metrics import METRICS
 from polybench.models import MODELS
 from polybench.planning.plan import resolve
@@ -39,7 +39,9 @@ def test_each_name_of_an_engine_may_be_asked_for() -> None:
     assert all(row["summary"] for row in found)
     names = [name for name in first_words(printed("engines")) if name.partition("+")[0] in ENGINES]
     assert "torch+compile" in names
-    assert len(names) == len(found) + sum(len(row["variants"]) for row in found)
+    assert len(names) == len(found) + sum(len(row.variants) for row in ENGINES.values())
+    assert all(ALLOCATORS.keys() <= row["variants"].keys() for row in found)
+    assert "ENGINE+jemalloc" in first_words(printed("engines"))
     assert len(resolve(Study(engines=tuple(names), devices=("cpu",))).cells) == len(names)
 
 

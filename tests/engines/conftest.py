@@ -18,7 +18,7 @@ import pytest
 from polybench.engines import ENGINES
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
-from polybench.wire.process import worker_environment
+from polybench.wire.environment import worker_environment
 from polybench.worker.__main__ import die_with_parent
 from tests.engines import lab
 from tests.engines.child import FrameworkMissing, outcome

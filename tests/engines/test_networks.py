@@ -17,8 +17,9 @@ from polybench.core.model import Model
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Session, Task
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
 from tests.networks import EVERYTHING

@@ -16,6 +16,7 @@ from polybench.core.spec import UNTIMED_STEPS
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM, State, algorithm_errors
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import (
     Advance,
     Advanced,
@@ -28,7 +29,7 @@ from polybench.wire.messages import (
     SnapshotTaken,
     TakeSnapshot,
 )
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.engines.conftest import REPOSITORY
 from tests.matrix import OPTIMIZER_CASES, OPTIMIZERS

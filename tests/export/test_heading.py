@@ -7,7 +7,7 @@ from tests.factories import absent, measured, study
 
 def test_says_what_all_cells_share() -> None:
     assert heading(study(measured("torch/cpu", 0.0165))) == [
-        "lenet (62,006 parameters) on synthetic data, batch 128, fp32, 2 threads, seed 0",
+        "lenet (62,006 parameters) on synthetic data, batch 128, fp32, 2 threads, heap keep, seed 0",
         "3 processes x 2 rounds x 3 steps; baseline torch/cpu",
         "Some CPU @ 2.00GHz, 2 cores",
     ]

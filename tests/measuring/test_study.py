@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import functools
 import importlib.util
 import json
@@ -395,3 +396,21 @@ def test_each_precision_is_checked_at_its_own_tolerance_and_compared_in_one_tabl
     assert fp32.parity.timed.tolerance["loss"] < bf16.parity.timed.tolerance["loss"]
     assert bf16.relative is not None
     assert (bf16.relative.baseline, result.settings.precision) == ("torch/cpu", "fp32,bf16")
+
+
+def test_the_heap_is_the_studys_and_a_variant_may_have_the_systems() -> None:
+    result = run("fake", "fake+systemheap", processes=1, rounds=1)
+    kept, system = (cell.versions["environment"]["GLIBC_TUNABLES"] for cell in result.results)
+    assert "trim_threshold" in kept
+    assert "trim_threshold" not in system
+    assert result.settings.heap == "keep"
+    assert result.results[0].disturbance.minor_faults_per_step is not None
+    assert run("fake", heap="system", processes=1, rounds=1).settings.heap == "system"
+
+
+def test_an_allocator_that_is_not_installed_is_an_unavailable_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    plain, *preloaded = run("fake", "fake+jemalloc", "fake+jemalloc", processes=1, rounds=1).results
+    assert plain.measured
+    assert [row.status for row in preloaded] == ["unavailable"] * 2
+    assert preloaded[0].remedy == "apt-get install libjemalloc2"

@@ -21,8 +21,9 @@ from polybench.models import find_model
 from polybench.plain import NETWORKS, plain_command, plain_script, render
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 
 TIMED = 4

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.engines import ENGINES, EngineRow
+from polybench.engines import ENGINES
 from polybench.wire.messages import (
     Load,
     Loaded,
@@ -26,7 +26,7 @@ from polybench.wire.messages import (
     SnapshotTaken,
     TakeSnapshot,
 )
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 
 FAKE = ENGINES["fake"].factory
@@ -145,20 +145,6 @@ def test_killing_twice_is_fine(tmp_path: Path) -> None:
     worker.close()
 
 
-def test_environment_sets_every_pool_and_hides_gpus_from_the_cpu() -> None:
-    environment = worker_environment(ENGINES["tf"], "cpu", 3)
-    assert environment["OMP_NUM_THREADS"] == environment["JULIA_NUM_THREADS"] == "3"
-    assert environment["CUDA_VISIBLE_DEVICES"] == ""
-    assert "CUDA_VISIBLE_DEVICES" not in worker_environment(ENGINES["tf"], "cuda", 3)
-    assert ENGINES["tf"].environment.items() <= environment.items()
-
-
 def test_an_answer_of_another_kind_is_a_failure(worker: WorkerProcess) -> None:
     with pytest.raises(CellFailed, match="answered load with loaded"):
         worker.ask(Load(FAKE), Measured, 30)
-
-
-def test_a_variable_of_an_engines_own_may_have_the_studys_threads() -> None:
-    flags = {"FLAGS": "--threads={threads} {other}"}
-    environment = worker_environment(EngineRow("m:E", "", environment=flags), "cpu", 3)
-    assert environment["FLAGS"] == "--threads=3 {other}"

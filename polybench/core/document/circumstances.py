@@ -21,6 +21,8 @@ class Settings(msgspec.Struct, kw_only=True):
     precision: str
     """Several are separated by commas; each result's workload has its own."""
     threads: int
+    heap: str = "system"
+    """See core.spec.Heap; documents that do not say were measured with the C library's own rule."""
     seed: int
     processes: int
     rounds: int | None

@@ -78,6 +78,22 @@ class Utilization(msgspec.Struct, frozen=True):
     """The reasons seen for lowered clocks."""
 
 
+class Disturbance(msgspec.Struct, frozen=True):
+    """What the kernel counted of the worker, all threads, over whole blocks; means of a training step.
+
+    A block's reset and its untimed steps count as steps.
+    """
+
+    run_delay_seconds_per_step: float | None = None
+    """Ready to run, and waiting for a core; summed over threads."""
+    minor_faults_per_step: float | None = None
+    """Pages that the kernel had to map, without reading any from disk."""
+    major_faults_per_step: float | None = None
+    voluntary_switches_per_step: float | None = None
+    involuntary_switches_per_step: float | None = None
+    blocks_repeated: int | None = None
+
+
 class Energy(msgspec.Struct, frozen=True):
     """Mean power over the blocks times the seconds of an epoch, everything on the chip included."""
 

@@ -10,6 +10,7 @@ from polybench.core.document.identity import Parity
 from polybench.core.document.resources import (
     Allocations,
     Cost,
+    Disturbance,
     Energy,
     GarbageCollection,
     Memory,
@@ -59,6 +60,7 @@ class Result(msgspec.Struct, kw_only=True):
     memory: Memory = Memory()
     utilization: Utilization = Utilization()
     energy: Energy = Energy()
+    disturbance: Disturbance = Disturbance()
     cost: Cost | None = None
     parity: Parity = Parity("skipped", "not asked for")
     losses: list[float] = []

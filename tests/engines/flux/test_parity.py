@@ -16,8 +16,9 @@ from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Task
 from polybench.identity.tensors import ALGORITHM
 from polybench.models.lenet import LENET
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.sessions import InProcess
 

@@ -13,8 +13,9 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.core.job import COLD_START
 from polybench.engines import ENGINES
+from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Advance, Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess, worker_environment
+from polybench.wire.process import WorkerProcess
 from tests import small
 
 pytestmark = pytest.mark.slow

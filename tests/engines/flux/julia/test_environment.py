@@ -8,7 +8,7 @@ from polybench.engines import ENGINES
 from polybench.engines.flux.julia.environment import environment, threads
 from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT
 from polybench.engines.flux.julia.remembered import remember
-from polybench.wire.process import worker_environment
+from polybench.wire.environment import worker_environment
 
 
 def test_the_launcher_tells_a_worker_all_that_juliacall_reads() -> None:

@@ -1,0 +1,85 @@
+"""The environment of a worker: thread pools, the C library's heap, and what its engine needs."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib
+import os
+from collections.abc import Mapping
+
+from polybench.core.errors import Unavailable
+from polybench.core.spec import Heap
+from polybench.engines import EngineRow
+
+_THREAD_POOLS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "JULIA_NUM_THREADS",
+)
+
+TUNABLES = "GLIBC_TUNABLES"
+_MALLOC = "glibc.malloc."
+
+_KEEP = f"{_MALLOC}mmap_threshold={1 << 30}:{_MALLOC}trim_threshold={1 << 32}"
+"""No tensor below 1 GiB has a mapping of its own, and the heap's top is not given back below 4 GiB: what one
+step frees, the next one finds. By itself glibc gives back what is free at the top of the heap, and takes it
+again page by page; whether large tensors lie there depends on what was allocated after them.
+https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html"""
+
+PRELOADED = {
+    "jemalloc": (("jemalloc",), "apt-get install libjemalloc2"),
+    "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "apt-get install libtcmalloc-minimal4"),
+}
+"""Variant -> the library's names, and what installs it."""
+
+
+def worker_environment(
+    row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = (), heap: Heap = "keep"
+) -> dict[str, str]:
+    """What is set for a worker, on top of the user's own environment.
+
+    Thread pools of libraries that read theirs at import are set here, the others by the engine.
+
+    Raises:
+        Unavailable: a variant preloads a library that is not there.
+    """
+    environment = dict.fromkeys(_THREAD_POOLS, str(threads))
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
+    environment |= heap_environment("system" if "systemheap" in variants else heap) | _preloaded(variants)
+    own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
+    return environment | own | _from_factory(row, device, threads, variants)
+
+
+def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variable that makes the C library follow this policy, with the user's tunables of anything else."""
+    theirs = [one for one in user.get(TUNABLES, "").split(":") if one and not one.startswith(_MALLOC)]
+    return {TUNABLES: ":".join([*theirs, *([_KEEP] if heap == "keep" else [])])}
+
+
+def inherited(user: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment without what sets the C library's heap: that belongs to the study."""
+    return {name: value for name, value in user.items() if not name.startswith("MALLOC_")}
+
+
+def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:
+    """Another allocator in place of the C library's."""
+    for variant in variants:
+        names, remedy = PRELOADED.get(variant, ((), ""))
+        found = next(filter(None, map(ctypes.util.find_library, names)), None)
+        if found is not None:
+            return {"LD_PRELOAD": found}
+        if names:
+            raise Unavailable(f"the library {variant} is not installed", remedy)
+    return {}
+
+
+def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:
+    if row.environment_factory is None:
+        return {}
+    module, _, name = row.environment_factory.partition(":")
+    made: dict[str, str] = getattr(importlib.import_module(module), name)(device, threads, variants)
+    return made
