@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from polybench.core.errors import BadInput
+from polybench.core.names import pick
 from polybench.core.spec import Study
 
 
@@ -17,8 +18,12 @@ def make_study(**fields: Any) -> Study:
         return msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:
         text = str(error)
-        field = re.search(r"\$\.(\w+)", text)
-        option = f"--{field[1].replace('_', '-')}" if field else "the study"
+        found = re.search(r"\$\.(\w+)", text)
+        field = found[1] if found else ""
+        words = get_args(get_type_hints(Study).get(field))
+        if "enum" in text and fields.get(field) not in words:  # a word that is not one of a few
+            pick(str(fields[field]), dict.fromkeys(words), field)
+        option = f"--{field.replace('_', '-')}" if field else "the study"
         raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
 
 
