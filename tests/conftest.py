@@ -10,6 +10,8 @@ import sys
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Before NumPy is imported: the reference's small products lose more to BLAS threads than they gain.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Two test processes share the cores: a thread of OpenMP that spins takes its core from the other one.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from pathlib import Path
 
