@@ -11,7 +11,7 @@ from polybench.core.spec import UNTIMED_STEPS
 from polybench.machine.meters.usage import BlockUsage
 
 NOTABLE_SHARE = 0.03
-"""Of a step, in page faults: half of what two runs of the same program differ by."""
+"""Of a step, in page faults: less than this is no reason to change anything."""
 
 
 def add_disturbance(result: Result, blocks: Sequence[BlockUsage], heap: str) -> None:

@@ -2,7 +2,7 @@
 
 Each function takes a batch x and returns (y, backward). `backward(dy)` takes the gradient of the loss with
 respect to y and returns the gradient with respect to x and those of the layer's own weights, by name.
-Images are (batch, channels, height, width), in float64. Convolution and pooling are in `reference_windows`.
+Images are (batch, channels, height, width), in float64. Convolution and pooling are in `windows`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reference's layers that look at windows of an image: convolution and pooling.
 
-As in `reference_layers`, each function takes a batch x, (batch, channels, height, width), and returns
+As in `layers`, each function takes a batch x, (batch, channels, height, width), and returns
 (y, backward).
 """
 

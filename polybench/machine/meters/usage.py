@@ -1,4 +1,4 @@
-"""What the meters read of one block: plain records, condensed in `usage_summary`."""
+"""What the meters read of one block: plain records, condensed in `report.usage`."""
 
 from __future__ import annotations
 
