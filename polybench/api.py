@@ -53,6 +53,7 @@ class Options(TypedDict, total=False):
     accuracy: bool
     until: dict[str, float]
     budget: float
+    patience: float
     timeout: float
     parity: bool
     parity_steps: int

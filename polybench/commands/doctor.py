@@ -86,7 +86,7 @@ def _machine() -> dict[str, Any]:
     from polybench.machine.noise import NoiseMeter
 
     this = host.this_host()
-    meter = NoiseMeter([])
+    meter = NoiseMeter()
     time.sleep(1.0)
     noise = meter.stop(0, 0)
     return {

@@ -19,6 +19,7 @@ from polybench.commands.texts import (
     parse_duration,
     parse_fraction,
     parse_pairs,
+    parse_patience,
     parse_precision,
     parse_schedule,
 )
@@ -181,6 +182,13 @@ HOW = _panel(
         "budget",
         "Of the whole study's timed part.",
         parser=parse_duration,
+        metavar="TIME",
+        write="{:g}s".format,
+    ),
+    _option(
+        "patience",
+        "Wait for a quiet machine, before the rounds of a process and after a disturbance; in all.",
+        parser=parse_patience,
         metavar="TIME",
         write="{:g}s".format,
     ),

@@ -22,6 +22,11 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def parse_patience(text: str) -> float:
+    """A duration, or 0 for none."""
+    return 0.0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text) else parse_duration(text)
+
+
 def parse_fraction(text: str) -> float:
     """`5%` or `0.05`."""
     number, percent = re.subn(r"\s*%\s*$", "", text)

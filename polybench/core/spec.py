@@ -116,6 +116,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     until: dict[Literal["accuracy"], Annotated[float, Meta(gt=0, lt=1)]] = {}
     """Train until the test accuracy is at least this, for `epochs` at most."""
     budget: PositiveFloat = 60.0
+    patience: Annotated[float, Meta(ge=0)] = 0.0
+    """To wait for a quiet machine, in all: before the rounds of a process, and after a disturbance."""
     timeout: PositiveFloat = 600.0
     parity: bool = True
     parity_steps: PositiveInt = 3

@@ -42,9 +42,9 @@ def sentences(study: StudyDocument) -> list[str]:
 def _device_sentence(result: Result, found: DeviceSpeedup) -> str:
     """As the published comparisons of CPU and GPU say it: "97.8 times; 99.0 % less time"."""
     times = units.with_interval(found.speedup, found.interval95)
-    verdict = differs(Ratio(found.speedup, found.interval95, found.scope))
+    verdict = _verdict(found)
     if verdict is None:
-        return f"{result.cell} ran {times} times as fast as {found.cpu_cell} (within one run; no verdict)."
+        return f"{result.cell} ran {times} times as fast as {found.cpu_cell} ({_why_not(found)}; no verdict)."
     if not verdict:
         return f"no difference shown between {result.cell} and {found.cpu_cell}: ratio {times}."
     saved = 1 - 1 / found.speedup
@@ -54,7 +54,7 @@ def _device_sentence(result: Result, found: DeviceSpeedup) -> str:
 
 def _sentence(baseline: Result, other: Result, relative: Relative) -> str:
     ratio = Ratio(relative.speedup, relative.interval95, relative.scope)
-    verdict = differs(ratio)
+    verdict = _verdict(relative)
     if verdict is False:
         one, two = _names(other, baseline)
         return f"no difference shown between {one} and {two}: ratio {_number(ratio)}."
@@ -63,8 +63,19 @@ def _sentence(baseline: Result, other: Result, relative: Relative) -> str:
         faster, slower = _names(baseline, other)
         ratio = _inverse(ratio)
     if verdict is None:
-        return f"{faster} ran {_number(ratio)} times as fast as {slower} (within one run; no verdict)."
+        why_not = _why_not(relative)
+        return f"{faster} ran {_number(ratio)} times as fast as {slower} ({why_not}; no verdict)."
     return f"{faster} is {_number(ratio)} times as fast as {slower}."
+
+
+def _verdict(found: Relative | DeviceSpeedup) -> bool | None:
+    if found.no_verdict is not None:
+        return None
+    return differs(Ratio(found.speedup, found.interval95, found.scope))
+
+
+def _why_not(found: Relative | DeviceSpeedup) -> str:
+    return found.no_verdict or "within one run"
 
 
 def _accuracy_sentence(baseline: Result, other: Result, found: AccuracyDifference) -> str:

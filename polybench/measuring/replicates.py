@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 from polybench.machine.meters.observer import Observer
+from polybench.machine.patience import Patience
+from polybench.measuring.blocks import Blocks
 from polybench.measuring.rounds import Replicate
 from polybench.measuring.state import StudyState
 from polybench.planning.estimate import estimate
@@ -26,6 +28,8 @@ def measure(state: StudyState, observer: Observer | None) -> None:
     groups = [(group, Pace(study, len(group) / len(alive))) for group in state.groups(alive)]
     if len(groups) > 1:
         state.warn(f"memory does not hold all workers at once: measured in {len(groups)} groups, one by one")
+    patience = Patience(study.patience, state.progress.stage)
+    blocks = Blocks(observer, patience, study.timeout)
     spent, expected = 0.0, estimate(state.plan).measuring  # before anything has been seen
     for number in range(study.processes):
         if not state.alive:
@@ -36,9 +40,10 @@ def measure(state: StudyState, observer: Observer | None) -> None:
         for group, pace in groups:
             members = [record for record in group if record.alive]
             if members:
-                Replicate(state, members, pace, number, observer).run()
+                Replicate(state, members, pace, number, blocks).run()
         spent += time.monotonic() - start
         state.blocks = [pace.block for _, pace in groups if pace.block is not None]
         state.cut_short = any(pace.cut_short for _, pace in groups)
+        state.note_patience(patience)
         state.save()
     state.progress.remaining(0.0)

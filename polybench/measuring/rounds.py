@@ -12,9 +12,8 @@ import msgspec
 from polybench.core.document.circumstances import RoundNoise
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.statistics import half_width, ratio
-from polybench.machine.meters.observer import Observer
-from polybench.machine.meters.usage import BlockUsage
 from polybench.machine.noise import NoiseMeter
+from polybench.measuring.blocks import Blocks
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning import schedule
@@ -48,7 +47,7 @@ class Replicate:
         group: the cells whose workers live at the same time.
         pace: of this group; its first replicate calibrates it.
         number: of the replicate, from 0.
-        observer: watches the workers, where there is one.
+        blocks: how a block is measured.
     """
 
     def __init__(
@@ -57,10 +56,10 @@ class Replicate:
         group: Sequence[CellRecord],
         pace: Pace,
         number: int,
-        observer: Observer | None,
+        blocks: Blocks,
     ) -> None:
         self._state, self._group, self._pace = state, group, pace
-        self._number, self._observer = number, observer
+        self._number, self._blocks = number, blocks
         self._study = state.plan.study
         self._timeout = self._study.timeout
 
@@ -71,14 +70,13 @@ class Replicate:
         self._pace.start_replicate()
         with self._team() as team:
             self._warm_up(team)
+            self._blocks.patience.wait_until_quiet()
             block = self._calibrate(team)
             done = 0
             while team and block is not None and self._pace.another_round(done):
                 self._state.progress.stage(f"{where}: round {done + 1} of {block.rounds}")
-                start = time.monotonic()
                 self._state.noise.append(self._round(team, block, done))
                 done += 1
-                self._pace.spend(time.monotonic() - start)
                 if self._enough_after(done):
                     self._pace.enough_after(done)
             if self._number == 0 and block is not None:
@@ -106,13 +104,14 @@ class Replicate:
             record.gpu_bytes_freed = max(record.gpu_bytes_freed or 0, before - after)
 
     def _gpu_bytes(self, record: CellRecord) -> int | None:
-        return self._observer.gpu_bytes(record.cell.device) if self._observer else None
+        observer = self._blocks.observer
+        return observer.gpu_bytes(record.cell.device) if observer else None
 
     def _warm_up(self, team: Team) -> None:
         self._ask_all(team, load, Loaded, _keep_probe)
         self._ask_all(team, self._state.prepare, Prepared, _keep_startup)
         for record, _ in team.values():
-            record.samples.append([])
+            record.start_process()
 
     def _ask_all(
         self,
@@ -154,25 +153,21 @@ class Replicate:
         return self._pace.calibrate(seconds, steps_in_epoch) if seconds else None
 
     def _round(self, team: Team, block: Block, number: int) -> RoundNoise:
-        meter = NoiseMeter([worker.pid for _, worker in team.values()])
+        meter = NoiseMeter()
+        start, waited = time.monotonic(), self._blocks.patience.waited
+        self._blocks.spare = spare = self._pace.spare(number)
         for name in schedule.order_of_round(list(team), self._study.seed, self._number, number):
             self._measure(team, name, block)
+        repeats, waited = spare - self._blocks.spare, self._blocks.patience.waited - waited
+        self._pace.spend(time.monotonic() - start - repeats - waited, repeats)
         return meter.stop(self._number, number)
 
     def _measure(self, team: Team, name: str, block: Block) -> None:
         record, worker = team[name]
         request = Measure(block.steps, self._study.handicaps.get(name, 0.0))
-        with self._failures_noted(team, name):
-            with self._observed(team, name) as usage:
-                answer = worker.ask(request, Measured, self._timeout)
-            record.add_block(answer, usage)
-
-    def _observed(self, team: Team, name: str) -> contextlib.AbstractContextManager[BlockUsage | None]:
-        if self._observer is None:
-            return contextlib.nullcontext()
-        record, worker = team[name]
         on_gpus = [other.pid for its, other in team.values() if its.cell.device != "cpu"]
-        return self._observer.block(worker.pid, record.cell.device, on_gpus)
+        with self._failures_noted(team, name):
+            record.add_block(*self._blocks.measure(worker, request, record.cell.device, on_gpus))
 
     def _enough_after(self, done: int) -> bool:
         """Whether more rounds in each process would hardly narrow the final interval.

@@ -11,6 +11,7 @@ from polybench.core.document.circumstances import RoundNoise
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Cell
+from polybench.machine.patience import Patience
 from polybench.measuring.progress import Progress
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
@@ -57,6 +58,12 @@ class StudyState:
         if text not in self._warnings:
             self._warnings.append(text)
             self.progress.warn(text)
+
+    def note_patience(self, patience: Patience) -> None:
+        """Keep how long was waited for a quiet machine, and who kept it busy."""
+        host = self._context.host
+        host.waited_seconds = patience.waited
+        host.busiest = [program.name for program in patience.busiest]
 
     def groups(self, records: Sequence[CellRecord]) -> list[list[CellRecord]]:
         """The records whose workers memory holds at the same time."""

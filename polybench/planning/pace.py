@@ -78,10 +78,15 @@ class Pace:
         self.cut_short = self.cut_short or not fits
         return fits
 
-    def spend(self, seconds: float) -> None:
-        """A round took so long."""
-        self._spent += seconds
-        self._left -= seconds
+    def spare(self, done: int) -> float:
+        """Seconds of this replicate that its rounds, `done` of which are finished, will not need."""
+        to_come = 0 if self.block is None else self.block.rounds - done
+        return self._share - self._spent - self._round_seconds * to_come
+
+    def spend(self, seconds: float, repeats: float = 0.0) -> None:
+        """A round took so long, and so long the blocks that were measured again in it."""
+        self._spent += seconds + repeats
+        self._left -= seconds + repeats
         self._round_seconds = max(self._round_seconds, seconds)
 
     def enough_after(self, rounds: int) -> None:

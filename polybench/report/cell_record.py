@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from polybench.core.document.identity import Parity
-from polybench.core.document.resources import Allocations, Memory
+from polybench.core.document.resources import Allocations, BlockReading, Memory
 from polybench.core.document.result import Status
 from polybench.core.document.times import Startup
 from polybench.core.document.training import Training
@@ -20,7 +20,8 @@ from polybench.wire.messages import Measured, TimedSeparately
 
 @dataclass
 class CellRecord:
-    """One cell's growing record; `samples` is [process][round][sample] in seconds."""
+    """One cell's growing record; `samples` is [process][round][sample] in seconds, `readings` is
+    [process][round]."""
 
     cell: Cell
     environment: dict[str, str]
@@ -34,6 +35,7 @@ class CellRecord:
     steps_per_sample: int = 1
     startups: list[Startup] = field(default_factory=list)
     samples: list[list[list[float]]] = field(default_factory=list)
+    readings: list[list[BlockReading]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     peak_rss_bytes: int | None = None
     collected: list[Collected] = field(default_factory=list)
@@ -68,9 +70,15 @@ class CellRecord:
             self.status, self.reason, self.log = "failed", str(error), log
             self.remedy = "the worker's log has the details"
 
-    def add_block(self, block: Measured, usage: BlockUsage | None) -> None:
+    def start_process(self) -> None:
+        """What is measured from now on is another process's."""
+        self.samples.append([])
+        self.readings.append([])
+
+    def add_block(self, block: Measured, reading: BlockReading, usage: BlockUsage | None) -> None:
         """Keep a block of the process that runs now, and what was seen of it from outside."""
         self.samples[-1].append(block.step_seconds)
+        self.readings[-1].append(reading)
         self.steps_per_sample = block.steps_per_sample
         self.peak_rss_bytes = max(self.peak_rss_bytes or 0, block.peak_rss_bytes)
         if block.collected is not None:

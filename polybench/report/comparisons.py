@@ -10,6 +10,7 @@ from polybench.core.document.resources import Cost
 from polybench.core.document.result import Result
 from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
 from polybench.core.document.training import AccuracyDifference
+from polybench.report.disturbance import no_verdict
 
 CellSamples = list[list[list[float]]]
 """Seconds of a step as [process][round][sample]."""
@@ -32,21 +33,22 @@ def relate(
     by_name = {result.cell: result for result in results}
     for result in results:
         if base is not None and result.ranked:
-            result.relative = _relative(base, samples[base], samples[result.cell], result.cell)
+            result.relative = _relative(by_name[base], result, samples)
             result.cost = _cost(prices, result, by_name[base])
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
         result.device_speedup = _device_speedup(result, results, samples)
         result.break_even = _break_even(result, results)
 
 
-def _relative(base: str, base_samples: CellSamples, samples: CellSamples, name: str) -> Relative | None:
-    if name == base:
-        return Relative(base, 1.0, None, "processes" if len(samples) > 1 else "within one run")
+def _relative(base: Result, other: Result, samples: Mapping[str, CellSamples]) -> Relative | None:
+    ours, theirs = samples[base.cell], samples[other.cell]
+    if other is base:
+        return Relative(base.cell, 1.0, None, "processes" if len(ours) > 1 else "within one run")
     try:
-        ratio = statistics.ratio(base_samples, samples)
+        ratio = statistics.ratio(ours, theirs)
     except ValueError:  # no process and round in common
         return None
-    return Relative(base, ratio.value, ratio.interval95, ratio.scope)
+    return Relative(base.cell, ratio.value, ratio.interval95, ratio.scope, no_verdict(base, other))
 
 
 def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | None:
@@ -82,16 +84,16 @@ def _device_speedup(
     if result.device == "cpu" or not result.ranked:
         return None
     on_cpu = {
-        (other.workload.precision, other.variant): other.cell
+        (other.workload.precision, other.variant): other
         for other in reversed(results)  # the first of several repeats stays
         if other.device == "cpu" and other.engine == result.engine and other.ranked
     }
     for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
-        if (name := on_cpu.get(like)) is not None:
-            relative = _relative(name, samples[name], samples[result.cell], result.cell)
-            if relative is None:
+        if (cpu := on_cpu.get(like)) is not None:
+            found = _relative(cpu, result, samples)
+            if found is None:
                 return None
-            return DeviceSpeedup(name, relative.speedup, relative.interval95, relative.scope)
+            return DeviceSpeedup(cpu.cell, found.speedup, found.interval95, found.scope, found.no_verdict)
     return None
 
 

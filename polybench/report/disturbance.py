@@ -2,45 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from polybench.core import units
-from polybench.core.document.resources import Disturbance
+from polybench.core.document.resources import BlockReading, Disturbance
 from polybench.core.document.result import Result
 from polybench.core.spec import UNTIMED_STEPS
-from polybench.machine.meters.usage import BlockUsage
 
 NOTABLE_SHARE = 0.03
 """Of a step, in page faults: less than this is no reason to change anything."""
 
+TOLERATED_SHARE = 0.25
+"""Of a cell's blocks, that may be disturbed before its ratios are no verdict. A ratio is a mean over rounds,
+so it has as large a part of what was done to it; with one busy process beside two threads torch's steps
+became up to 20 times as long."""
 
-def add_disturbance(result: Result, blocks: Sequence[BlockUsage], heap: str) -> None:
+
+def add_disturbance(result: Result, readings: Sequence[Sequence[BlockReading]], heap: str) -> None:
     """Fill in what was counted of a measured cell.
 
     Args:
         result: with its samples.
-        blocks: what was seen of each of its blocks.
+        readings: of each of its blocks, as [process][round].
         heap: the study's policy, for the advice.
     """
     samples = result.samples
-    seen = [block.kernel for block in blocks if block.kernel is not None]
-    if samples is None or not seen:
+    blocks = [block for process in readings for block in process]
+    if samples is None or not blocks:
         return
     timed = sum(len(one_round) for process in samples.step_seconds for one_round in process)
     steps = timed * samples.steps_per_sample + UNTIMED_STEPS * len(blocks)
-    delays = [use.run_delay_seconds for use in seen]
     result.disturbance = Disturbance(
-        run_delay_seconds_per_step=None
-        if None in delays
-        else sum(delay for delay in delays if delay is not None) / steps,
-        minor_faults_per_step=sum(use.minor_faults for use in seen) / steps,
-        major_faults_per_step=sum(use.major_faults for use in seen) / steps,
-        voluntary_switches_per_step=sum(use.voluntary_switches for use in seen) / steps,
-        involuntary_switches_per_step=sum(use.involuntary_switches for use in seen) / steps,
+        run_delay_seconds_per_step=_mean((block.run_delay_seconds for block in blocks), steps),
+        minor_faults_per_step=_mean((block.minor_faults for block in blocks), steps),
+        major_faults_per_step=_mean((block.major_faults for block in blocks), steps),
+        voluntary_switches_per_step=_mean((block.voluntary_switches for block in blocks), steps),
+        involuntary_switches_per_step=_mean((block.involuntary_switches for block in blocks), steps),
+        blocks_repeated=sum(block.repeats > 0 for block in blocks),
+        blocks_disturbed=sum(block.disturbed for block in blocks),
+        blocks=[list(process) for process in readings if process],
     )
     share = sum(block.fault_seconds for block in blocks) / sum(block.wall_seconds for block in blocks)
     if share > NOTABLE_SHARE and result.step_seconds is not None:
         result.warnings.append(_page_faults(result, share * result.step_seconds.median, share, heap))
+
+
+def no_verdict(*results: Result) -> str | None:
+    """Why a ratio of these cells proves nothing, whatever its interval; None where it may be a verdict."""
+    for result in results:
+        disturbance = result.disturbance
+        blocks = sum(map(len, disturbance.blocks))
+        if (disturbance.blocks_disturbed or 0) > TOLERATED_SHARE * blocks:
+            return f"{disturbance.blocks_disturbed} of {blocks} blocks of {result.cell} were disturbed"
+    return None
+
+
+def _mean(counts: Iterable[float | None], steps: int) -> float | None:
+    """Of a step; None where the kernel did not count in every block."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None) / steps
 
 
 def _page_faults(result: Result, seconds: float, share: float, heap: str) -> str:

@@ -158,7 +158,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         _add_times(result, record, samples, files.steps_in_epoch)
     if record.usage:
         add_usage(result, record.usage, record.gpu_bytes_freed)
-        add_disturbance(result, record.usage, plan.study.heap)
+    add_disturbance(result, record.readings, plan.study.heap)
     return result
 
 

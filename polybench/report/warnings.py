@@ -19,7 +19,8 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
     """
     if cut_short:
         yield f"the budget of {study.budget:g} s ended before all rounds were done; try a larger --budget"
-    yield from _noise(document)
+    yield from _swapped(document)
+    yield from _disturbed(document, study)
     if study.processes > 1:
         wide = [
             f"{result.cell} ±{width:.1%}"
@@ -34,11 +35,27 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
             )
 
 
-def _noise(document: StudyDocument) -> Iterator[str]:
-    affected = [reading for reading in document.host.noise if reading.affected]
-    if affected:
-        worst = max(affected, key=lambda reading: reading.other_cpu_percent + reading.steal_percent)
+def _disturbed(document: StudyDocument, study: Study) -> Iterator[str]:
+    """Blocks that were measured again, and those that stayed as they were; by whom, and what to do."""
+    rows = [result.disturbance for result in document.results]
+    blocks = sum(len(process) for row in rows for process in row.blocks)
+    repeated = sum(row.blocks_repeated or 0 for row in rows)
+    stayed = sum(row.blocks_disturbed or 0 for row in rows)
+    if repeated or stayed:
+        again = f"others took the cores: of {blocks} blocks {repeated} were measured again"
+        rest = f", {stayed} stayed disturbed" if stayed else ", and none stayed disturbed"
+        seen = f"; busy: {', '.join(document.host.busiest)}" if document.host.busiest else ""
+        longer = f"{2 * study.patience:g}s" if study.patience else "30s"
+        advice = f"; close what is busy, or try --patience {longer}" if stayed else ""
+        yield again + rest + seen + advice
+    if waited := round(document.host.waited_seconds):
+        yield f"waited {waited} s for a quiet machine"
+
+
+def _swapped(document: StudyDocument) -> Iterator[str]:
+    swapping = [reading for reading in document.host.noise if reading.swapped_bytes > 0]
+    if swapping:
         yield (
-            f"{len(affected)} of {len(document.host.noise)} rounds were disturbed; at worst other processes"
-            f" took {worst.other_cpu_percent:.0f} % of a core, the hypervisor {worst.steal_percent:.0f} %"
+            f"the machine swapped in {len(swapping)} of {len(document.host.noise)} rounds: memory is short,"
+            " and times are the disk's"
         )

@@ -10,7 +10,7 @@ from polybench.commands.presentation import Presentation
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 
-PARSED = {"target": 0.05, "budget": 60.0, "timeout": 600.0}
+PARSED = {"target": 0.05, "budget": 60.0, "patience": 0.0, "timeout": 600.0}
 """What typer's parsers make of these defaults before they are read."""
 
 

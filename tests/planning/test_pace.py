@@ -75,3 +75,21 @@ def test_a_round_is_paced_with_its_untimed_steps() -> None:
     made = pace(steps=8, budget=5.0)  # a second for this replicate
     assert made.calibrate([0.01], LONG).rounds == 10  # of 0.1 s: two steps more than are timed
     assert UNTIMED_STEPS == 2
+
+
+def test_repeats_may_take_what_the_rounds_to_come_do_not_need() -> None:
+    made = pace(steps=8, rounds=3, budget=50.0)  # 10 s for this replicate
+    made.calibrate([0.1], LONG)  # a round takes 1 s
+    assert made.spare(0) == pytest.approx(10 - 3)
+    made.spend(1.0, repeats=4.0)
+    assert made.spare(1) == pytest.approx(10 - 5 - 2)
+    made.spend(1.0)
+    made.spend(1.0)
+    assert made.spare(3) == pytest.approx(3)
+
+
+def test_repeats_do_not_make_a_round_look_longer() -> None:
+    made = pace(steps=8, rounds=3, budget=25.0)  # 5 s
+    made.calibrate([0.1], LONG)
+    made.spend(1.0, repeats=1.5)
+    assert made.another_round(1)

@@ -61,6 +61,10 @@ class Host(msgspec.Struct, kw_only=True):
     load: float
     python: str
     noise: list[RoundNoise] = []
+    waited_seconds: float = 0.0
+    """For a quiet machine, as long as `--patience` allowed."""
+    busiest: list[str] = []
+    """Programs that were seen to disturb blocks, the busiest first."""
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -78,6 +78,35 @@ class Utilization(msgspec.Struct, frozen=True):
     """The reasons seen for lowered clocks."""
 
 
+class BlockReading(msgspec.Struct, frozen=True):
+    """What the kernel counted during one block, its reset and untimed steps included.
+
+    The worker's own counts are of all its threads; null where the kernel does not say. What others did is
+    the machine's.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float
+    others_cpu_seconds: float
+    """Of processes that are not polybench's, on whichever core."""
+    steal_seconds: float
+    """That the hypervisor gave to others."""
+    run_delay_seconds: float | None = None
+    """Ready to run, and waiting for a core; summed over threads."""
+    pressure_seconds: float | None = None
+    """While some task of the machine, anybody's, waited for a core."""
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    fault_seconds: float = 0.0
+    """What the minor faults cost, as far as a fault on fresh memory tells."""
+    disturbed: bool = False
+    """Whether others kept the worker from its cores; see machine.disturbance."""
+    repeats: int = 0
+    """How often the block was measured again; this is the least disturbed of these measurements."""
+
+
 class Disturbance(msgspec.Struct, frozen=True):
     """What the kernel counted of the worker, all threads, over whole blocks; means of a training step.
 
@@ -92,6 +121,11 @@ class Disturbance(msgspec.Struct, frozen=True):
     voluntary_switches_per_step: float | None = None
     involuntary_switches_per_step: float | None = None
     blocks_repeated: int | None = None
+    """How many blocks were measured again, because others had kept the worker from its cores."""
+    blocks_disturbed: int | None = None
+    """How many stayed disturbed all the same."""
+    blocks: list[list[BlockReading]] = []
+    """As [process][round]."""
 
 
 class Energy(msgspec.Struct, frozen=True):

@@ -78,6 +78,8 @@ class Relative(msgspec.Struct, frozen=True):
     speedup: float
     interval95: tuple[float, float] | None
     scope: Literal["processes", "within one run"]
+    no_verdict: str | None = None
+    """Why this is no verdict, whatever the interval says: the machine was disturbed."""
 
 
 class DeviceSpeedup(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class DeviceSpeedup(msgspec.Struct, frozen=True):
     speedup: float
     interval95: tuple[float, float] | None
     scope: Literal["processes", "within one run"] = "processes"
+    no_verdict: str | None = None
 
 
 class Samples(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from polybench.machine.meters import nvml
 from polybench.machine.meters.cpu import cpu_seconds
-from polybench.machine.meters.kernel import kernel_counts, seconds_per_fault
 from polybench.machine.meters.nvml import Gpu, Nvml
 from polybench.machine.meters.rapl import ALLOW, POWERCAP, Rapl
 from polybench.machine.meters.sampler import Sampler
@@ -32,7 +31,6 @@ class Observer:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.warnings: list[str] = []
-        self._seconds_per_fault = seconds_per_fault()
         self._rapl = Rapl(powercap)
         if self._rapl.forbidden:  # a machine that has no counter is no news; `doctor` tells
             self.warnings.append(f"{self._rapl.problem}; allow it with: {ALLOW}")
@@ -81,14 +79,10 @@ class Observer:
         sampler = self._sampler(pid, device, gpu_workers, usage)
         try:
             energy = self._energy(usage)
-            kernel = kernel_counts(pid)
             cpu, start = cpu_seconds(pid), time.monotonic()
             yield usage
             usage.wall_seconds = time.monotonic() - start
             usage.cpu_seconds = cpu_seconds(pid) - cpu
-            if kernel is not None and (now := kernel_counts(pid)) is not None:
-                usage.kernel = now.since(kernel)
-                usage.fault_seconds = usage.kernel.minor_faults * self._seconds_per_fault
             if energy is not None and (end := self._energy(usage)) is not None:
                 usage.package_joules = self._rapl.joules(energy, end)
         finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polybench.machine.meters.kernel import KernelUse
-
 
 @dataclass
 class GpuSample:
@@ -48,7 +46,4 @@ class BlockUsage:
     cpu_seconds: float = 0.0
     package_joules: dict[str, float] = field(default_factory=dict)
     gpu: GpuUsage | None = None
-    kernel: KernelUse | None = None
-    fault_seconds: float = 0.0
-    """What the page faults cost, as far as a fault on fresh memory tells."""
     failures: dict[str, str] = field(default_factory=dict)
