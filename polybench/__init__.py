@@ -8,24 +8,32 @@ from polybench.core.errors import BadInput, CellFailed, PolybenchError, Strictly
 from polybench.core.version import __version__
 
 if TYPE_CHECKING:
+    from polybench.api import OverheadResult as OverheadResult
     from polybench.api import StudyResult as StudyResult
+    from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
+    from polybench.api import overhead as overhead
+    from polybench.api import sweep as sweep
 
 __all__ = [
     "BadInput",
     "CellFailed",
+    "OverheadResult",
     "PolybenchError",
     "StrictlyUnavailable",
     "StudyResult",
+    "SweepResult",
     "Unavailable",
     "__version__",
     "compare",
+    "overhead",
+    "sweep",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Late, so that the command line starts without NumPy.
-    if name in ("StudyResult", "compare"):
+    if name in __all__:
         from polybench import api
 
         return getattr(api, name)

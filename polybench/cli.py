@@ -14,10 +14,12 @@ from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
 from polybench.commands.list import list_studies
 from polybench.commands.models import models
+from polybench.commands.overhead import overhead
 from polybench.commands.parity import parity
 from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
+from polybench.commands.sweep import sweep
 from polybench.commands.weights import weights
 from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
@@ -32,6 +34,8 @@ app = typer.Typer(
 app.command()(compare)
 app.command()(run)
 app.command()(parity)
+app.command()(sweep)
+app.command()(overhead)
 app.command()(weights)
 app.command("list")(list_studies)
 app.command()(show)

@@ -45,6 +45,29 @@ def test_compare_gives_rows_documents_and_a_display(
     assert json.loads(path.read_text())["id"] == result.document.id
 
 
+def test_a_sweep_has_a_row_for_each_cell_at_each_point() -> None:
+    options = {name: value for name, value in FAST.items() if name != "batch_size"}
+    result = polybench.sweep(axes={"batch_size": [8, 16]}, engines="fake,fake+slow", **options)
+    rows = result.rows()
+    assert [(row["batch_size"], row["cell"]) for row in rows][2:] == [(16, "fake/cpu"), (16, "fake+slow/cpu")]
+    assert rows[2]["speedup"] == pytest.approx(2, rel=0.2)
+    assert "most images a second at batch size 16" in str(result)
+    assert "| 16" in result._repr_markdown_()
+    assert len(result.to_pandas()) == 4
+
+
+def test_overhead_has_a_row_a_cell() -> None:
+    options = {name: value for name, value in FAST.items() if name != "batch_size"}
+    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+line", **options)
+    (row,) = result.rows()
+    assert row["fixed_seconds"] == pytest.approx(2e-3, rel=0.1)
+    assert "fake+line/cpu" in str(result)
+    assert "fake+line/cpu" in result._repr_markdown_()
+    assert len(result.to_pandas()) == 1
+    with pytest.raises(BadInput, match="two batch sizes"):
+        polybench.overhead(batch_sizes=[8], engines="fake+line")
+
+
 def test_a_data_frame_has_a_row_a_cell() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = polybench.compare(engines=["fake"], **FAST).to_pandas()

@@ -38,7 +38,7 @@ def execute(
     pick(how.format, formats, "format")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with _termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         result = run_study(
             study,
             progress,
@@ -77,7 +77,7 @@ def print_plan(study: Study) -> None:
 
 
 @contextlib.contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
+def termination_as_interrupt() -> Iterator[None]:
     """`kill PID` ends a study as Ctrl-C does: workers ended, finished cells saved."""
 
     def interrupt(*_: Any) -> None:

@@ -27,6 +27,18 @@ def parse_patience(text: str) -> float:
     return 0.0 if re.fullmatch(r"\s*0+\s*[a-z]*\s*", text) else parse_duration(text)
 
 
+def parse_integers(text: str, option: str) -> list[int]:
+    """`1,8,32`.
+
+    Raises:
+        BadInput: something else.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d{1,18}", part) for part in parts):
+        raise BadInput(f"--{option.replace('_', '-')} {text}: write whole numbers with commas: 1,8,32")
+    return [int(part) for part in parts]
+
+
 def parse_fraction(text: str) -> float:
     """`5%` or `0.05`."""
     number, percent = re.subn(r"\s*%\s*$", "", text)

@@ -97,6 +97,35 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
     return Ratio(value, _of_logs(pairs[0]), "within one run")
 
 
+def ratio_of_studies(baseline: NestedSamples, other: NestedSamples) -> Ratio:
+    """Speed-up of `other` against `baseline`, where the two were not measured side by side.
+
+    exp of the difference of the means over processes; Welch's interval, since the spread of processes may
+    differ, and nothing is paired (Welch, "The generalization of Student's problem", Biometrika 34, 1947).
+
+    Raises:
+        ValueError: one of them has no sample.
+    """
+    one, two = process_levels(baseline), process_levels(other)
+    if not one or not two:
+        raise ValueError("no samples")
+    value = math.exp(fmean(one) - fmean(two))
+    if len(one) < 2 or len(two) < 2:
+        return Ratio(value, None, "within one run")
+    variances = [float(np.var(levels, ddof=1)) / len(levels) for levels in (one, two)]
+    total = sum(variances)
+    if total == 0:
+        return Ratio(value, (value, value), "processes")
+    freedom = total**2 / sum(v**2 / (len(x) - 1) for v, x in zip(variances, (one, two), strict=True))
+    half = _student_quantile(freedom) * math.sqrt(total)
+    return Ratio(value, (value * math.exp(-half), value * math.exp(half)), "processes")
+
+
+def process_levels(samples: NestedSamples) -> list[float]:
+    """The log of a typical step of each process: the mean over rounds of the log of a round's median."""
+    return [fmean(logs) for process in samples if (logs := _log_medians(process))]
+
+
 def differs(ratio: Ratio) -> bool | None:
     """Whether the interval excludes 1; None, no verdict, where only one run is known."""
     if ratio.scope == "within one run" or ratio.interval95 is None:
@@ -116,7 +145,7 @@ def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float
     differences = [two - one for one, two in zip(baseline, other, strict=True)]
     if not differences:
         raise ValueError("no pairs")
-    return fmean(differences), _t_interval(differences)
+    return fmean(differences), student_interval(differences)
 
 
 def half_width(ratio: Ratio) -> float:
@@ -178,18 +207,21 @@ def _log_ratios(baseline: Process, other: Process) -> list[float]:
 
 def _of_logs(logs: Sequence[float]) -> Interval | None:
     """exp of Student's interval for the mean of `logs`; None for fewer than two."""
-    interval = _t_interval(logs)
+    interval = student_interval(logs)
     return interval and (math.exp(interval[0]), math.exp(interval[1]))
 
 
-def _t_interval(values: Sequence[float]) -> Interval | None:
-    """Student's interval for the mean of `values`; None for fewer than two."""
+def student_interval(values: Sequence[float]) -> Interval | None:
+    """Student's interval for the mean of `values`, at the 95 % level; None for fewer than two."""
     n = len(values)
     if n < 2:
         return None
-
-    from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
-
-    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = _student_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
     centre = fmean(values)
     return centre - half, centre + half
+
+
+def _student_quantile(freedom: float) -> float:
+    from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
+
+    return float(stdtrit(freedom, (1 + LEVEL) / 2))

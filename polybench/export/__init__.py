@@ -41,6 +41,10 @@ PARITY_FORMATS: dict[str, FormatRow] = {
 """The same for `polybench parity`."""
 
 
+RECORD_FORMATS = ("table", "markdown", "csv", "json")
+"""The same for what is no study's table: a sweep, the fixed costs of steps."""
+
+
 def render(
     name: str, study: StudyDocument, columns: Sequence[Column], formats: Mapping[str, FormatRow] = FORMATS
 ) -> str:

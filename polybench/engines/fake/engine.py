@@ -18,6 +18,7 @@ from polybench.core.job import EXACT, Collected, Conventions, Job, Probe
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
 
 STEP_SECONDS = 0.010
+FIXED_SECONDS, SECONDS_PER_IMAGE = 2e-3, 10e-6  # of `line`
 # Real processes of one program differ from each other more than the steps of one process do.
 PROCESS_NOISE = 0.02
 STEP_NOISE = 0.005
@@ -33,7 +34,7 @@ ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
 
 
 class FakeEngine(Engine):
-    """Plays a script; `slow` doubles its step, the other variants are accidents."""
+    """Plays a script; `slow` and `line` have steps of another length, the other variants are accidents."""
 
     sample_kind: Literal["step", "block"] = "step"
 
@@ -41,6 +42,7 @@ class FakeEngine(Engine):
         self._random = random.Random(os.getpid())
         self._process_factor = 1 + PROCESS_NOISE * self._random.gauss(0, 1)
         self._variants: tuple[str, ...] = ()
+        self._step_seconds = STEP_SECONDS
         self._calls = 0
         self._steps = 0
         self._all_steps = 0
@@ -56,6 +58,8 @@ class FakeEngine(Engine):
         if "unavailable" in job.variants:
             raise Unavailable("the fake framework is not installed", "ask for plain fake")
         self._variants = job.variants
+        if "line" in job.variants:
+            self._step_seconds = FIXED_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
 
     def conventions(self) -> Conventions:
         return EXACT
@@ -81,7 +85,7 @@ class FakeEngine(Engine):
         self._all_steps += n
         waiting = WAITING_SECONDS if self._streams else 0.0
         slowness = self._process_factor * (2 if "slow" in self._variants else 1)
-        step_seconds = (STEP_SECONDS + waiting) * slowness
+        step_seconds = (self._step_seconds + waiting) * slowness
         return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
 
     def loss(self) -> float:

@@ -1,0 +1,63 @@
+"""What `polybench overhead` prints: the fixed cost of a step, and the cost of a sample.
+
+Schema history:
+    polybench.overhead/1  first version
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.core.document.circumstances import Host, Tool
+
+Interval = tuple[float, float]
+
+
+class OverheadPoint(msgspec.Struct, frozen=True):
+    """The step time at one batch size."""
+
+    batch_size: int
+    seconds_per_step: float
+    interval95: Interval | None
+
+
+class OverheadIntervals(msgspec.Struct, frozen=True):
+    """At the 95 % level, over processes; null with one process."""
+
+    fixed_seconds: Interval | None
+    seconds_per_sample: Interval | None
+
+
+class EngineOverhead(msgspec.Struct, kw_only=True):
+    """seconds of a step = fixed_seconds + seconds_per_sample x batch size, for one cell.
+
+    `half_batch` is the batch size at which arithmetic is half of a step. `worst` is by how much a point
+    differs from the line at most, as a fraction: where it is large, the cost is no line.
+    """
+
+    cell: str
+    engine: str
+    variant: str | None
+    device: str
+    status: str
+    reason: str | None = None
+    fixed_seconds: float | None = None
+    seconds_per_sample: float | None = None
+    intervals: OverheadIntervals = OverheadIntervals(None, None)
+    half_batch: float | None = None
+    worst: float | None = None
+    points: list[OverheadPoint] = []
+
+
+class OverheadDocument(msgspec.Struct, kw_only=True):
+    """The fixed costs of all cells of a sweep over batch sizes."""
+
+    schema: str = "polybench.overhead/1"
+    created: str
+    polybench: Tool
+    argv: list[str]
+    model: str
+    threads: int
+    host: Host
+    engines: list[EngineOverhead]
+    warnings: list[str] = []

@@ -1,0 +1,63 @@
+"""What `polybench sweep` prints: one study at several points, as curves.
+
+Schema history:
+    polybench.sweep/1  first version
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.core.document.circumstances import Host, Tool
+
+
+class SweptCell(msgspec.Struct, frozen=True):
+    """One cell at one point; numbers are null where it could not be measured, and `reason` says why.
+
+    `speedup` is its samples per second over those of the cell's own first point, `interval95` at the 95 %
+    level; `efficiency` that over the ratio of threads, null where threads are not varied.
+    """
+
+    cell: str
+    status: str
+    reason: str | None = None
+    seconds_per_step: float | None = None
+    samples_per_second: float | None = None
+    speedup: float | None = None
+    interval95: tuple[float, float] | None = None
+    efficiency: float | None = None
+
+
+class SweepPoint(msgspec.Struct, frozen=True):
+    """One study; `id` is that of its saved document."""
+
+    values: dict[str, int]
+    id: str
+    oversubscribed: bool
+    """More threads than the machine has for them."""
+    cells: list[SweptCell]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One cell over all points: where it is best, and, with one axis, from where on more brings little."""
+
+    cell: str
+    best: dict[str, int]
+    best_samples_per_second: float
+    knee: int | None = None
+    """The least value of the only axis that has 90 % of the best throughput."""
+
+
+class SweepDocument(msgspec.Struct, kw_only=True):
+    """A whole sweep."""
+
+    schema: str = "polybench.sweep/1"
+    created: str
+    polybench: Tool
+    argv: list[str]
+    model: str
+    host: Host
+    axes: dict[str, list[int]]
+    points: list[SweepPoint]
+    curves: list[Curve]
+    warnings: list[str] = []

@@ -1,0 +1,87 @@
+"""The fixed cost of each cell's step as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from polybench.core import units
+from polybench.core.document.overhead import EngineOverhead, Interval, OverheadDocument
+from polybench.export.records import comma_separated, laid_out, wrapped
+
+_NO_LINE = 0.15
+"""A point that is this far off, as a fraction, shows that the cost is no line."""
+
+
+def render(overhead: OverheadDocument, format: str) -> str:
+    """Text that ends with a newline; `format` is one of export.RECORD_FORMATS."""
+    if format == "json":
+        return msgspec.json.format(msgspec.json.encode(overhead), indent=1).decode() + "\n"
+    if format == "csv":
+        return _csv(overhead)
+    header = ["cell", "fixed cost a step", "cost a sample", "half at batch"]
+    lines = [_line(engine) for engine in overhead.engines]
+    notes = [wrapped(text) for text in (*_sentences(overhead), *overhead.warnings)]
+    title = f"{overhead.model}, {units.plural(overhead.threads, 'thread')} on {overhead.host.cpu}"
+    table = laid_out(header, lines, left=1, markdown=format == "markdown")
+    return "\n\n".join([title, table, "\n".join(notes)]) + "\n"
+
+
+def _line(engine: EngineOverhead) -> list[str]:
+    if engine.fixed_seconds is None or engine.seconds_per_sample is None:
+        return [engine.cell, engine.status, "", ""]
+    return [
+        engine.cell,
+        _seconds(engine.fixed_seconds, engine.intervals.fixed_seconds),
+        _seconds(engine.seconds_per_sample, engine.intervals.seconds_per_sample),
+        "" if engine.half_batch is None else units.number(engine.half_batch, digits=2),
+    ]
+
+
+def _seconds(value: float, interval: Interval | None) -> str:
+    text = units.seconds(value)
+    if interval is None:
+        return text
+    low, high = (units.seconds(max(0.0, bound)) for bound in interval)
+    return f"{text} ({low} to {high})"
+
+
+def _sentences(overhead: OverheadDocument) -> Iterator[str]:
+    sizes = dict.fromkeys(point.batch_size for engine in overhead.engines for point in engine.points)
+    yield (
+        f"a line through batch sizes {', '.join(map(units.count, sorted(sizes)))}: a step costs the fixed"
+        " cost, and the cost of a sample for each of its images; at the batch size of the last column both"
+        " are half; intervals: 95%, over fresh processes"
+    )
+    for engine in overhead.engines:
+        if engine.worst is not None and engine.worst > _NO_LINE:
+            off = units.percent(engine.worst)
+            yield f"{engine.cell}: a point is {off} off the line: its cost a sample depends on the batch size"
+        if engine.reason:
+            yield f"{engine.cell}: {engine.status}: {engine.reason}"
+
+
+def _csv(overhead: OverheadDocument) -> str:
+    header = ["cell", "status", "fixed_seconds", "fixed_low", "fixed_high"]
+    header += [
+        "seconds_per_sample",
+        "seconds_per_sample_low",
+        "seconds_per_sample_high",
+        "half_batch",
+        "worst",
+    ]
+    lines = [
+        [
+            engine.cell,
+            engine.status,
+            engine.fixed_seconds,
+            *(engine.intervals.fixed_seconds or (None, None)),
+            engine.seconds_per_sample,
+            *(engine.intervals.seconds_per_sample or (None, None)),
+            engine.half_batch,
+            engine.worst,
+        ]
+        for engine in overhead.engines
+    ]
+    return comma_separated(header, lines)

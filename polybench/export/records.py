@@ -1,0 +1,35 @@
+"""Tables that are not a study's: a header and lines of text, in the formats that people and programs read."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from textwrap import fill
+
+from tabulate import tabulate
+
+from polybench.export.one_line import one_line
+from polybench.export.terminal import WIDTH
+
+
+def laid_out(header: Sequence[str], lines: Sequence[Sequence[str]], left: int, markdown: bool) -> str:
+    """A table of texts; the first `left` columns are words, the others numbers."""
+    alignment = ["left"] * left + ["right"] * (len(header) - left)
+    style = "github" if markdown else "simple"
+    text = tabulate(list(lines), list(header), style, colalign=alignment, disable_numparse=True)
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def wrapped(text: str) -> str:
+    """A sentence below a table."""
+    return fill(one_line(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def comma_separated(header: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    """CSV with one header line; None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(lines)
+    return text.getvalue()

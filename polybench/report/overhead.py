@@ -1,0 +1,73 @@
+"""The studies of a sweep over batch sizes -> the fixed cost of each cell's step. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from polybench.core.document.overhead import (
+    EngineOverhead,
+    OverheadDocument,
+    OverheadIntervals,
+    OverheadPoint,
+)
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.fixed_cost import fixed_cost
+from polybench.core.statistics import process_levels
+
+
+def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> OverheadDocument:
+    """Fit each cell that was measured at two batch sizes at least.
+
+    Args:
+        documents: finished studies by their batch size; at least one.
+        argv: the command line, for the record.
+    """
+    anyone = next(iter(documents.values()))
+    return OverheadDocument(
+        created=anyone.created,
+        polybench=anyone.polybench,
+        argv=list(argv),
+        model=anyone.settings.model,
+        threads=anyone.settings.threads,
+        host=anyone.host,
+        engines=[_engine(result.cell, documents) for result in anyone.results],
+        warnings=list(dict.fromkeys(text for document in documents.values() for text in document.warnings)),
+    )
+
+
+def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead:
+    everywhere = [document.result(cell) for document in documents.values()]
+    measured = {result.workload.batch_size: result for result in everywhere if result.ranked}
+    worst = next((result for result in everywhere if not result.ranked), everywhere[0])
+    row = EngineOverhead(
+        cell=cell,
+        engine=worst.engine,
+        variant=worst.variant,
+        device=worst.device,
+        status=worst.status,
+        reason=worst.reason or worst.parity.reason,
+        points=[_point(size, result) for size, result in sorted(measured.items())],
+    )
+    levels = [_levels(result) for result in measured.values()]
+    processes = list(zip(*levels, strict=False))  # a process that one of them lacks is left out
+    if len(measured) < 2 or not processes:
+        return row
+    found = fixed_cost(list(measured), processes)
+    row.fixed_seconds, row.seconds_per_sample = found.fixed, found.per_sample
+    row.intervals = OverheadIntervals(found.fixed95, found.per_sample95)
+    row.half_batch, row.worst = found.half_batch, found.worst
+    return row
+
+
+def _levels(result: Result) -> list[float]:
+    """Seconds of a typical step of each process."""
+    samples = result.samples.step_seconds if result.samples else []
+    return [math.exp(level) for level in process_levels(samples)]
+
+
+def _point(size: int, result: Result) -> OverheadPoint:
+    seconds = result.step_seconds
+    assert seconds is not None
+    return OverheadPoint(size, seconds.median, seconds.interval95)

@@ -1,0 +1,93 @@
+"""The studies of a sweep -> curves: speed-up and efficiency, the knee, the best point of each cell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
+from polybench.core.statistics import ratio_of_studies
+
+KNEE = 0.9
+"""Of the best throughput: who has that has most of what there is to have."""
+
+Point = tuple[dict[str, int], StudyDocument]
+
+
+def summarize(
+    axes: Mapping[str, Sequence[int]], points: Sequence[Point], argv: Sequence[str], usable_threads: int
+) -> SweepDocument:
+    """Everything a sweep says.
+
+    Args:
+        axes: what was varied.
+        points: values and finished study of each, in the order of the axes; at least one.
+        argv: the command line, for the record.
+        usable_threads: of this machine, to tell where there were more.
+    """
+    first: dict[str, Result] = {}
+    for _, document in points:
+        for result in document.results:
+            if result.ranked:
+                first.setdefault(result.cell, result)
+    _, anyone = points[0]
+    made = [
+        SweepPoint(
+            values,
+            document.id,
+            oversubscribed=document.settings.threads > usable_threads,
+            cells=[_cell(result, first.get(result.cell), "threads" in axes) for result in document.results],
+        )
+        for values, document in points
+    ]
+    models = dict.fromkeys(document.settings.model for _, document in points)
+    return SweepDocument(
+        created=anyone.created,
+        polybench=anyone.polybench,
+        argv=list(argv),
+        model=",".join(models),
+        host=anyone.host,
+        axes={axis: list(values) for axis, values in axes.items()},
+        points=made,
+        curves=_curves(made),
+        warnings=list(dict.fromkeys(text for _, document in points for text in document.warnings)),
+    )
+
+
+def _cell(result: Result, first: Result | None, by_threads: bool) -> SweptCell:
+    if not result.ranked or first is None or first.samples is None or result.samples is None:
+        reason = result.reason or result.parity.reason
+        return SweptCell(result.cell, result.status, reason)
+    found = ratio_of_studies(first.samples.step_seconds, result.samples.step_seconds)
+    # A step of another batch size is another amount of work: throughput is what compares.
+    work = result.workload.batch_size / first.workload.batch_size
+    speedup = work * found.value
+    interval = found.interval95
+    threads = result.workload.threads / first.workload.threads
+    return SweptCell(
+        result.cell,
+        result.status,
+        seconds_per_step=result.step_seconds.median if result.step_seconds else None,
+        samples_per_second=result.samples_per_second,
+        speedup=speedup,
+        interval95=(work * interval[0], work * interval[1]) if interval and result is not first else None,
+        efficiency=speedup / threads if by_threads else None,
+    )
+
+
+def _curves(points: Sequence[SweepPoint]) -> list[Curve]:
+    by_cell: dict[str, list[tuple[dict[str, int], float]]] = {}
+    for point in points:
+        for cell in point.cells:
+            if cell.samples_per_second is not None:
+                by_cell.setdefault(cell.cell, []).append((point.values, cell.samples_per_second))
+    return [_curve(cell, reached) for cell, reached in by_cell.items()]
+
+
+def _curve(cell: str, reached: Sequence[tuple[dict[str, int], float]]) -> Curve:
+    best, most = max(reached, key=lambda one: one[1])
+    knee = None
+    if len(best) == 1:
+        knee = min(value for values, speed in reached if speed >= KNEE * most for value in values.values())
+    return Curve(cell, best, most, knee)

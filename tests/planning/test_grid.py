@@ -1,0 +1,49 @@
+"""The points of a sweep."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.planning.grid import points
+
+STUDY = Study(engines=("fake",), devices=("cpu",), data="synthetic", budget=60.0)
+
+
+def test_every_combination_is_a_study_with_its_part_of_the_budget() -> None:
+    made = points(STUDY, {"batch_size": [8, 16], "threads": [1, 2, 3]})
+    assert [tuple(point.values.values()) for point in made] == [
+        (8, 1),
+        (8, 2),
+        (8, 3),
+        (16, 1),
+        (16, 2),
+        (16, 3),
+    ]
+    assert [(p.study.batch_size, p.study.threads) for p in made[:2]] == [(8, 1), (8, 2)]
+    assert {point.study.budget for point in made} == {10.0}
+
+
+def test_identity_is_checked_once_a_model() -> None:
+    made = points(Study(engines=("fake",), model="catdog"), {"depth": [2, 3], "batch_size": [4, 8]})
+    assert [point.study.model for point in made] == ["catdog-2", "catdog-2", "catdog-3", "catdog-3"]
+    assert [point.study.parity for point in made] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("study", "axes", "message"),
+    [
+        (STUDY, {}, "nothing is varied; give several values to one of --batch-size"),
+        (STUDY, {"threads": [1, 2, 1]}, "--threads has a value twice: 1,2,1"),
+        (STUDY, {"depth": [2, 3]}, "lenet-2"),
+        (Study(engines=("fake",), model="catdog"), {"depth": [2, 1]}, "catdog-1"),
+        (STUDY, {"batch_size": [8, 0]}, "batch"),
+        (STUDY, {"workers": [0, 1]}, "--input pipeline"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_before_anything_is_measured(
+    study: Study, axes: dict[str, list[int]], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        points(study, axes)
