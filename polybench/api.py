@@ -53,6 +53,7 @@ class Options(TypedDict, total=False):
     augment: bool
     threads: int | None
     heap: str
+    pin: bool
     seed: int
     processes: int
     rounds: int | None

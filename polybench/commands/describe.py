@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 import typer
 
 from polybench.core.errors import BadInput
 from polybench.core.spec import UNTIMED_STEPS, Study
+
+if TYPE_CHECKING:
+    from polybench.planning.plan import Plan
 
 STEPS = 58
 """Timed steps of a script if the study leaves them to the measured speed."""
@@ -22,7 +26,6 @@ def print_scripts(study: Study) -> None:
         raise BadInput("--describe has scripts with preloaded data only; leave out --input pipeline")
     from polybench.plain import plain_script
     from polybench.planning.plan import resolve
-    from polybench.wire.environment import heap_environment
 
     plan = resolve(study)
     steps = study.steps or STEPS
@@ -33,6 +36,7 @@ def print_scripts(study: Study) -> None:
         "--batch-size", str(plan.workload.batch_size), "--steps", str(UNTIMED_STEPS + steps),
         "--data", study.data, "--output", "START.npz",
     ]  # fmt: skip
+    common = "heap and cores" if plan.cpus else "heap"
     for cell in plan.cells:
         if cell.repeat > 1:
             continue
@@ -42,6 +46,14 @@ def print_scripts(study: Study) -> None:
                 f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n"
             )
         else:
-            heap = shlex.join(f"{name}={value}" for name, value in heap_environment(study.heap).items())
             typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}")
-            typer.echo(f"# To have the heap of polybench's workers, run it with: {heap}\n{script}")
+            typer.echo(f"# To have the {common} of polybench's workers, run it with: {_before(plan)}")
+            typer.echo(script)
+
+
+def _before(plan: Plan) -> str:
+    """What stands before the command of a script, in a shell."""
+    from polybench.wire.environment import heap_environment
+
+    heap = [f"{name}={value}" for name, value in heap_environment(plan.study.heap).items()]
+    return shlex.join([*heap, *(["taskset", "-c", ",".join(map(str, plan.cpus))] if plan.cpus else [])])

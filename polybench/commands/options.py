@@ -154,6 +154,12 @@ WHAT = _panel(
         "keep: memory that is freed stays in the process; system: the C library's own rule, by which steps"
         " may lose time to page faults, or not.",
     ),
+    _option(
+        "pin",
+        "Every worker on the same physical cores, as many as threads, near each other and not where"
+        " interrupts arrive.",
+        "--pin",
+    ),
     _option("seed", "Draws initial weights and batches."),
 )
 

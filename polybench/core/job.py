@@ -43,6 +43,9 @@ COLD_START = "POLYBENCH_COLD_START"
 """Environment of a worker whose startup is reported as a user's own would be: where it is set, an engine uses
 no compiled code that polybench kept from an earlier process."""
 
+PINNED = "POLYBENCH_PINNED"
+"""Environment of a worker that is bound to CPUs: their numbers, separated by commas."""
+
 
 class Probe(msgspec.Struct, frozen=True):
     """What a process learns about an engine without training: versions, build, devices (`cpu`, `cuda:0`)."""

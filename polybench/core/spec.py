@@ -106,6 +106,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     augment: bool = False
     threads: PositiveInt | None = None
     heap: Heap = "keep"
+    pin: bool = False
+    """Whether all workers run on the same cores, as many as `threads`, no two hyper-threads of one core."""
     seed: NaturalInt = 0
     processes: PositiveInt = 5
     rounds: PositiveInt | None = None

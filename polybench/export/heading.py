@@ -18,11 +18,18 @@ def heading(study: StudyDocument) -> list[str]:
     baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
     return [
         f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "
-        f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}, "
-        f"heap {settings.heap}, seed {settings.seed}{_input(settings)}",
+        f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}"
+        f"{_pinned(settings)}, heap {settings.heap}, seed {settings.seed}{_input(settings)}",
         f"{how or 'nothing measured'}{baseline}",
         f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
     ]
+
+
+def _pinned(settings: Settings) -> str:
+    """The CPUs to which the threads were bound; nothing where they were not."""
+    if not settings.pinned:
+        return ""
+    return f" pinned to {'CPUs' if len(settings.pinned) > 1 else 'CPU'} {','.join(map(str, settings.pinned))}"
 
 
 def _input(settings: Settings) -> str:

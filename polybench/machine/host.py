@@ -12,7 +12,7 @@ import psutil
 
 from polybench.core.document.circumstances import Host, Tool
 from polybench.core.version import __version__
-from polybench.machine import cgroups
+from polybench.machine import cgroups, cores
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
@@ -59,8 +59,12 @@ def gpus() -> list[str]:
 
 
 def usable_threads() -> int:
-    """The least of physical cores, this process's affinity and its control groups' quota; at least 1."""
-    limits = [psutil.cpu_count(logical=False) or 1, len(os.sched_getaffinity(0))]
+    """The least of physical cores, this process's affinity and its control groups' quota; at least 1.
+
+    Where two CPUs that it may use are hyper-threads of one core, that core counts once.
+    """
+    physical = len(cores.physical_cores()) or psutil.cpu_count(logical=False) or 1
+    limits = [physical, len(cores.usable_cpus())]
     if (quota := cgroups.cpu_quota()) is not None:
         limits.append(int(quota))
     return max(1, min(limits))

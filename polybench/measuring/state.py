@@ -111,7 +111,7 @@ class StudyState:
 def _record(cell: Cell, plan: Plan) -> CellRecord:
     threads, heap = plan.workload.threads, plan.study.heap
     try:
-        environment = worker_environment(row(cell), cell.device, threads, cell.variants, heap)
+        environment = worker_environment(row(cell), cell.device, threads, cell.variants, heap, plan.cpus)
     except Unavailable as missing:
         record = CellRecord(cell, {})
         record.unavailable(missing)

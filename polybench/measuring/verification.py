@@ -88,7 +88,8 @@ class _Verification:
 
     def _checker(self, stack: contextlib.ExitStack) -> Checker:
         reference = ENGINES["reference"]
-        environment = worker_environment(reference, "cpu", threads=1)  # NumPy's BLAS gains nothing from more
+        # NumPy's BLAS gains nothing from more threads.
+        environment = worker_environment(reference, "cpu", threads=1, cpus=self._state.plan.cpus)
         worker = stack.enter_context(WorkerProcess(environment, self._state.logs / "reference.log"))
         worker.ask(Load(reference.factory), Loaded, self._study.timeout)
         return Checker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")

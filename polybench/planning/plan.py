@@ -14,9 +14,10 @@ from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
+from polybench.core.units import plural
 from polybench.engines import ALLOCATORS, EngineRow
 from polybench.engines.installed import find_engine
-from polybench.machine import host
+from polybench.machine import cores, host
 from polybench.models import find_model
 from polybench.planning import schedule
 
@@ -28,12 +29,14 @@ class Plan(NamedTuple):
     """What will be measured, in full.
 
     `workload` is that of cells without a precision of their own; its dataset is what the user asked for.
+    `cpus` are those to which every worker is bound; none where the system may move them.
     """
 
     study: Study
     model: Model
     workload: Workload
     cells: tuple[Cell, ...]
+    cpus: tuple[int, ...] = ()
 
     def workload_of(self, cell: Cell) -> Workload:
         """What a training step of this cell is."""
@@ -101,7 +104,22 @@ def resolve(study: Study) -> Plan:
         workers=None if study.input == "preload" else threads if study.workers is None else study.workers,
         augment=study.augment,
     )
-    return Plan(study, model, workload, grid)
+    return Plan(study, model, workload, grid, _pinned(threads) if study.pin else ())
+
+
+def _pinned(threads: int) -> tuple[int, ...]:
+    """The CPUs for `--pin`, each on a physical core of its own."""
+    physical = cores.physical_cores()
+    if not physical:
+        raise BadInput(
+            f"--pin: this system does not tell its physical cores (Linux: {cores.CPUS}); leave --pin out"
+        )
+    if threads > len(physical):
+        raise BadInput(
+            f"--pin: {plural(threads, 'thread')} need as many physical cores, and this process may run on"
+            f" {len(physical)}; give --threads {len(physical)}, or leave --pin out"
+        )
+    return cores.choose(physical, threads)
 
 
 def _devices_of_machine() -> tuple[str, ...]:

@@ -113,6 +113,7 @@ def _settings(plan: Plan, files: SharedFiles, base: str | None, blocks: Sequence
         precision=",".join(study.precisions),
         threads=workload.threads,
         heap=study.heap,
+        pinned=list(plan.cpus),
         seed=study.seed,
         processes=study.processes,
         rounds=_common(block.rounds for block in blocks),

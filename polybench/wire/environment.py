@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes.util
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from polybench.core.errors import Unavailable
+from polybench.core.job import PINNED
 from polybench.core.spec import Heap
 from polybench.engines import EngineRow
 
@@ -19,6 +20,17 @@ _THREAD_POOLS = (
     "VECLIB_MAXIMUM_THREADS",
     "JULIA_NUM_THREADS",
 )
+
+_THE_STUDYS = (
+    "MALLOC_",
+    PINNED,
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "JULIA_EXCLUSIVE",
+)
+"""Variables of the user, and those that begin like these, would speak to some of the engines only."""
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC = "glibc.malloc."
@@ -37,11 +49,17 @@ PRELOADED = {
 
 
 def worker_environment(
-    row: EngineRow, device: str, threads: int, variants: tuple[str, ...] = (), heap: Heap = "keep"
+    row: EngineRow,
+    device: str,
+    threads: int,
+    variants: tuple[str, ...] = (),
+    heap: Heap = "keep",
+    cpus: Collection[int] = (),
 ) -> dict[str, str]:
     """What is set for a worker, on top of the user's own environment.
 
-    Thread pools of libraries that read theirs at import are set here, the others by the engine.
+    Thread pools of libraries that read theirs at import are set here, the others by the engine. `cpus` are
+    those to which the worker binds itself.
 
     Raises:
         Unavailable: a variant preloads a library that is not there.
@@ -49,6 +67,8 @@ def worker_environment(
     environment = dict.fromkeys(_THREAD_POOLS, str(threads))
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
+    if cpus:
+        environment[PINNED] = ",".join(map(str, cpus))
     environment |= heap_environment("system" if "systemheap" in variants else heap) | _preloaded(variants)
     own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
     return environment | own | _from_factory(row, device, threads, variants)
@@ -61,8 +81,8 @@ def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[s
 
 
 def inherited(user: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment without what sets the C library's heap: that belongs to the study."""
-    return {name: value for name, value in user.items() if not name.startswith("MALLOC_")}
+    """The user's environment without what is the study's own: the C library's heap, and where threads run."""
+    return {name: value for name, value in user.items() if not name.startswith(_THE_STUDYS)}
 
 
 def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:

@@ -11,8 +11,7 @@ import signal
 import sys
 import time
 
-from polybench.wire.messages import Close, encoder, request_decoder
-from polybench.worker.handler import Worker
+from polybench.core.job import PINNED
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -24,10 +23,21 @@ def die_with_parent() -> None:
         sys.exit("the parent is gone")  # it died before the line above
 
 
+def bind_to_cpus() -> None:
+    """Run on the study's CPUs alone, where it has chosen some; threads and children inherit that."""
+    if chosen := os.environ.get(PINNED):
+        os.sched_setaffinity(0, map(int, chosen.split(",")))
+
+
 def main() -> None:
     """Serve until Close or until the parent closes its end."""
-    process_seconds = time.monotonic() - float(os.environ["POLYBENCH_STARTED"])
     die_with_parent()
+    bind_to_cpus()
+    # Late, since NumPy starts threads, which stay where their parent was when it started them.
+    from polybench.wire.messages import Close, encoder, request_decoder
+    from polybench.worker.handler import Worker
+
+    process_seconds = time.monotonic() - float(os.environ["POLYBENCH_STARTED"])
     descriptors = [int(os.environ[name]) for name in ("POLYBENCH_REQUESTS_FD", "POLYBENCH_ANSWERS_FD")]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)

@@ -102,6 +102,7 @@ def test_output_goes_to_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "fake", "--precision", "fp16"], "unknown precision"),
         (["--engines", "fake", "--input", "stream"], "unknown input 'stream'; inputs are: pipeline, preload"),
         (["--engines", "fake", "--heap", "kept"], "unknown heap 'kept'; did you mean 'keep'?"),
+        (["--engines", "fake", "--pin", "--threads", "100000"], "100000 threads need as many physical cores"),
         (["--engines", "fake", "--optimizer", "adamw"], "did you mean 'adam'"),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "leave --momentum out"),
         (["--engines", "fake", "--schedule", "soon=0.1"], "write step=rate"),

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from polybench.commands.compare import compare
 from polybench.core.errors import BadInput
+from polybench.machine import cores
 
 
 @pytest.fixture
@@ -45,6 +46,14 @@ def test_says_which_have_no_script(run):
 
 def test_says_that_synthetic_images_are_in_no_file(run):
     assert "Synthetic images" in run("--engines", "torch", "--data", "synthetic").stdout
+
+
+def test_says_how_to_have_the_heap_and_the_cores(run):
+    assert "the heap of polybench's workers, run it with: GLIBC_TUNABLES=" in run("--engines", "torch").stdout
+    chosen = cores.choose(cores.physical_cores(), 1)[0]
+    output = run("--engines", "torch,tf", "--pin", "--threads", "1").stdout
+    assert output.count("# To have the heap and cores of polybench's workers, ") == 2
+    assert output.count(f" taskset -c {chosen}\n") == 2
 
 
 def test_bad_input(run):

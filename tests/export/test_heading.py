@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from polybench.core.document.times import Samples
 from polybench.export.heading import heading
 from tests.factories import absent, measured, study
@@ -11,6 +13,13 @@ def test_says_what_all_cells_share() -> None:
         "3 processes x 2 rounds x 3 steps; baseline torch/cpu",
         "Some CPU @ 2.00GHz, 2 cores",
     ]
+
+
+@pytest.mark.parametrize(("cpus", "text"), [([1], "CPU 1"), ([2, 5], "CPUs 2,5")])
+def test_says_where_the_threads_were_pinned(cpus: list[int], text: str) -> None:
+    document = study(measured("torch/cpu", 0.0165))
+    document.settings.pinned = cpus
+    assert f", 2 threads pinned to {text}, heap keep, " in heading(document)[0]
 
 
 def test_names_real_data() -> None:

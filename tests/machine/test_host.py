@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from polybench.core.version import __version__
-from polybench.machine import cgroups, host
+from polybench.machine import cgroups, cores, host
 
 
 def test_the_host_is_described() -> None:
@@ -33,16 +33,25 @@ def test_an_installed_package_has_no_commit(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 @pytest.mark.parametrize(
-    ("cores", "affinity", "quota", "expected"),
+    ("physical", "affinity", "quota", "expected"),
     [(8, 16, None, 8), (8, 4, None, 4), (8, 8, 2.0, 2), (8, 8, 2.9, 2), (8, 8, 0.5, 1), (None, 4, None, 1)],
 )
 def test_usable_threads_are_the_least_limit(
-    cores: int | None, affinity: int, quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
+    physical: int | None, affinity: int, quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical: cores)
+    monkeypatch.setattr(cores, "physical_cores", list)  # as where the kernel does not describe them
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: physical)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)))
     monkeypatch.setattr(cgroups, "cpu_quota", lambda: quota)
     assert host.usable_threads() == expected
+
+
+def test_hyper_threads_of_one_core_are_one_usable_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = cores.Core((1, 5), first=False, package=0, node=0, capacity=1024)
+    monkeypatch.setattr(cores, "physical_cores", lambda: [one])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5})
+    monkeypatch.setattr(cgroups, "cpu_quota", lambda: None)
+    assert host.usable_threads() == 1
 
 
 @pytest.mark.parametrize(("left", "expected"), [(None, 1000), (600, 600), (2000, 1000)])

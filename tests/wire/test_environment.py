@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from polybench.core.errors import Unavailable
+from polybench.core.job import PINNED
 from polybench.core.spec import Heap
 from polybench.engines import ALLOCATORS, ENGINES, EngineRow
 from polybench.wire.environment import (
@@ -70,6 +71,13 @@ def test_the_heap_is_the_studys_and_other_tunables_are_the_users() -> None:
     assert kept[0] == "glibc.cpu.x86_ibt=on"
     assert "glibc.malloc.trim_threshold=1" not in kept
     assert inherited({"MALLOC_ARENA_MAX": "1", "PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+def test_where_threads_run_is_the_studys() -> None:
+    user = {"GOMP_CPU_AFFINITY": "0", "OMP_PROC_BIND": "close", PINNED: "0", "OMP_WAIT_POLICY": "passive"}
+    assert inherited(user) == {"OMP_WAIT_POLICY": "passive"}
+    assert worker_environment(ENGINES["torch"], "cpu", 2, cpus=(1, 3))[PINNED] == "1,3"
+    assert PINNED not in worker_environment(ENGINES["torch"], "cpu", 2)
 
 
 def test_a_cell_may_have_the_systems_heap_beside_others() -> None:

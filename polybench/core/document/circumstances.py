@@ -23,6 +23,8 @@ class Settings(msgspec.Struct, kw_only=True):
     threads: int
     heap: str = "system"
     """See core.spec.Heap; documents that do not say were measured with the C library's own rule."""
+    pinned: list[int] = []
+    """The CPUs, by the kernel's numbers, on which every worker ran; empty where they were not bound."""
     seed: int
     processes: int
     rounds: int | None
