@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def doctor(format: TableOrJson = "table") -> None:
     report: dict[str, Any] = {
         "machine": _machine(),
         "data": _data(),
+        "cache": _cache(),
         "meters": _meters(),
         "engines": _engines(),
     }
@@ -113,6 +115,18 @@ def _data() -> dict[str, Any]:
     return {"folder": str(data_folder()), "cifar10": found is not None, "results": str(results_folder())}
 
 
+def _cache() -> dict[str, Any]:
+    """What is kept between studies to save time: synthetic images, epochs, the reference's trainings."""
+    import platformdirs
+
+    folder, size = platformdirs.user_cache_path("polybench"), 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # a study that ends removes its own
+                size += Path(place, name).stat().st_size
+    return {"folder": str(folder), "bytes": size}
+
+
 def _meters() -> list[dict[str, Any]]:
     """What can be told beside times."""
     import msgspec
@@ -130,7 +144,7 @@ def _meters() -> list[dict[str, Any]]:
 def _text(report: dict[str, Any]) -> str:
     from polybench.core import units
 
-    machine, data = report["machine"], report["data"]
+    machine, data, cache = report["machine"], report["data"], report["cache"]
     quiet = "quiet" if machine["quiet"] else "BUSY: stop other programs before measuring"
     lines = [
         f"machine  {machine['cpu']}, {machine['cores']} cores, {machine['usable_threads']} threads usable",
@@ -142,6 +156,7 @@ def _text(report: dict[str, Any]) -> str:
         f"data     CIFAR-10 {'in' if data['cifar10'] else 'not in'} {data['folder']}"
         + ("" if data["cifar10"] else "; get it with: polybench data fetch"),
         f"results  {data['results']}",
+        f"cache    {units.nbytes(cache['bytes'])}; to empty it: rm -r {cache['folder']}",
     ]
     for number, meter in enumerate(report["meters"]):
         lines.append(f"{'' if number else 'meters':<8} {_meter_text(meter)}")

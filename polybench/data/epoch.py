@@ -12,12 +12,17 @@ from typing import BinaryIO
 
 import msgspec
 import numpy as np
+import platformdirs
 from numpy.typing import NDArray
 
 from polybench.data import Dataset
 from polybench.data.augmentation import Decisions, augment
-from polybench.data.batches import Order
+from polybench.data.batches import Order, order_sha256
 from polybench.data.disk import room
+from polybench.data.file_cache import FileCache, key_of, sampled_sha256
+
+_KEPT_BYTES = 3 << 30
+"""Of epochs that are kept between studies: one of CIFAR-10 has 614 MB."""
 
 _LARGEST_BUFFER = 2 << 20
 """Bytes converted at a time: they stay in the cache, and the parent stays small."""
@@ -58,17 +63,42 @@ def write_epoch(
         BadInput: the folder has no room for the files, or cannot be written.
     """
     order = order[:limit]
-    steps, batch_size = order.shape
-    images_path, labels_path = folder / "images.f32", folder / "labels.i64"
-    epoch = EpochFile(str(images_path), str(labels_path), steps, batch_size, dataset.images.shape[1:])
+    epoch = _in_folder(folder, order, dataset)
+    images_path, labels_path = Path(epoch.images_path), Path(epoch.labels_path)
     with room(folder, epoch.bytes):
         for path in (images_path, labels_path):
             path.unlink(missing_ok=True)  # a worker may still map an earlier one
         with images_path.open("xb", buffering=0) as file:
-            flat = None if decisions is None else decisions[:steps].reshape(-1, 3)
+            flat = None if decisions is None else decisions[: len(order)].reshape(-1, 3)
             _write_images(dataset, order.reshape(-1), flat, file)
         labels_path.write_bytes(dataset.labels[order].astype(np.int64).tobytes())
     return epoch
+
+
+def kept_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
+    """What `write_epoch` writes, from an earlier study that had the same data and order, if there was one.
+
+    Raises:
+        BadInput: as `write_epoch` does.
+    """
+
+    def write() -> str:
+        write_epoch(dataset, order, folder)
+        return f"{dataset.source}, in batches of {order.shape[1]}"
+
+    cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _KEPT_BYTES, sampled_sha256)
+    cache.fetch(
+        key_of(dataset.sha256, dataset.images.shape, order_sha256(order), order.shape, Path(__file__)),
+        folder,
+        write,
+    )
+    return _in_folder(folder, order, dataset)
+
+
+def _in_folder(folder: Path, order: Order, dataset: Dataset) -> EpochFile:
+    steps, batch_size = order.shape
+    images, labels = folder / "images.f32", folder / "labels.i64"
+    return EpochFile(str(images), str(labels), steps, batch_size, dataset.images.shape[1:])
 
 
 def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

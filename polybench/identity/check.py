@@ -25,7 +25,7 @@ from polybench.core.job import EXACT, Conventions, Job
 from polybench.data.epoch import EpochFile
 from polybench.data.stream import StreamFile
 from polybench.identity.batches import batch_errors
-from polybench.identity.reference_cache import Losses, ReferenceCache, training_key
+from polybench.identity.reference_cache import Losses, reference_cache, training_key
 from polybench.identity.tensors import (
     ExpectedUpdate,
     State,
@@ -84,7 +84,7 @@ class Checker:
     def __init__(self, reference: Session, scratch: Path, cache: Path) -> None:
         self._reference = reference
         self._scratch = scratch
-        self._cache = ReferenceCache(cache)
+        self._cache = reference_cache(cache)
 
     def check(self, engine: Session, task: Task) -> Parity:
         """Both parts, for an engine session that has loaded its framework.
@@ -135,7 +135,7 @@ class Checker:
 
         folder.mkdir()
         large = task.job.model.total_parameters() > _LARGEST_CACHED
-        cache = ReferenceCache(self._scratch / "reference") if large else self._cache
+        cache = reference_cache(self._scratch / "reference") if large else self._cache
         files = (task.weights, Path(task.epoch.images_path), Path(task.epoch.labels_path))
         losses = cache.fetch(training_key(job, task.steps, files), folder, train)
         return {

@@ -13,7 +13,7 @@ from polybench.core.spec import UNTIMED_STEPS, evaluates, most_epochs
 from polybench.data import Dataset, open_dataset
 from polybench.data.augmentation import decision_stream
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
-from polybench.data.epoch import EpochFile, write_epoch
+from polybench.data.epoch import EpochFile, kept_epoch, write_epoch
 from polybench.data.stream import StreamFile, write_images, write_stream
 from polybench.models.initial_weights import initial_weights, weights_sha256
 from polybench.planning.plan import Plan
@@ -80,7 +80,9 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     files = SharedFiles(
         dataset=dataset,
         weights=weights_file,
-        epoch=write_epoch(dataset, order, epoch, _PRELOADED_STEPS if pipeline else None, decisions),
+        epoch=write_epoch(dataset, order, epoch, _PRELOADED_STEPS, decisions)
+        if pipeline
+        else kept_epoch(dataset, order, epoch),
         parity=write_epoch(dataset, order[checked], parity, decisions=checked_decisions),
         test=_test(plan, scratch) if evaluates(study) else None,
         weights_sha256=weights_sha256(weights),

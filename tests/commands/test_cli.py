@@ -194,5 +194,6 @@ def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     # The same answers as text: to ask all engines again would take as long again.
     monkeypatch.setattr(doctor, "_engines", lambda: report["engines"])
     text = run("doctor").stdout
+    assert f"to empty it: rm -r {report['cache']['folder']}\n" in text
     assert "polybench data fetch" in text
     assert "energy of the processor" in text

@@ -69,7 +69,7 @@ def test_arrays_are_mapped_read_only_and_hashed(scratch, few_images):
     assert not dataset.images.flags.writeable
     assert not dataset.labels.flags.writeable
     # One file is the images and then the labels: `sha256sum` of it is the data set's SHA-256.
-    (file,) = scratch.iterdir()
+    (file,) = scratch.glob("*/*")
     assert hashlib.sha256(file.read_bytes()).hexdigest() == dataset.sha256
 
 
@@ -81,9 +81,27 @@ def test_opening_again_leaves_the_first_as_it_was(scratch, few_images):
     np.testing.assert_array_equal(first.images, before)
 
 
+def test_synthetic_images_are_made_once(tmp_path, few_images, monkeypatch):
+    opened = [open_dataset("synthetic", 3, tmp_path / "first", split) for split in ("train", "test")]
+
+    def made_again(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(synthetic, "chunks", made_again)
+    for split, earlier in zip(("train", "test"), opened, strict=True):
+        kept = open_dataset("synthetic", 3, tmp_path / "second", split)
+        assert kept.sha256 == earlier.sha256
+        np.testing.assert_array_equal(kept.images, earlier.images)
+        np.testing.assert_array_equal(kept.labels, earlier.labels)
+    with pytest.raises(AssertionError):
+        open_dataset("synthetic", 4, tmp_path / "second")
+
+
 def test_no_room(scratch, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
-    with pytest.raises(BadInput, match=r"scratch has 0\.0 MB free, 153\.7 MB \(153650000 bytes\) are needed"):
+    with pytest.raises(
+        BadInput, match=r"scratch/synthetic-train has 0\.0 MB free, 153\.7 MB \(153650000 bytes\) are needed"
+    ):
         open_dataset("synthetic", 0, scratch)
 
 

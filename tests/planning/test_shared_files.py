@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from polybench.core.spec import Study
-from polybench.data import open_dataset, synthetic
+from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data.augmentation import augment
-from polybench.data.epoch import EpochFile, open_epoch
+from polybench.data.batches import Order
+from polybench.data.epoch import EpochFile, open_epoch, write_epoch
 from polybench.data.stream import StreamFile, mapped
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
@@ -79,6 +80,27 @@ def test_every_test_image_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     images, labels = open_epoch(test)
     np.testing.assert_array_equal(labels.reshape(-1), dataset.labels)
     np.testing.assert_array_equal(images[-1, -1] * 255, dataset.images[-1])
+
+
+def test_an_epoch_is_written_once_for_a_data_set_an_order_and_a_batch_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def write(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
+        written.append(folder)
+        return write_epoch(dataset, order, folder)
+
+    monkeypatch.setattr("polybench.data.epoch.write_epoch", write)
+    files = []
+    for number, fields in enumerate([{}, {}, {"seed": 1}, {"batch_size": 10}, {"batch_size": 20}]):
+        (tmp_path / str(number)).mkdir()
+        files.append(make(tmp_path / str(number), monkeypatch, parity=False, **fields))
+    assert [folder.parent.name for folder in written] == ["0", "2", "3"]
+    for again in (files[1], files[4]):
+        for mine, first in zip(open_epoch(again.epoch), open_epoch(files[0].epoch), strict=True):
+            np.testing.assert_array_equal(mine, first)
+    assert open_epoch(files[3].epoch)[0].shape == (20, 10, 3, 32, 32)
 
 
 def test_without_a_pipeline_all_is_preloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

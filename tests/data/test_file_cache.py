@@ -1,0 +1,201 @@
+"""Files are kept between studies: whole, sound, and not without bound."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polybench.data import file_cache
+from polybench.data.file_cache import FileCache, key_of, sampled_sha256, sha256
+
+SIZE = 1000
+ENTRY = 2 * SIZE + 400  # two files, and the manifest
+Checksum = Callable[[Path], str]
+Note = dict[int, float | None]
+NOTE: Note = {0: 2.5, 1: None}
+
+
+def cache_in(folder: Path, limit: int = 1 << 20, checksum: Checksum = sha256) -> FileCache[Note]:
+    return FileCache(folder, Note, limit, checksum)
+
+
+def fetch(cache: FileCache[Note], key: str) -> bool:
+    """Ask for an entry, and look at what comes; whether it was made for that."""
+    made = []
+
+    def make() -> Note:
+        made.append(key)
+        for name in "ab":
+            (into / name).write_bytes(key.encode() * SIZE)
+        return NOTE
+
+    with tempfile.TemporaryDirectory() as folder:
+        into = Path(folder)
+        assert cache.fetch(key, into, make) == NOTE
+        assert {file.name: file.read_bytes() for file in into.iterdir()} == dict.fromkeys(
+            "ab", key.encode() * SIZE
+        )
+    return bool(made)
+
+
+def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path / "cache")
+    assert [fetch(cache, "x") for _ in range(3)] == [True, False, False]
+    assert fetch(cache_in(tmp_path / "cache"), "y")
+    assert {entry.name for entry in (tmp_path / "cache").iterdir()} == {"x", "y"}
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def change_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [truncate, change_a_byte, Path.unlink])
+@pytest.mark.parametrize("name", ["a", "b", "manifest.json"])
+@pytest.mark.parametrize("checksum", [sha256, sampled_sha256])
+def test_a_damaged_entry_is_made_anew(
+    checksum: Checksum, name: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    cache = cache_in(tmp_path, checksum=checksum)
+    fetch(cache, "x")
+    damage(tmp_path / "x" / name)
+    assert [fetch(cache, "x") for _ in range(2)] == [True, False]
+
+
+def test_what_fails_leaves_no_entry(tmp_path: Path) -> None:
+    def fail() -> Note:
+        (tmp_path / "into" / "a").write_bytes(b"half")
+        raise RuntimeError("no memory")
+
+    (tmp_path / "into").mkdir()
+    with pytest.raises(RuntimeError, match="no memory"):
+        cache_in(tmp_path / "cache").fetch("x", tmp_path / "into", fail)
+    assert list((tmp_path / "cache").glob("*")) == []
+    assert fetch(cache_in(tmp_path / "cache"), "x")
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = cache_in(tmp_path / "file" / "cache")
+    assert [fetch(cache, "x") for _ in range(2)] == [True, True]
+
+
+def test_nothing_is_kept_on_a_disk_that_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=(1 << 20) - 1))
+    assert [fetch(cache_in(tmp_path), "x") for _ in range(2)] == [True, True]
+    monkeypatch.undo()
+    assert [fetch(cache_in(tmp_path), "x") for _ in range(2)] == [True, False]
+
+
+def test_where_there_are_no_links_there_are_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(file_cache.os, "link", refuse)
+    assert [fetch(cache_in(tmp_path, checksum=sampled_sha256), "x") for _ in range(2)] == [True, False]
+
+
+def test_whoever_has_an_entry_keeps_it_when_it_is_removed_or_another_takes_its_place(tmp_path: Path) -> None:
+    cache, into = cache_in(tmp_path / "cache", limit=ENTRY), tmp_path / "into"
+    into.mkdir()
+
+    def make(content: bytes) -> Callable[[], Note]:
+        def write() -> Note:
+            (into / "a").unlink(missing_ok=True)
+            (into / "a").write_bytes(content)
+            return NOTE
+
+        return write
+
+    cache.fetch("x", into, make(b"x" * SIZE))
+    with (into / "a").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as first:
+        cache.fetch("y", into, make(b"y" * SIZE))
+        fetch(cache, "z")
+        assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["z"]
+        assert first[:] == b"x" * SIZE
+    assert (into / "a").read_bytes() == b"y" * SIZE
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 1 << 16, (1 << 23) + 1])
+def test_a_sampled_checksum_finds_what_does_not_reach_the_disk(size: int, tmp_path: Path) -> None:
+    file, content = tmp_path / "a", bytearray(b"x") * size
+    file.write_bytes(content)
+    os.utime(file, ns=(0, 0))
+    before = sampled_sha256(file)
+    assert sampled_sha256(file) == before
+    for part in (slice(0, 1 << 18), slice(size // 2, size // 2 + (1 << 18)), slice(-(1 << 18), None)):
+        lost = content.copy()
+        lost[part] = bytes(len(lost[part]))
+        file.write_bytes(lost)
+        os.utime(file, ns=(0, 0))
+        assert (sampled_sha256(file) == before) == (size == 0)
+    file.write_bytes(content + b"x")
+    os.utime(file, ns=(0, 0))
+    assert sampled_sha256(file) != before
+    file.write_bytes(content)
+    os.utime(file, ns=(0, 1))  # written to since, if only in one byte
+    assert sampled_sha256(file) != before
+
+
+def test_a_key_is_of_values_and_of_what_is_in_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "b").write_text("x")
+    assert key_of("cifar10", (3, 32), tmp_path / "a") == key_of("cifar10", (3, 32), tmp_path / "b")
+    assert key_of("cifar10", (3, 32)) != key_of("cifar10", (3, 33))
+    (tmp_path / "b").write_text("y")
+    assert key_of(tmp_path / "a") != key_of(tmp_path / "b")
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=20))
+@settings(deadline=None)
+def test_beyond_the_limit_what_was_not_used_for_longest_goes(keys: list[str]) -> None:
+    kept: OrderedDict[str, None] = OrderedDict()
+    with tempfile.TemporaryDirectory() as name:
+        cache = cache_in(Path(name) / "cache", limit=3 * ENTRY)
+        for key in keys:
+            assert fetch(cache, key) == (key not in kept)
+            kept[key] = None
+            kept.move_to_end(key)
+            while len(kept) > 3:
+                kept.popitem(last=False)
+            assert {entry.name for entry in (Path(name) / "cache").iterdir()} == set(kept)
+
+
+def test_an_entry_larger_than_the_limit_is_there_until_the_next_comes(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path, limit=1)
+    assert [fetch(cache, key) for key in "xxyyx"] == [True, False, True, False, True]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+def use(folder: Path, number: int) -> None:
+    cache = cache_in(folder, limit=2 * ENTRY)
+    for turn in range(100):
+        fetch(cache, "vwxyz"[(number + turn * (number + 1)) % 5])
+
+
+def test_processes_that_use_it_at_once_get_what_they_asked_for(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(3) as pool:
+        pool.starmap(use, [(tmp_path / "cache", number) for number in range(3)])
+    fetch(cache_in(tmp_path / "cache", limit=2 * ENTRY), "last")
+    left = {entry.name for entry in (tmp_path / "cache").iterdir()}
+    assert "last" in left
+    assert left < {*"vwxyz", "last"}  # and no folder that was begun
