@@ -1,136 +1,171 @@
-"""How often identical cells are called equal, and different ones different: many whole studies of torch.
+"""How often identical cells are called equal, and different ones different: many whole studies of one engine.
 
 `same`: two identical cells; a study whose interval excludes 1 calls a difference that is not there.
-`different`: the second cell waits 5 % of its median step longer (a hidden option); counted among the studies
-whose half width reached 2 %, how many found it. Studies are `polybench compare` with its defaults, but for
-a small budget, and without the identity check, which has no influence on the measuring. `different` also
-asks for `--target 2%`.
+`different`: the second cell waits longer by `--planted` of its median step (a hidden option of `compare`);
+counted among the studies whose half width reached `--target`, how many found it. Studies are `polybench
+compare` without the identity check, which has no influence on the measuring; what follows `--` is for it,
+too.
 
-Each study is appended to --output at once; --resume goes on with what is there. A study takes its budget and
-about 25 seconds more, so 2 x 60 studies take more than an hour.
+Each study's document, with all its samples, is kept in the folder as soon as it is there, so that it takes
+any number of calls: `--resume` goes on with what is there, `--part` ends a call after so many new studies,
+and two calls may each measure one kind. A study takes its budget, and 10 to 30 seconds to start its
+processes.
 
-    python benchmarks/same_and_different.py [--studies 60] [--budget 10s] [--processes 5]
-        [--kind same|different|both] [--output FILE] [--resume]
+    python benchmarks/same_and_different.py FOLDER [--studies 60] [--kind same|different|both] [--part 10]
+        [--resume] [--engine torch] [--threads 1] [--budget 10s] [--processes 5] [--planted 0.1] [--target 5%]
+        [-- --pin --patience 5s]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _report import Figure, report
 
-CELL = "torch/cpu#2"
-KINDS: dict[str, list[str]] = {"same": [], "different": ["--handicap", f"{CELL}=0.05", "--target", "2%"]}
-HALF_WIDTH = 0.02
+from polybench.commands.texts import parse_fraction
+
+KINDS = ("same", "different")
 MOST_FALSE = 0.1
 FEWEST_FOUND = 0.9
 
-Row = dict[str, Any]
+
+class Outcome(NamedTuple):
+    """What one study says of its second cell against its first."""
+
+    speedup: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Outcome:
+        """Of a study of two cells, in several processes."""
+        relative = document["results"][1]["relative"]
+        return cls(relative["speedup"], *relative["interval95"])
+
+    @property
+    def half_width(self) -> float:
+        """Over the ratio."""
+        return (self.high - self.low) / 2 / self.speedup
+
+    @property
+    def differs(self) -> bool:
+        """Whether the study calls its cells different."""
+        return not self.low <= 1 <= self.high
 
 
-def study(kind: str, seed: int, options: argparse.Namespace) -> Row:
-    """Run one study with an order of rounds of its own; its ratio, and its settings."""
-    command = [sys.executable, "-m", "polybench", "compare", "--engines", "torch,torch", "--devices", "cpu"]
-    command += ["--data", options.data, "--budget", options.budget, "--processes", str(options.processes)]
-    command += ["--seed", str(seed), *(["--threads", str(options.threads)] if options.threads else [])]
-    command += ["--no-parity", "--no-save", "--quiet", "--format", "json", *KINDS[kind]]
-    start = time.perf_counter()
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode:
-        sys.exit(f"{' '.join(command)}\nended with {run.returncode}:\n{run.stderr}")
-    document = json.loads(run.stdout)
-    relative = next(result["relative"] for result in document["results"] if result["cell"] == CELL)
-    low, high = relative["interval95"]
-    return {
-        **key(kind, options),
-        "speedup": relative["speedup"],
-        "interval95": [low, high],
-        "half_width": (high - low) / 2 / relative["speedup"],
-        "differs": not low <= 1 <= high,
-        "disturbed_rounds": sum(noise["affected"] for noise in document["host"]["noise"]),
-        "rounds": len(document["host"]["noise"]),
-        "seconds": time.perf_counter() - start,
-    }
+def arguments(kind: str, number: int, options: argparse.Namespace) -> list[str]:
+    """Of polybench; the study's number is its seed, so that each has an order of rounds of its own."""
+    given = ["compare", "--engines", f"{options.engine},{options.engine}", "--devices", "cpu"]
+    given += ["--data", options.data, "--budget", options.budget, "--processes", str(options.processes)]
+    given += ["--threads", str(options.threads), "--target", options.target, "--seed", str(number)]
+    given += ["--no-parity", "--no-save", "--quiet", "--format", "json"]
+    if kind == "different":
+        given += ["--handicap", f"{options.engine}/cpu#2={options.planted}"]
+    return [*given, *options.more]
 
 
-def key(kind: str, options: argparse.Namespace) -> Row:
-    """The settings that studies counted together share."""
-    return {
-        "kind": kind,
-        "budget": options.budget,
-        "processes": options.processes,
-        "threads": options.threads,
-        "data": options.data,
-    }
-
-
-def run_all(kind: str, options: argparse.Namespace) -> list[Row]:
-    """The studies that the file has already, and those that are missing."""
-    wanted = key(kind, options)
-    rows = [row for row in read(options.output) if wanted.items() <= row.items()]
-    while len(rows) < options.studies:
-        rows.append(study(kind, len(rows), options))
-        with options.output.open("a") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
-        last = rows[-1]
-        print(
-            f"{kind} {len(rows)} of {options.studies}: {last['speedup']:.4f}"
-            f" ({last['interval95'][0]:.4f} to {last['interval95'][1]:.4f}){' differs' * last['differs']}",
-            file=sys.stderr,
+def study(path: Path, given: list[str]) -> Outcome:
+    """The study that the file has, or else a new one, which the file then has."""
+    if not path.exists():
+        run = subprocess.run(
+            [sys.executable, "-m", "polybench", *given], capture_output=True, text=True, check=False
         )
-    return rows[: options.studies]
+        if run.returncode:
+            sys.exit(f"polybench {' '.join(given)}\nended with {run.returncode}:\n{run.stderr}")
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(run.stdout)
+        unfinished.rename(path)
+    document = json.loads(path.read_text())
+    if document["argv"] != given:
+        sys.exit(f"{path} has another study:\n{' '.join(document['argv'])}\nwanted:\n{' '.join(given)}")
+    return Outcome.of(document)
 
 
-def read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def run_all(kinds: tuple[str, ...], options: argparse.Namespace) -> dict[str, list[Outcome]]:
+    """Kinds take turns, so that a part has as many of each."""
+    outcomes: dict[str, list[Outcome]] = {kind: [] for kind in kinds}
+    left = options.part
+    for number in range(options.studies):
+        for kind in kinds:
+            path = options.folder / f"{kind}-{number:03}.json"
+            new = not path.exists()
+            if new and left == 0:
+                continue
+            one = study(path, arguments(kind, number, options))
+            outcomes[kind].append(one)
+            if new:
+                left -= 1
+                says = " differs" if one.differs else ""
+                what = f"{kind} {number + 1} of {options.studies}"
+                print(f"{what}: {one.speedup:.4f} ({one.low:.4f} to {one.high:.4f}){says}", file=sys.stderr)
+    return outcomes
 
 
-def figures(kind: str, rows: list[Row]) -> list[Figure]:
-    """How often a difference was called."""
-    if kind == "same":
-        called, allowed = sum(row["differs"] for row in rows), int(MOST_FALSE * len(rows))
-        what = f"identical cells called different, of {len(rows)} studies"
-        return [Figure(what, called, f"at most {allowed}", called <= allowed)]
-    sharp = [row for row in rows if row["half_width"] <= HALF_WIDTH]
-    reached = f"studies of {len(rows)} whose half width reached {HALF_WIDTH:.0%}"
-    if not sharp:
-        return [Figure(reached, 0)]
-    # Found means found as what it is: the cell that waits is the slower one.
-    found = sum(row["differs"] and row["speedup"] < 1 for row in sharp) / len(sharp)
-    what = "5 % more time found, share of those"
-    return [
-        Figure(reached, len(sharp)),
-        Figure(what, found, f"at least {FEWEST_FOUND}", found >= FEWEST_FOUND),
+def figures(kind: str, outcomes: list[Outcome], target: float, planted: float) -> list[Figure]:
+    """How often a difference was called, and how narrow the intervals were."""
+    number = len(outcomes)
+    if not number:
+        return [Figure(f"{kind}: studies", 0)]
+    widths = [one.half_width for one in outcomes]
+    reached = [one for one in outcomes if one.half_width <= target]
+    found = [
+        Figure(f"{kind}: studies", number),
+        Figure(f"{kind}: half width, median", statistics.median(widths)),
+        Figure(f"{kind}: half width, largest", max(widths)),
+        Figure(f"{kind}: half width at most {target:.0%}", len(reached)),
     ]
+    if kind == "same":
+        called, allowed = sum(one.differs for one in outcomes), int(MOST_FALSE * number)
+        found.append(Figure("same: called different", called, f"at most {allowed}", called <= allowed))
+    elif reached:
+        # Found means found as what it is: the cell that waits is the slower one.
+        share = sum(one.differs and one.speedup < 1 for one in reached) / len(reached)
+        what = f"different: {planted:.0%} found, share of those that reached {target:.0%}"
+        found.append(Figure(what, share, f"at least {FEWEST_FOUND}", share >= FEWEST_FOUND))
+    return found
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """What is before `--`, and what is behind it."""
+    here = words.index("--") if "--" in words else len(words)
+    return words[:here], words[here + 1 :]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("folder", type=Path, help="keeps the studies")
     parser.add_argument("--studies", type=int, default=60, help="of each kind")
     parser.add_argument("--kind", choices=[*KINDS, "both"], default="both")
+    parser.add_argument("--part", type=int, default=-1, help="new studies in this call (default: all)")
+    parser.add_argument("--resume", action="store_true", help="go on with what the folder has")
+    parser.add_argument("--engine", default="torch")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", default="10s")
-    parser.add_argument("--processes", type=int, default=5, help="more of them narrow the intervals")
-    parser.add_argument("--threads", type=int, help="one thread varies least from process to process")
+    parser.add_argument("--processes", type=int, default=5, help="2 or more")
+    parser.add_argument("--planted", type=float, default=0.1)
+    parser.add_argument("--target", default="5%")
     parser.add_argument("--data", default="synthetic")
-    parser.add_argument("--output", type=Path, default=Path("same_and_different.jsonl"))
-    parser.add_argument("--resume", action="store_true", help="go on with what --output has")
-    options = parser.parse_args()
-    if options.output.exists() and not options.resume:
-        sys.exit(f"{options.output} exists: --resume goes on with it, or name another --output")
-    kinds = list(KINDS) if options.kind == "both" else [options.kind]
-    found = [figure for kind in kinds for figure in figures(kind, run_all(kind, options))]
-    report(
-        "same_and_different", found, studies=options.studies, budget=options.budget,
-        processes=options.processes,
-    )  # fmt: skip
+    ours, theirs = _split(sys.argv[1:])
+    options = parser.parse_args(ours, argparse.Namespace(more=theirs))
+    if options.processes < 2:
+        parser.error("--processes 1 has no verdict; give 2 or more")
+    kinds = KINDS if options.kind == "both" else (options.kind,)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if not options.resume and any(list(options.folder.glob(f"{kind}-*.json")) for kind in kinds):
+        sys.exit(f"{options.folder} has studies: --resume goes on with them, or name another folder")
+    target = parse_fraction(options.target)
+    outcomes = run_all(kinds, options)
+    found = [one for kind in kinds for one in figures(kind, outcomes[kind], target, options.planted)]
+    settings = {name: value for name, value in vars(options).items() if name != "folder"}
+    report("same_and_different", found, **settings)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,102 @@
+"""The candidates against the product's own estimator and against SciPy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _estimators import INTERVALS, PRODUCT, Candidate, candidates, hierarchical_bootstrap
+from _simulated import SCENARIOS, TRUE_RATIO, Machine, simulate
+from estimators import Source, recorded, redraw, score
+from scipy import stats
+
+from polybench.core.statistics import ratio
+
+SHAPE = (4, 5, 6, 11)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def test_the_first_candidate_is_what_the_product_does() -> None:
+    baseline, other = simulate(SCENARIOS["all"], SHAPE, rng())
+    value, (low, high) = PRODUCT.intervals(baseline, other, rng())
+    for study in range(SHAPE[0]):
+        found = ratio(baseline[study].tolist(), other[study].tolist())
+        assert found.value == pytest.approx(value[study])
+        assert found.interval95 == pytest.approx((low[study], high[study]))
+
+
+@pytest.mark.parametrize(("name", "method"), [("bootstrap", "percentile"), ("BCa", "BCa")])
+def test_bootstraps_are_those_of_scipy(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_estimators.DRAWS", 20_000)
+    pairs = rng().exponential(1, (1, 12))
+    low, high = INTERVALS[name](pairs, rng(), pairs[..., None], np.mean)
+    theirs = stats.bootstrap(pairs, np.mean, method=method, n_resamples=20_000, rng=rng()).confidence_interval
+    width = theirs.high - theirs.low
+    assert low[0] == pytest.approx(theirs.low, abs=0.03 * width)
+    assert high[0] == pytest.approx(theirs.high, abs=0.03 * width)
+
+
+def test_rounds_of_a_process_widen_the_hierarchical_bootstrap() -> None:
+    rounds = rng().normal(0, 1, (3, 5, 4))
+    pairs = rounds.mean(axis=-1)
+    low, high = hierarchical_bootstrap(pairs, rng(), rounds, lambda values: values.mean(axis=-1))
+    narrow_low, narrow_high = INTERVALS["bootstrap"](pairs, rng(), rounds, np.mean)
+    assert (high - low > narrow_high - narrow_low).all()
+
+
+@pytest.mark.parametrize("candidate", list(candidates(every=True)), ids=lambda one: "-".join(map(str, one)))
+def test_every_candidate_finds_the_ratio(candidate: Candidate) -> None:
+    still = simulate(Machine(process=0.001, round=0.0), (20, 8, 5, 20), rng())
+    value, (low, high) = candidate.intervals(*still, rng())
+    assert value == pytest.approx(TRUE_RATIO, rel=0.06)
+    assert (low <= value).all()
+    assert (value <= high).all()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_truth_of_every_scenario_is_the_ratio(scenario: str) -> None:
+    baseline, other = simulate(SCENARIOS[scenario], (3000, 4, 3, 7), rng())
+    value, _ = PRODUCT.intervals(baseline, other, rng())
+    assert float(np.exp(np.log(value).mean())) == pytest.approx(TRUE_RATIO, rel=0.005)
+
+
+def test_accidents_make_intervals_wider() -> None:
+    def half_width(scenario: str) -> float:
+        one, two = simulate(SCENARIOS[scenario], (200, 5, 5, 20), rng())
+        return score(PRODUCT, Source("", TRUE_RATIO, [(one, two)]), 0).half_width
+
+    assert all(half_width(name) > half_width("even") for name in SCENARIOS if name != "even")
+
+
+def document(folder: Path, name: str, cells: list[str], *argv: str) -> None:
+    def result(cell: str) -> dict[str, object]:
+        seconds = rng().uniform(1, 2, (4, 3, 5)).tolist()
+        seconds[0][0].append(9.0)  # blocks may differ in length
+        return {"cell": cell, "status": "ok", "samples": {"step_seconds": seconds}}
+
+    results = [result(cell) for cell in cells]
+    (folder / name).write_text(json.dumps({"argv": list(argv), "results": results}))
+
+
+def test_recorded_pairs_are_those_of_identical_cells(tmp_path: Path) -> None:
+    document(tmp_path, "one.json", ["torch/cpu", "tf/cpu", "torch/cpu#2", "torch/cpu#3"])
+    document(tmp_path, "two.json", ["torch/cpu", "tf/cpu"])
+    document(tmp_path, "planted.json", ["torch/cpu", "torch/cpu#2"], "--handicap", "torch/cpu#2=0.1")
+    ((one, two),) = recorded([tmp_path])
+    assert one.shape == two.shape == (3, 4, 3, 5)
+    assert recorded([tmp_path / "nowhere"]) == []
+
+
+def test_redrawn_studies_have_the_truth_of_identical_cells() -> None:
+    one, two = simulate(SCENARIOS["even"], (8, 5, 4, 9), rng())
+    drawn = redraw((one, two), 5000, rng())
+    assert drawn is not None
+    value, _ = PRODUCT.intervals(*drawn, rng())
+    # The second is a quarter faster in all of them: swapped at random, neither is.
+    assert float(np.log(value).mean()) == pytest.approx(0.0, abs=0.01)
+    assert redraw((one[:1], two[:1]), 10, rng()) is None
