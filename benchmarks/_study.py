@@ -6,20 +6,23 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from polybench.core.spec import UNTIMED_STEPS, Cell, Heap, Study
 from polybench.data import synthetic
+from polybench.machine.meters.kernel import KernelUse, kernel_counts
 from polybench.planning import shared_files
 from polybench.planning.pace import WARM_UP_STEPS
 from polybench.planning.plan import Plan, resolve, row
 from polybench.planning.shared_files import SharedFiles
 from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared
+from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, Request
 from polybench.wire.process import WorkerProcess
 
 TIMEOUT = 600.0
@@ -42,7 +45,12 @@ class Inputs(NamedTuple):
 
 @contextlib.contextmanager
 def inputs(
-    engines: tuple[str, ...], steps: int, model: str = "lenet", batch_size: int = 128, heap: Heap = "keep"
+    engines: tuple[str, ...],
+    steps: int,
+    model: str = "lenet",
+    batch_size: int = 128,
+    heap: Heap = "keep",
+    threads: int | None = None,
 ) -> Iterator[Inputs]:
     """A network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
@@ -54,7 +62,9 @@ def inputs(
         scratch.mkdir()
         taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
         _write_binary_batches(data, -(-taken * batch_size // 5))
-        study = Study(engines, ("cpu",), model=model, data=str(data), batch_size=batch_size, heap=heap)
+        study = Study(
+            engines, ("cpu",), model=model, data=str(data), batch_size=batch_size, threads=threads, heap=heap
+        )
         plan = resolve(study)
         files = shared_files.write(plan, scratch)
         command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", str(data)]
@@ -72,17 +82,54 @@ def _write_binary_batches(folder: Path, images_per_file: int) -> None:
 
 
 @contextlib.contextmanager
-def warm_worker(given: Inputs, cell: Cell) -> Iterator[WorkerProcess]:
+def warm_worker(
+    given: Inputs, cell: Cell, more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[WorkerProcess]:
     """A fresh worker, loaded and warmed up as in the first part of a replicate."""
+    with warm_workers(given, [cell], more) as workers:
+        yield workers[cell]
+
+
+@contextlib.contextmanager
+def warm_workers(
+    given: Inputs, cells: Sequence[Cell], more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[dict[Cell, WorkerProcess]]:
+    """The same for several, side by side; `more` are variables that replace those of a study."""
     study, threads = given.plan.study, given.plan.workload.threads
-    environment = worker_environment(row(cell), cell.device, threads, cell.variants, study.heap)
-    with WorkerProcess(environment, given.scratch / f"{cell.engine}.log") as worker:
-        worker.ask(Load(row(cell).factory), Loaded, TIMEOUT)
-        job = given.plan.job(cell)
-        prepare = Prepare(job, str(given.files.weights), given.files.epoch, WARM_UP_STEPS)
-        worker.ask(prepare, Prepared, TIMEOUT)
-        measure(worker, _CALIBRATION_STEPS)
-        yield worker
+    with contextlib.ExitStack() as stack:
+        workers = {}
+        for cell in cells:
+            environment = worker_environment(row(cell), cell.device, threads, cell.variants, study.heap)
+            log = given.scratch / f"{cell.engine}.log"
+            workers[cell] = stack.enter_context(WorkerProcess({**environment, **more}, log))
+        _ask_all(workers, lambda cell: Load(row(cell).factory), Loaded)
+        weights, epoch = str(given.files.weights), given.files.epoch
+        _ask_all(workers, lambda cell: Prepare(given.plan.job(cell), weights, epoch, WARM_UP_STEPS), Prepared)
+        for worker in workers.values():
+            measure(worker, _CALIBRATION_STEPS)
+        yield workers
+
+
+def _ask_all(
+    workers: Mapping[Cell, WorkerProcess], request_of: Callable[[Cell], Request], kind: type[msgspec.Struct]
+) -> None:
+    for cell, worker in workers.items():
+        worker.send(request_of(cell))
+    for cell, worker in workers.items():
+        worker.receive(request_of(cell), kind, TIMEOUT)
+
+
+T = TypeVar("T")
+
+
+def watched(pid: int, block: Callable[[], T]) -> tuple[T, KernelUse]:
+    """What a block in a live process gives, and what the kernel counted of that process meanwhile."""
+    before = kernel_counts(pid)
+    given = block()
+    after = kernel_counts(pid)
+    assert before is not None, "the process is alive"
+    assert after is not None, "the process has just answered"
+    return given, after.since(before)
 
 
 def measure(worker: WorkerProcess, steps: int) -> list[float]:

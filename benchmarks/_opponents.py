@@ -1,0 +1,118 @@
+"""What a worker is raced against: programs that train the same network, and live as long as the worker.
+
+`plain` is the script of `--describe`, with a loop at its end that repeats its steps for every line that it
+reads. `independent` is a program of `programs/`, which shares no line with polybench or its scripts; it has
+random images and weights of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from _study import Inputs
+
+from polybench.core.spec import Cell
+from polybench.engines.flux.julia.finding import check, find
+from polybench.plain import plain_command, plain_script
+from polybench.wire.environment import heap_environment, inherited
+
+OPPONENTS = ("plain", "independent")
+_PROGRAMS = Path(__file__).parent / "programs"
+_INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
+
+_AGAIN_PYTHON = """
+for _ in sys.stdin:
+    for batch in batches[:UNTIMED_STEPS]:
+        loss = train_step(*batch)
+    seconds = []
+    for batch in batches[UNTIMED_STEPS:]:
+        begin = time.perf_counter()
+        loss = train_step(*batch)
+        seconds.append(time.perf_counter() - begin)
+    print(json.dumps({"step_seconds": seconds}), flush=True)
+"""
+_AGAIN_JULIA = """
+for _ in eachline(stdin)
+    local seconds, _ = train!(model, state, batches)
+    println("{\\"step_seconds\\": [", join(seconds[(UNTIMED_STEPS + 1):end], ", "), "]}")
+    flush(stdout)
+end
+"""
+
+
+class Opponent:
+    """A live program; `pid` is its own."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
+        self.pid = process.pid
+        self._name, self._process, self._log = name, process, log
+
+    def block(self) -> list[float]:
+        """Seconds of the steps of one more block; of an independent program, their median alone."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # `answer` tells how it ended
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> list[float]:
+        """Of the block that it is in."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"{self._name} ended with {self._process.wait()}:\n{self._log.read_text()}")
+        said = json.loads(line)
+        seconds: list[float] = said.get("step_seconds") or [said["median_step_seconds"]]
+        return seconds
+
+
+@contextlib.contextmanager
+def opponent(which: str, given: Inputs, cell: Cell, steps: int) -> Iterator[Opponent]:
+    """Start one; it has trained nothing yet, or is about to begin with a block of its own.
+
+    Raises:
+        Unavailable: what runs it is not on this machine.
+    """
+    command = _plain(given, cell, steps) if which == "plain" else _independent(given, cell, steps)
+    environment = inherited(os.environ) | heap_environment(given.plan.study.heap)
+    log = given.scratch / f"{which}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command,
+            env={**environment, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # as a worker: where the kernel shares out the CPU by session, it is fair
+        ) as process,
+    ):
+        try:
+            yield Opponent(f"the {which} program of {cell.name}", process, log)
+        finally:
+            process.kill()
+
+
+def _plain(given: Inputs, cell: Cell, steps: int) -> list[str]:
+    text = plain_script(cell, given.plan.workload, steps)
+    assert text is not None, f"{cell.name} has no plain script"
+    script, command = plain_command(cell, given.plan.workload, given.scratch)
+    script.write_text(text + (_AGAIN_JULIA if script.suffix == ".jl" else _AGAIN_PYTHON))
+    return [*command, str(given.start), str(given.data)]
+
+
+def _independent(given: Inputs, cell: Cell, steps: int) -> list[str]:
+    workload, program = given.plan.workload, str(_PROGRAMS / _INDEPENDENT[cell.engine])
+    arguments = [workload.model, str(workload.batch_size), str(workload.threads), str(steps)]
+    if not program.endswith(".jl"):
+        return [sys.executable, program, *arguments]
+    check(julia := find())
+    options = [f"--project={julia.project}", "--startup-file=no", f"--threads={workload.threads}"]
+    return [julia.executable, *options, program, *arguments]

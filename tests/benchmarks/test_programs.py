@@ -1,0 +1,34 @@
+"""The independent programs train the networks that polybench trains: as many weights, in each."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polybench.models import find_model
+from polybench.plain import NETWORKS
+
+PROGRAMS = Path(__file__).parents[2] / "benchmarks" / "programs"
+COUNTS = {
+    "torch": "import independent_torch as p; count = lambda n: sum(w.numel() for w in n.parameters())",
+    "tensorflow": "import independent_tf as p, math;"
+    " count = lambda n: sum(math.prod(w.shape) for w in n.trainable_weights)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", COUNTS)
+def test_networks_are_as_large(framework: str) -> None:
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    program = COUNTS[framework] + f"\nfor name in {NETWORKS}: print(count(getattr(p, name)()))"
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    said = subprocess.check_output(
+        [sys.executable, "-c", program], cwd=PROGRAMS, env={**os.environ, **quiet}, text=True
+    )
+    assert [int(line) for line in said.splitlines()] == [find_model(name).parameters() for name in NETWORKS]
