@@ -6,7 +6,7 @@ from typing import Any
 
 from polybench.core.document.circumstances import Host, RoundNoise, Settings, Tool
 from polybench.core.document.identity import Deviation, Parity
-from polybench.core.document.resources import Memory
+from polybench.core.document.resources import Memory, NativeAllocation, SizeClasses
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import Relative, Samples, Startup
@@ -134,6 +134,11 @@ def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | No
         warnings=warnings or [],
         results=list(results),
     )
+
+
+def native(size: float, relative: float | None = None, covers: str = "all") -> NativeAllocation:
+    """What a step asks for, so many bytes."""
+    return NativeAllocation(2700, size, 18 << 20, SizeClasses(2600, 90, 10), "memray", covers, relative)
 
 
 def typical_study() -> StudyDocument:

@@ -138,7 +138,8 @@ def _meters() -> list[dict[str, Any]]:
     increase = "increase of peak memory in a step"
     refused = "the kernel does not let a process reset its peak (/proc/self/clear_refs)"
     peak = Finding(True, increase) if reset_peak() else Finding(False, increase, refused)
-    return [msgspec.to_builtins(finding) for finding in (peak, diagnosis.rapl(), *diagnosis.gpus())]
+    found = (peak, diagnosis.native_allocations(), diagnosis.rapl(), *diagnosis.gpus())
+    return [msgspec.to_builtins(finding) for finding in found]
 
 
 def _text(report: dict[str, Any]) -> str:

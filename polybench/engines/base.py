@@ -177,6 +177,10 @@ class Engine(Protocol):
         """
         return Allocations()
 
+    def unseen_natively(self) -> str:
+        """What a step has from pools that need not ask the C library or the kernel, in words; or ""."""
+        return ""
+
     def device_peak_bytes(self) -> int | None:
         """The most bytes that this engine's allocator ever had in use on its GPU; None on the CPU."""
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polybench.core import units
 from polybench.core.document.identity import Deviation
 from polybench.core.document.result import Result
@@ -9,8 +11,13 @@ from polybench.core.document.study import StudyDocument
 from polybench.export.one_line import one_line
 
 
-def footnotes(study: StudyDocument) -> list[str]:
-    """How sure, failed checks, deviations, pipelines, sources, cells cut short, warnings; in this order."""
+def footnotes(study: StudyDocument, columns: Sequence[str] = ()) -> list[str]:
+    """How sure, failed checks, deviations, pipelines, sources, cells cut short, warnings; in this order.
+
+    Args:
+        study: which the table shows.
+        columns: the names of those that it shows.
+    """
     return [
         *_intervals(study),
         *(
@@ -22,6 +29,7 @@ def footnotes(study: StudyDocument) -> list[str]:
         *_deviations(study),
         *_pipelines(study),
         *_sources(study),
+        *(_native(study) if any(name.startswith("native_") for name in columns) else ()),
         *_trainings(study),
         *(
             f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
@@ -88,6 +96,18 @@ def _sources(study: StudyDocument) -> list[str]:
         if result.energy.source:
             sources.setdefault(f"energy is from {result.energy.source}", []).append(result.device)
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in sources.items()]
+
+
+def _native(study: StudyDocument) -> list[str]:
+    """What the one yardstick counts, and in which engines it does not see all: one line for each kind."""
+    covers: dict[str, list[str]] = {}
+    for result in study.results:
+        if (native := result.allocations.native) is not None:
+            text = f"native allocations are counted by {native.source}: {native.covers}"
+            covers.setdefault(text, []).append(_plain_name(result))
+    notes = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in covers.items()]
+    alike = "native numbers are counted alike in all engines: they may be divided, others may not"
+    return [*notes, alike] if notes else []
 
 
 def _plain_name(result: Result) -> str:

@@ -92,7 +92,7 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
             for result in study.results
             if not result.ranked and not failed_parity(result)
         ],
-        footnotes=footnotes(study),
+        footnotes=footnotes(study, [column.name for column in columns]),
         sentences=sentences(study),
         published=published.rows(study),
         sources=published.sources(study),

@@ -12,6 +12,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
+from polybench.measuring.native import count_native
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.scratch import only_study_here, scratch_folder
@@ -63,6 +64,7 @@ def run_study(
             verify(state, scratch, strict=strict)
             if not parity_only:
                 measure(state, observer)
+                count_native(state)
                 train(state, scratch)
         except KeyboardInterrupt:
             state.interrupt()

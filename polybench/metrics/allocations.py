@@ -1,13 +1,15 @@
-"""What a training step allocates, as far as each engine's own source can see.
+"""What a training step allocates: as far as each engine's own source can see, and as the C library was asked.
 
-The sources differ (`allocations.host.source` and `covers` in the result, a footnote in the table): numbers of
-different engines stand side by side and are never divided by one another.
+Engines' own sources differ (`allocations.host.source` and `covers` in the result, a footnote in the table):
+their numbers stand side by side and are never divided by one another. Native ones are counted alike in all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from polybench.core import units
-from polybench.core.document.resources import Allocation
+from polybench.core.document.resources import Allocation, NativeAllocation
 from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
 
@@ -18,6 +20,24 @@ def _host(result: Result) -> Allocation | None:
 
 def _device(result: Result) -> Allocation | None:
     return result.allocations.device
+
+
+def _native(
+    name: str,
+    title: str,
+    unit: str,
+    value: Callable[[NativeAllocation], float | None],
+    note: str,
+) -> Metric:
+    return Metric(
+        name=name,
+        title=title,
+        unit=unit,
+        better="lower",
+        value=lambda result: value(native) if (native := result.allocations.native) else None,
+        show=units.nbytes if unit == "B" else units.number,
+        note=note,
+    )
 
 
 ALLOCATED = Metric(
@@ -54,6 +74,52 @@ DEVICE_ALLOCATIONS = Metric(
     better="lower",
     value=lambda result: device.count_per_step if (device := _device(result)) else None,
     show=units.number,
+)
+
+NATIVE = (
+    _native(
+        "native_allocated",
+        "native alloc. per step",
+        "B",
+        lambda native: native.bytes_per_step,
+        "asked of the C library and the kernel, counted alike in all engines",
+    ),
+    _native("native_allocations", "native allocs per step", "", lambda native: native.count_per_step, ""),
+    _native(
+        "native_ratio",
+        "native ratio",
+        "",
+        lambda native: native.relative_bytes,
+        "of native bytes to those of `--baseline`",
+    ),
+    _native(
+        "native_peak",
+        "native live peak",
+        "B",
+        lambda native: native.live_peak_bytes,
+        "in use at one time, of what the steps allocated",
+    ),
+    _native(
+        "native_small",
+        "small allocs per step",
+        "",
+        lambda native: native.by_size.small,
+        "native, below 1 KiB",
+    ),
+    _native(
+        "native_medium",
+        "medium allocs per step",
+        "",
+        lambda native: native.by_size.medium,
+        "native, to 256 KiB",
+    ),
+    _native(
+        "native_large",
+        "large allocs per step",
+        "",
+        lambda native: native.by_size.large,
+        "native, above 256 KiB",
+    ),
 )
 
 GC_TIME = Metric(

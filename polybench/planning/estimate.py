@@ -8,7 +8,7 @@ resnet32's 0.5, 1.8 and 3.2 times on a busy machine. That a deeper network compi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from polybench.core import units
@@ -16,7 +16,7 @@ from polybench.core.arithmetic import forward_multiply_adds, training_multiply_a
 from polybench.core.spec import UNTIMED_STEPS, Cell, Study, evaluates, most_epochs, trains
 from polybench.data import expected_images
 from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, Pace
-from polybench.planning.plan import Plan, memory_groups, row
+from polybench.planning.plan import Plan, counts_natively, memory_groups, row
 
 CPU_RATE = 10e9
 """Multiply-adds a second and thread."""
@@ -74,8 +74,7 @@ def estimate(plan: Plan) -> Estimate:
     epoch_bytes = images * math.prod(shape) * 4
     steps = {cell: _step_seconds(plan, cell, plan.workload.batch_size) for cell in plan.cells}
     groups = memory_groups(plan, plan.cells, epoch_bytes)
-    # One group after the other, its workers side by side.
-    start = sum(max(row(cell).start_seconds for cell in group) for group in groups)
+    start = _start_seconds(groups)
     warm_up = WARM_UP_STEPS + min(CALIBRATION_STEPS, steps_in_epoch) + UNTIMED_STEPS
     measured = [
         _measured_seconds(study, [steps[cell] for cell in group], len(group) / len(steps), steps_in_epoch)
@@ -86,7 +85,7 @@ def estimate(plan: Plan) -> Estimate:
         parity=start + _check_seconds(plan) if study.parity else 0.0,
         starts=study.processes * (start + warm_up * sum(steps.values())),
         rounds=sum(rounds for rounds, _ in measured),
-        counting=sum(counting for _, counting in measured),
+        counting=sum(counting for _, counting in measured) + _native_seconds(plan, steps, epoch_bytes),
         trainings=sum(_training_seconds(plan, cell, step * steps_in_epoch) for cell, step in steps.items()),
     )
 
@@ -94,6 +93,19 @@ def estimate(plan: Plan) -> Estimate:
 def rate(plan: Plan, device: str) -> float:
     """Multiply-adds a second that a cell on this device is taken to do."""
     return CPU_RATE * plan.workload.threads if device == "cpu" else CUDA_RATE
+
+
+def _start_seconds(groups: Sequence[Sequence[Cell]]) -> float:
+    """One group after the other, its workers side by side."""
+    return sum(max(row(cell).start_seconds for cell in group) for group in groups)
+
+
+def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int) -> float:
+    """Of the pass that has processes of its own."""
+    cells = [cell for cell in plan.cells if counts_natively(plan, cell)]
+    counted = WARM_UP_STEPS + UNTIMED_STEPS + COUNTED_STEPS
+    groups = memory_groups(plan, cells, epoch_bytes)
+    return _start_seconds(groups) + counted * sum(steps[cell] for cell in cells)
 
 
 def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:

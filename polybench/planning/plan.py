@@ -53,6 +53,11 @@ def row(cell: Cell) -> EngineRow:
     return find_engine(cell.engine)
 
 
+def counts_natively(plan: Plan, cell: Cell) -> bool:
+    """Whether what its steps ask of the C library is counted: once a cell, if it computes anything."""
+    return plan.study.metrics and cell.repeat == 1 and row(cell).does_arithmetic
+
+
 def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     """Memory that one worker will take, generously: framework, batches, weights and activations.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from polybench.core import statistics
-from polybench.core.document.resources import Cost
+from polybench.core.document.resources import Allocations, Cost
 from polybench.core.document.result import Result
 from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
 from polybench.core.document.training import AccuracyDifference
@@ -35,6 +37,7 @@ def relate(
         if base is not None and result.ranked:
             result.relative = _relative(by_name[base], result, samples)
             result.cost = _cost(prices, result, by_name[base])
+            result.allocations = _relative_allocations(by_name[base], result)
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
         result.device_speedup = _device_speedup(result, results, samples)
         result.break_even = _break_even(result, results)
@@ -106,6 +109,17 @@ def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | N
     if base_price is None or not base.epoch_seconds:
         return Cost(dollars, None)
     return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price))
+
+
+def _relative_allocations(base: Result, other: Result) -> Allocations:
+    """With native bytes over the baseline's: only these are counted the same way in both."""
+    ours, theirs = base.allocations.native, other.allocations.native
+    if ours is None or theirs is None or not ours.bytes_per_step:
+        return other.allocations
+    relative = theirs.bytes_per_step / ours.bytes_per_step
+    return msgspec.structs.replace(
+        other.allocations, native=msgspec.structs.replace(theirs, relative_bytes=relative)
+    )
 
 
 def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.document.resources import Allocations, Memory
+from polybench.core.document.resources import Allocations, Memory, NativeAllocation
 from polybench.core.document.times import Startup
 from polybench.core.job import Collected, Conventions, Job, Probe
 from polybench.data.epoch import EpochFile
@@ -92,6 +92,15 @@ class Count(msgspec.Struct, frozen=True, tag="count"):
     steps: int
 
 
+class CountNative(msgspec.Struct, frozen=True, tag="count_native"):
+    """What `steps` steps ask of the C library and the kernel; nothing is timed, now or later.
+
+    Answer: NativeCounted, or Missing where memray is not installed.
+    """
+
+    steps: int
+
+
 class TimeSeparately(msgspec.Struct, frozen=True, tag="time_separately"):
     """Time blocks of `steps` steps of the pipeline without training, then the reverse.
 
@@ -115,6 +124,7 @@ Request = (
     | Advance
     | Measure
     | Count
+    | CountNative
     | TimeSeparately
     | Restart
     | Train
@@ -183,6 +193,12 @@ class Counted(msgspec.Struct, frozen=True, tag="counted"):
     allocations: Allocations
 
 
+class NativeCounted(msgspec.Struct, frozen=True, tag="native_counted"):
+    """What the steps asked for."""
+
+    allocation: NativeAllocation
+
+
 class TimedSeparately(msgspec.Struct, frozen=True, tag="timed_separately"):
     """Seconds of one step."""
 
@@ -215,6 +231,7 @@ Answer = (
     | Advanced
     | Measured
     | Counted
+    | NativeCounted
     | TimedSeparately
     | Trained
     | Evaluated

@@ -22,7 +22,7 @@ def count(engine: Engine, steps: int) -> tuple[Memory, Allocations]:
     Returns:
         The memory's peak is that of the process's whole life before this call.
     """
-    _start(engine)
+    start(engine)
     peak = resident().peak
     can_reset = reset_peak()
     before = resident()
@@ -35,11 +35,12 @@ def count(engine: Engine, steps: int) -> tuple[Memory, Allocations]:
         step_peak_increase_bytes=max(0, after.peak - before.total) if can_reset else None,
         device_peak_bytes=engine.device_peak_bytes(),
     )
-    _start(engine)
+    start(engine)
     return memory, engine.count_allocations(UNTIMED_STEPS, steps)
 
 
-def _start(engine: Engine) -> None:
+def start(engine: Engine) -> None:
+    """Reset, and take the untimed steps, as `measure_block` does: what comes next is what it times."""
     engine.reset()
     gc.collect()
     for step in range(UNTIMED_STEPS):

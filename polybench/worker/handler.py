@@ -28,6 +28,7 @@ from polybench.wire.messages import (
     Closed,
     Count,
     Counted,
+    CountNative,
     Evaluate,
     Evaluated,
     Failed,
@@ -36,6 +37,7 @@ from polybench.wire.messages import (
     Measure,
     Measured,
     Missing,
+    NativeCounted,
     Prepare,
     Prepared,
     Request,
@@ -50,6 +52,7 @@ from polybench.wire.messages import (
     tag,
 )
 from polybench.worker.counted import count
+from polybench.worker.native import count_native
 from polybench.worker.separately import pipeline_seconds, training_seconds
 from polybench.worker.timed import finite_loss, measure_block
 
@@ -197,6 +200,10 @@ class Worker:
         memory, allocations = count(self.engine, request.steps)
         baseline = self._baseline_rss_bytes
         return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
+
+    @_obey.register
+    def _count_native(self, request: CountNative) -> NativeCounted:
+        return NativeCounted(count_native(self.engine, request.steps))
 
     @_obey.register
     def _time_separately(self, request: TimeSeparately) -> TimedSeparately:

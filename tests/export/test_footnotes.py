@@ -6,7 +6,7 @@ from polybench.core.document.identity import Parity
 from polybench.core.document.resources import Allocation, Allocations, Energy
 from polybench.core.document.times import Pipeline
 from polybench.export.footnotes import footnotes
-from tests.factories import FLUX_DEVIATIONS, absent, measured, study, trainings, typical_study
+from tests.factories import FLUX_DEVIATIONS, absent, measured, native, study, trainings, typical_study
 
 
 def test_order_and_words() -> None:
@@ -56,6 +56,21 @@ def test_sources_of_allocations_and_energy_are_named_once() -> None:
     assert "torch: allocations are from profiler: tensors" in notes
     assert "torch: device allocations are from memory_stats: requests" in notes
     assert "cuda: energy is from NVML, GPU only" in notes
+
+
+def test_what_may_be_divided_is_told_where_it_is_shown() -> None:
+    document = study(
+        measured("torch/cpu", 0.02, allocations=Allocations(native=native(1))),
+        measured("flux/cpu", 0.03, allocations=Allocations(native=native(1))),
+        measured("tf/cpu", 0.01, allocations=Allocations(native=native(1, covers="all; not the pool"))),
+    )
+    *_, same, other, alike = footnotes(document, ["step_time", "native_peak"])
+    assert same == "torch, flux: native allocations are counted by memray: all"
+    assert other == "tf: native allocations are counted by memray: all; not the pool"
+    assert "they may be divided" in alike
+    assert not any("native" in note for note in footnotes(document, ["allocated"]))
+    none = study(measured("torch/cpu", 0.02))
+    assert not any("native" in note for note in footnotes(none, ["native_peak"]))
 
 
 def test_a_pipeline_that_keeps_up_is_told_with_both_rates() -> None:

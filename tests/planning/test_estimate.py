@@ -92,6 +92,15 @@ def test_what_is_not_asked_for_is_not_counted() -> None:
     assert of(input="pipeline").counting > of().counting > 0
 
 
+def test_counting_natively_costs_a_start_for_cells_that_compute() -> None:
+    once = of("torch").counting
+    assert once > ENGINES["torch"].start_seconds
+    assert of("torch", "torch").counting - once == pytest.approx(
+        2 * (5 + 2) * STEP
+    )  # a repeat is not counted
+    assert of("fake").counting < 1
+
+
 def test_a_gpu_is_faster() -> None:
     assert of(devices=("cuda",), epochs=1).trainings < of(epochs=1).trainings
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from polybench.core.document.identity import Parity
-from polybench.core.document.resources import Cost
+from polybench.core.document.resources import Allocation, Allocations, Cost, NativeAllocation
 from polybench.core.document.result import Result
 from polybench.core.document.times import Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
 from polybench.report.comparisons import relate
-from tests.factories import absent, measured, trainings
+from tests.factories import absent, measured, native, trainings
 
 
 def related(*results: Result, prices: dict[str, float] | None = None) -> dict[str, Result]:
@@ -69,6 +69,29 @@ def test_cost_is_time_times_price_and_relative_to_the_baseline() -> None:
         pytest.approx(3.06 * hours), pytest.approx(3.06 * 0.001 / (0.24 * 0.02))
     )
     assert related(measured("torch/cpu", 0.02))["torch/cpu"].cost is None
+
+
+def test_native_bytes_are_divided_by_the_baselines_and_no_others_are() -> None:
+    own = Allocation(1, 2, "profiler", "tensors")
+    by_name = related(
+        measured("torch/cpu", 0.02, allocations=Allocations(own, None, native(2 << 20))),
+        measured("tf/cpu", 0.01, allocations=Allocations(own, None, native(5 << 20))),
+        measured("flux/cpu", 0.03, allocations=Allocations(own)),
+        measured("tf+xla/cpu", 0.01, parity=Parity("fail"), allocations=Allocations(native=native(1 << 20))),
+    )
+    assert by_name["torch/cpu"].allocations.native == native(2 << 20, 1.0)
+    assert by_name["tf/cpu"].allocations == Allocations(own, None, native(5 << 20, 2.5))
+    assert by_name["flux/cpu"].allocations == Allocations(own)
+    assert by_name["tf+xla/cpu"].allocations.native == native(1 << 20)
+
+
+@pytest.mark.parametrize("base", [None, native(0)])
+def test_without_native_bytes_of_the_baseline_there_is_no_ratio(base: NativeAllocation | None) -> None:
+    by_name = related(
+        measured("torch/cpu", 0.02, allocations=Allocations(native=base)),
+        measured("tf/cpu", 0.01, allocations=Allocations(native=native(5 << 20))),
+    )
+    assert by_name["tf/cpu"].allocations.native == native(5 << 20)
 
 
 def test_break_even_against_every_other_row() -> None:

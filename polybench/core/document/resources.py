@@ -20,11 +20,42 @@ class Allocation(msgspec.Struct, frozen=True):
     covers: str
 
 
+class SizeClasses(msgspec.Struct, frozen=True):
+    """Allocations of a step by the bytes that each asked for."""
+
+    small: float
+    """Below 1 KiB."""
+    medium: float
+    """From there to 256 KiB."""
+    large: float
+
+
+class NativeAllocation(msgspec.Struct, frozen=True):
+    """What a training step asks of the C library and the kernel: the same instrument in every engine.
+
+    These numbers may be divided by one another.
+    """
+
+    count_per_step: float
+    bytes_per_step: float
+    live_peak_bytes: int
+    """The most that was in use at one time, of what these steps allocated."""
+    by_size: SizeClasses
+    source: str
+    covers: str
+    relative_bytes: float | None = None
+    """To the baseline's; null where that has none."""
+
+
 class Allocations(msgspec.Struct, frozen=True):
-    """Those of a step in the memory of the host, and of the device; null where nothing can see them."""
+    """Those of a step in the memory of the host, and of the device; null where nothing can see them.
+
+    `host` and `device` are what each engine tells of itself; `native` is counted from outside of it.
+    """
 
     host: Allocation | None = None
     device: Allocation | None = None
+    native: NativeAllocation | None = None
 
 
 class GarbageCollection(msgspec.Struct, frozen=True):

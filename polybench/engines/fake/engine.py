@@ -112,10 +112,17 @@ class FakeEngine(Engine):
         return Collected(self._all_steps * COLLECTION_SECONDS, self._all_steps // STEPS_OF_A_SWEEP)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
-        if "uncountable" in self._variants:
-            raise RuntimeError("the fake profiler does not start")
+        self._refuse_counting()
         self.run_steps(first, n)
         return Allocations(host=ALLOCATED)
+
+    def unseen_natively(self) -> str:
+        self._refuse_counting()
+        return ""
+
+    def _refuse_counting(self) -> None:
+        if "uncountable" in self._variants:
+            raise RuntimeError("the fake profiler does not start")
 
     def close(self) -> None:
         pass

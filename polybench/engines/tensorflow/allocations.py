@@ -15,6 +15,7 @@ WITHOUT_ONEDNN = (
     "nothing where oneDNN is off, as TF_ENABLE_ONEDNN_OPTS=0 has it, and the default on CPUs without VNNI: "
     "then TensorFlow's CPU pool shows no tensor at all"
 )
+NATIVELY_UNSEEN = "tensors of 256 KiB and more, which TensorFlow's pool hands out again where oneDNN is on"
 UNREADABLE = "nothing: this version of TensorFlow lacks the definition of its profile"
 DEVICE_COVERS = "requests to TensorFlow's GPU pool, which keeps what is freed"
 
@@ -36,7 +37,7 @@ def allocations(train: Callable[[], object], steps: int, on_gpu: bool) -> Alloca
         return Allocations(unknown, unknown if on_gpu else None)
     host = [size for allocator, size in found if not _is_gpu(allocator)]
     device = [size for allocator, size in found if _is_gpu(allocator)]
-    host_covers = HOST_COVERS if host or _onednn_is_on() else WITHOUT_ONEDNN
+    host_covers = HOST_COVERS if host or onednn_is_on() else WITHOUT_ONEDNN
     return Allocations(
         _allocation(host, steps, host_covers), _allocation(device, steps, DEVICE_COVERS) if on_gpu else None
     )
@@ -49,7 +50,7 @@ def _allocation(sizes: list[int], steps: int, covers: str) -> Allocation:
     return Allocation(len(sizes) / steps, sum(sizes) / steps, SOURCE, covers)
 
 
-def _onednn_is_on() -> bool:
+def onednn_is_on() -> bool:
     """Whether the CPU's pool is oneDNN's, which is the one that sends events."""
     try:
         from tensorflow.python.util import _pywrap_util_port

@@ -18,7 +18,7 @@ from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
-from polybench.engines.tensorflow.allocations import allocations
+from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN, allocations, onednn_is_on
 from polybench.engines.tensorflow.device import set_threads, show_only
 from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.engines.tensorflow.pipeline import Pipeline
@@ -243,6 +243,9 @@ class TensorFlowEngine(Engine):
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return allocations(partial(self._timed, self._training(first, n)), n, self._on_gpu)
+
+    def unseen_natively(self) -> str:
+        return NATIVELY_UNSEEN if onednn_is_on() else ""
 
     def device_peak_bytes(self) -> int | None:
         import tensorflow as tf

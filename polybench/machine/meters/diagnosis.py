@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,14 @@ def gpus() -> list[Finding]:
     finally:
         with contextlib.suppress(library.NVMLError):
             library.nvmlShutdown()
+
+
+def native_allocations() -> Finding:
+    """memray, which counts what steps ask of the C library; only a worker imports it."""
+    what = "native allocations"
+    if importlib.util.find_spec("memray") is None:
+        return Finding(False, what, "memray is not installed", "pip install 'polybench[memray]'")
+    return Finding(True, what)
 
 
 def _energy_counter(library: nvml.Nvml, handle: nvml.Handle) -> Finding:
