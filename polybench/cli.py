@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from polybench.commands.allocations import allocations
 from polybench.commands.columns import columns
 from polybench.commands.compare import compare
 from polybench.commands.data import app as data
@@ -36,6 +37,7 @@ app.command()(run)
 app.command()(parity)
 app.command()(sweep)
 app.command()(overhead)
+app.command()(allocations)
 app.command()(weights)
 app.command("list")(list_studies)
 app.command()(show)

@@ -94,4 +94,9 @@ function PolyBench.device_peak_bytes(device::CUDADevice)
     return Int(CUDA.attribute(UInt64, pool, CUDA.MEMPOOL_ATTR_USED_MEM_HIGH))
 end
 
+function PolyBench.device_reserved_bytes(device::CUDADevice)
+    select(device)
+    return coalesce(CUDA.cached_memory(), nothing)
+end
+
 end

@@ -20,6 +20,41 @@ end
 count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
+"""    allocation_places!(profile, trainer, batches, first, n)
+
+`run_steps!`, and which functions allocated in Julia's heap: (function, bytes, count), in the `n` steps together.
+`profile` is the standard library's module, handed in so that nobody else waits until it is loaded.
+"""
+function allocation_places!(profile::Module, trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
+    profile.Allocs.clear()
+    profile.Allocs.start(; sample_rate = 1.0)
+    try
+        run_steps!(trainer, batches, first, n)
+    finally
+        profile.Allocs.stop()
+    end
+    found = Dict{String,Tuple{Int,Int}}()
+    for allocation in profile.Allocs.fetch().allocs
+        place = innermost_function(allocation.stacktrace)
+        bytes, count = get(found, place, (0, 0))
+        found[place] = (bytes + Int(allocation.size), count + 1)
+    end
+    profile.Allocs.clear()
+    return [(place, bytes, count) for (place, (bytes, count)) in found]
+end
+
+"""    innermost_function(stacktrace)
+
+The function of a package that is nearest to the allocation: Julia's own, which it called, say little.
+"""
+function innermost_function(stacktrace)
+    for frame in stacktrace
+        found = match(r"/packages/(?<package>[^/]+)/[^/]+/(?<file>.+)$", string(frame.file))
+        found === nothing || return "$(found[:package]): $(frame.func) ($(found[:file]))"
+    end
+    return "outside of packages"
+end
+
 """    facts()
 
 What the build and its thread pools are, as text.

@@ -53,6 +53,12 @@ The most bytes that were ever in use on the device at one time; nothing for the 
 """
 device_peak_bytes(::CPU) = nothing
 
+"""    device_reserved_bytes(device)
+
+What the device's pool holds, in use or not; nothing for the CPU, or if it cannot be known.
+"""
+device_reserved_bytes(::CPU) = nothing
+
 """    seed!(device, seed)
 
 Start the generator that `Dropout` draws from on this device.

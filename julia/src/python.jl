@@ -132,3 +132,4 @@ end
 last_loss(trainer::Trainer) = Float64(trainer.loss)
 
 device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)
+device_reserved_bytes(trainer::Trainer) = device_reserved_bytes(trainer.device)

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
+from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import Collected, Conventions, Job, Probe
@@ -176,6 +177,17 @@ class Engine(Protocol):
         Empty is what no source can see; each number says where it is from and what it covers.
         """
         return Allocations()
+
+    def allocation_places(self, first: int, n: int) -> Places:  # noqa: ARG002
+        """Train as `run_steps` does, and tell which operators or functions allocate. Never timed.
+
+        Raises:
+            Unavailable: no source tells it.
+        """
+        raise Unavailable(
+            "nothing tells where this engine allocates",
+            "polybench compare --columns native_allocated counts what it allocates in all",
+        )
 
     def unseen_natively(self) -> str:
         """What a step has from pools that need not ask the C library or the kernel, in words; or ""."""

@@ -6,6 +6,8 @@ import contextlib
 import datetime
 import secrets
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.study import StudyDocument
@@ -52,23 +54,51 @@ def run_study(
         BadInput: before anything is started.
         StrictlyUnavailable: with `strict`, before anything is measured.
     """
+    watched = study.metrics and not parity_only
+    with started(study, progress, store=store, argv=argv, background=background, watched=watched) as running:
+        state = running.state
+        try:
+            verify(state, running.scratch, strict=strict)
+            if not parity_only:
+                measure(state, running.observer)
+                count_native(state)
+                train(state, running.scratch)
+        except KeyboardInterrupt:
+            state.interrupt()
+        return state.finish()
+
+
+class Running(NamedTuple):
+    """A study that has its files, and nothing measured."""
+
+    state: StudyState
+    scratch: Path
+    observer: Observer | None
+
+
+@contextlib.contextmanager
+def started(
+    study: Study,
+    progress: Progress,
+    *,
+    store: Store | None,
+    argv: Sequence[str],
+    background: Background = NO_BACKGROUND,
+    watched: bool = False,
+) -> Iterator[Running]:
+    """Judge the study and write its files; arguments are those of `run_study`.
+
+    With `watched` there is an observer. Raises BadInput before anything is started.
+    """
     plan = resolve(study)
     if store is not None:
         store.ensure_writable()
-    with only_study_here() as alone, scratch_folder() as scratch, _observer(plan, parity_only) as observer:
+    with only_study_here() as alone, scratch_folder() as scratch, _observer(plan, watched) as observer:
         progress.stage("preparing data")
         files = shared_files.write(plan, scratch)
         state = StudyState(plan, files, progress, store, _context(argv, background))
         _warn_beforehand(state, observer, alone=alone)
-        try:
-            verify(state, scratch, strict=strict)
-            if not parity_only:
-                measure(state, observer)
-                count_native(state)
-                train(state, scratch)
-        except KeyboardInterrupt:
-            state.interrupt()
-        return state.finish()
+        yield Running(state, scratch, observer)
 
 
 def _warn_beforehand(state: StudyState, observer: Observer | None, *, alone: bool) -> None:
@@ -94,9 +124,9 @@ def _context(argv: Sequence[str], background: Background) -> Context:
 
 
 @contextlib.contextmanager
-def _observer(plan: Plan, parity_only: bool) -> Iterator[Observer | None]:
+def _observer(plan: Plan, watched: bool) -> Iterator[Observer | None]:
     """What watches the workers; nothing does where only times are wanted."""
-    if parity_only or not plan.study.metrics:
+    if not watched:
         yield None
         return
     with contextlib.closing(Observer({cell.device for cell in plan.cells})) as observer:

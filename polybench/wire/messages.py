@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations, Memory, NativeAllocation
 from polybench.core.document.times import Startup
 from polybench.core.job import Collected, Conventions, Job, Probe
@@ -101,6 +102,12 @@ class CountNative(msgspec.Struct, frozen=True, tag="count_native"):
     steps: int
 
 
+class FindPlaces(msgspec.Struct, frozen=True, tag="find_places"):
+    """Who allocates in `steps` steps; nothing is timed. Answer: PlacesFound."""
+
+    steps: int
+
+
 class TimeSeparately(msgspec.Struct, frozen=True, tag="time_separately"):
     """Time blocks of `steps` steps of the pipeline without training, then the reverse.
 
@@ -125,6 +132,7 @@ Request = (
     | Measure
     | Count
     | CountNative
+    | FindPlaces
     | TimeSeparately
     | Restart
     | Train
@@ -199,6 +207,12 @@ class NativeCounted(msgspec.Struct, frozen=True, tag="native_counted"):
     allocation: NativeAllocation
 
 
+class PlacesFound(msgspec.Struct, frozen=True, tag="places_found"):
+    """All that the engine's source tells."""
+
+    places: Places
+
+
 class TimedSeparately(msgspec.Struct, frozen=True, tag="timed_separately"):
     """Seconds of one step."""
 
@@ -232,6 +246,7 @@ Answer = (
     | Measured
     | Counted
     | NativeCounted
+    | PlacesFound
     | TimedSeparately
     | Trained
     | Evaluated

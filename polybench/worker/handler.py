@@ -15,6 +15,7 @@ import numpy as np
 
 from polybench.core.document.times import Startup
 from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.spec import UNTIMED_STEPS
 from polybench.data.epoch import EpochFile, open_epoch
 from polybench.data.stream import StreamFile, mapped
 from polybench.engines.base import Engine, Stream, Weights
@@ -32,12 +33,14 @@ from polybench.wire.messages import (
     Evaluate,
     Evaluated,
     Failed,
+    FindPlaces,
     Load,
     Loaded,
     Measure,
     Measured,
     Missing,
     NativeCounted,
+    PlacesFound,
     Prepare,
     Prepared,
     Request,
@@ -51,7 +54,7 @@ from polybench.wire.messages import (
     Trained,
     tag,
 )
-from polybench.worker.counted import count
+from polybench.worker.counted import count, start
 from polybench.worker.native import count_native
 from polybench.worker.separately import pipeline_seconds, training_seconds
 from polybench.worker.timed import finite_loss, measure_block
@@ -204,6 +207,11 @@ class Worker:
     @_obey.register
     def _count_native(self, request: CountNative) -> NativeCounted:
         return NativeCounted(count_native(self.engine, request.steps))
+
+    @_obey.register
+    def _find_places(self, request: FindPlaces) -> PlacesFound:
+        start(self.engine)
+        return PlacesFound(self.engine.allocation_places(UNTIMED_STEPS, request.steps))
 
     @_obey.register
     def _time_separately(self, request: TimeSeparately) -> TimedSeparately:

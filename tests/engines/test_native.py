@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from polybench.core.layers import Dense, Flatten
+from polybench.engines.flux.allocations import NATIVELY_UNSEEN as NATIVELY_UNSEEN_IN_JULIA
 from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN
 from polybench.models.lenet import LENET
 from polybench.worker.native import count_native
@@ -70,6 +71,23 @@ def test_tensorflows_pool_hands_out_what_is_planted_where_onednn_is_on(lab: Lab)
     assert lab.engine.unseen_natively() == NATIVELY_UNSEEN
 
 
+@in_process_of("flux")
+def test_julia_asks_for_large_objects_and_has_small_ones_from_pools(lab: Lab) -> None:
+    from juliacall import Main as Julia
+
+    def julia(expression: str) -> Callable[[], object]:
+        function: Callable[[], object] = Julia.seval(f"() -> (global planted = {expression}; nothing)")
+        return function
+
+    large = julia(f"zeros(UInt8, {PLANTED})")
+    assert planted_bytes(lab, large) == pytest.approx(PLANTED, rel=0.01)
+    thousands = julia(f"for _ in 1:{PLANTED // 1000}; global planted = zeros(UInt8, 1000); end")
+    assert abs(planted_bytes(lab, thousands)) < 0.1 * PLANTED
+    past_the_linkage = julia(f"Libc.free(Libc.malloc({PLANTED}))")
+    assert abs(planted_bytes(lab, past_the_linkage)) < 0.01 * PLANTED
+    assert lab.engine.unseen_natively() == NATIVELY_UNSEEN_IN_JULIA
+
+
 @in_process_of("torch")
 def test_torch_asks_for_the_bytes_that_its_profiler_sees(lab: Lab) -> None:
     lab.build_layers(LENET.layers, repeats=16)
@@ -93,6 +111,6 @@ def counting_trains_as_running_does(lab: Lab) -> None:
     assert lab.engine.loss() == expected
 
 
-@pytest.mark.parametrize("engine", ["torch", "tf", "reference"])
+@pytest.mark.parametrize("engine", ["flux", "torch", "tf", "reference"])
 def test_counting_trains_as_running_does(run_check: RunCheck, engine: str) -> None:
     run_check(engine, counting_trains_as_running_does)

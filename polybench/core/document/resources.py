@@ -20,6 +20,22 @@ class Allocation(msgspec.Struct, frozen=True):
     covers: str
 
 
+class DeviceAllocation(Allocation, frozen=True):
+    """Requests to an engine's pool on a GPU, and what that made of them.
+
+    A field is null where `source` does not have it: only PyTorch counts how often its pool asks the driver.
+    """
+
+    allocated_bytes_per_step: float | None = None
+    """What the pool gave for them, rounded up to its blocks."""
+    reserved_bytes: int | None = None
+    """What the pool held of the device after these steps, in use or not."""
+    driver_calls_per_step: float | None = None
+    """Requests for which the pool had to ask the driver: cudaMalloc and the like."""
+    retries_per_step: float | None = None
+    """Of these, such as the driver refused until the pool had given back what it kept."""
+
+
 class SizeClasses(msgspec.Struct, frozen=True):
     """Allocations of a step by the bytes that each asked for."""
 
@@ -54,7 +70,7 @@ class Allocations(msgspec.Struct, frozen=True):
     """
 
     host: Allocation | None = None
-    device: Allocation | None = None
+    device: DeviceAllocation | None = None
     native: NativeAllocation | None = None
 
 

@@ -12,6 +12,7 @@ import signal
 import threading
 from typing import Literal
 
+from polybench.core.document.places import Place, Places
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import EXACT, Collected, Conventions, Job, Probe
@@ -30,6 +31,7 @@ STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole t
 STEPS_TO_HALF_RIGHT = 10
 COLLECTION_SECONDS = 0.001
 STEPS_OF_A_SWEEP = 10
+PLACES = Places("script", "what the script says", [Place("scene", 3 << 20, 12, 2, 1 << 20)])
 ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
 
 
@@ -115,6 +117,11 @@ class FakeEngine(Engine):
         self._refuse_counting()
         self.run_steps(first, n)
         return Allocations(host=ALLOCATED)
+
+    def allocation_places(self, first: int, n: int) -> Places:
+        self._refuse_counting()
+        self.run_steps(first, n)
+        return PLACES
 
     def unseen_natively(self) -> str:
         self._refuse_counting()

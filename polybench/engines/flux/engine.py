@@ -11,11 +11,13 @@ import msgspec
 import numpy as np
 import tomli_w
 
-from polybench.core.document.resources import Allocation, Allocations
+from polybench.core.document.places import Places
+from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import COLD_START, EXACT, Collected, Conventions, Job, Probe
 from polybench.core.layers import MaxPool, walk
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.engines.flux.allocations import NATIVELY_UNSEEN, allocations, places
 from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.package import package_folder
@@ -27,11 +29,6 @@ CUDA_INSTALL = (
     "julia --project={project} -e 'using Pkg; "
     'Pkg.add([PackageSpec(name="CUDA", version="5"), PackageSpec(name="cuDNN", version="1")])'
     "'"
-)
-HOST_COVERS = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
-DEVICE_COVERS = (
-    "arrays and workspaces that CUDA.jl asked its pool for, which keeps freed memory; "
-    "not what cuBLAS, cuDNN and the driver take for themselves"
 )
 MAX_POOL_RULE = "NNlib 0.9.36, src/impl/pooling_direct.jl:262"
 
@@ -56,7 +53,7 @@ class FluxEngine(Engine):
         # Only a package that is loaded has extensions, though, and CUDA is one.
         self._cold = COLD_START in os.environ and not cuda
         start = perf_counter()
-        main = _start_julia(self._julia)
+        main = self._main = _start_julia(self._julia)
         started = perf_counter()
         how = 'include(joinpath(dir, "src", "PolyBench.jl"))' if self._cold else "@eval Main using PolyBench"
         self._evaluate(main, f"dir -> begin push!(LOAD_PATH, dir); {how}; nothing end", str(package_folder()))
@@ -205,10 +202,19 @@ class FluxEngine(Engine):
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         host, device = self._polybench.count_allocations_b(self._trainer, self._batches, first, n)
-        return Allocations(
-            host=_mean(host, n, "Base.gc_num()", HOST_COVERS),
-            device=_mean(device, n, "CUDA.@timed", DEVICE_COVERS) if device else None,
-        )
+        held = self._polybench.device_reserved_bytes(self._trainer)
+        return allocations(host, device or None, None if held is None else int(held), n)
+
+    def allocation_places(self, first: int, n: int) -> Places:
+        if self._job.device != "cpu":
+            raise Unavailable("nothing tells which function asks CUDA.jl's pool", "use --devices cpu")
+        self._evaluate(self._main, "() -> begin @eval Main using Profile; nothing end")
+        profile = self._main.Profile
+        found = self._polybench.allocation_places_b(profile, self._trainer, self._batches, first, n)
+        return places(found, n)
+
+    def unseen_natively(self) -> str:
+        return NATIVELY_UNSEEN
 
     def device_peak_bytes(self) -> int | None:
         """The high-water mark of CUDA.jl's pool.
@@ -261,12 +267,6 @@ def _refuse(job: Job) -> None:
             "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
             "use --precision fp32",
         )
-
-
-def _mean(total: tuple[int, int], steps: int, source: str, covers: str) -> Allocation:
-    """Of one step; `total` is count and bytes of all of them."""
-    count, size = total
-    return Allocation(count / steps, size / steps, source, covers)
 
 
 def _addresses(arrays: Weights) -> tuple[int, ...]:

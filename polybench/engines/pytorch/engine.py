@@ -9,11 +9,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
 from polybench.engines.pytorch import optimizers as pytorch_optimizers
-from polybench.engines.pytorch.allocations import allocations
+from polybench.engines.pytorch.allocations import allocations, places
 from polybench.engines.pytorch.build_facts import build_facts
 from polybench.engines.pytorch.cudagraph import GraphedStep, check_graphable
 from polybench.engines.pytorch.device import find_device, set_tf32, set_threads
@@ -203,6 +204,9 @@ class TorchEngine(Engine):
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return allocations(lambda: self.run_steps(first, n), n, self._device)
+
+    def allocation_places(self, first: int, n: int) -> Places:
+        return places(lambda step: self.run_steps(step, 1), range(first, first + n), self._device)
 
     def device_peak_bytes(self) -> int | None:
         import torch

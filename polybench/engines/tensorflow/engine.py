@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.job import Conventions, Job, Probe
 from polybench.core.layers import Shape
@@ -18,7 +19,7 @@ from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
-from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN, allocations, onednn_is_on
+from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN, allocations, onednn_is_on, places
 from polybench.engines.tensorflow.device import set_threads, show_only
 from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.engines.tensorflow.pipeline import Pipeline
@@ -243,6 +244,9 @@ class TensorFlowEngine(Engine):
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return allocations(partial(self._timed, self._training(first, n)), n, self._on_gpu)
+
+    def allocation_places(self, first: int, n: int) -> Places:
+        return places(lambda step: self.run_steps(step, 1), range(first, first + n), self._on_gpu)
 
     def unseen_natively(self) -> str:
         return NATIVELY_UNSEEN if onednn_is_on() else ""
