@@ -102,6 +102,19 @@ ENGINES: dict[str, EngineRow] = {
         memory_bytes=480 << 20,
         start_seconds=8.1,
     ),
+    "jax": EngineRow(
+        "polybench.engines.jax.engine:JaxEngine",
+        "plain JAX, NCHW: pure functions and optax in one `jax.jit` step",
+        extra="jax",
+        runs_on=_CUDA_UNTRIED,
+        # Nothing else sizes XLA's thread pools on the CPU (xla/pjrt/utils.cc, DefaultThreadPoolSize). By
+        # itself JAX takes three quarters of a GPU's memory, and says nothing about what it needs.
+        environment={
+            "NPROC": "{threads}",
+            "PJRT_NPROC": "{threads}",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        },
+    ),
     "reference": EngineRow(
         "polybench.engines.reference.engine:ReferenceEngine",
         "NumPy in float64, the oracle of the identity check",

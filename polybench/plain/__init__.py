@@ -22,8 +22,18 @@ from polybench.engines.flux.julia.finding import check, find
 
 # ADD A NETWORK: its name, and a file for each engine.
 NETWORKS = ("lenet", "resnet32", "rosetta")
-_SCRIPTS = {"flux": "train_flux.jl", "torch": "train_pytorch.py", "tf": "train_tensorflow.py"}
-_VARIANTS = {"flux": ("default_threads",), "torch": ("channels_last", "compile"), "tf": ("xla",)}
+_SCRIPTS = {
+    "flux": "train_flux.jl",
+    "torch": "train_pytorch.py",
+    "tf": "train_tensorflow.py",
+    "jax": "train_jax.py",
+}
+_VARIANTS = {
+    "flux": ("default_threads",),
+    "torch": ("channels_last", "compile"),
+    "tf": ("xla",),
+    "jax": (),
+}
 """Those that are a constant in the script."""
 
 

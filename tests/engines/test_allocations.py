@@ -16,6 +16,7 @@ import pytest
 
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
+from polybench.engines.jax.allocations import SOURCE as PLANNED
 from polybench.engines.tensorflow import allocations
 from polybench.engines.tensorflow.allocations import HOST_COVERS, POOL_COVERS, SILENT, SOURCE
 from polybench.models.lenet import LENET
@@ -82,7 +83,9 @@ def counting_trains_as_running_does(lab: Lab) -> None:
     assert lab.engine.loss() == expected
 
 
-@pytest.mark.parametrize(("engine", "environment"), [("torch", {}), ("tf", ONEDNN)], ids=["torch", "tf"])
+@pytest.mark.parametrize(
+    ("engine", "environment"), [("torch", {}), ("tf", ONEDNN), ("jax", {})], ids=["torch", "tf", "jax"]
+)
 def test_counting_trains_as_running_does(
     run_check: RunCheck, engine: str, environment: dict[str, str]
 ) -> None:
@@ -130,3 +133,13 @@ def test_a_version_of_tensorflow_without_the_switch_has_no_number_and_says_why(l
     with unittest.mock.patch.object(allocations, "_START_STATISTICS", "no_such_function"):
         found = counted(lab, LARGE, 2)
     assert found == Allocations(Allocation(None, None, SOURCE, SILENT), None)
+
+
+@in_process_of("jax")
+def test_jax_plans_no_more_than_all_tensors_and_no_less_than_one(lab: Lab) -> None:
+    layers = Flatten(), Dense("dense1", 3072, 60), ReLU(), Dense("dense2", 60, 10)
+    b1, b2 = (counted(lab, layers, repeats) for repeats in (1, 2))
+    assert (b1.host.count_per_step, b1.host.source, b1.device) == (None, PLANNED, None)
+    image = (b2.host.bytes_per_step - b1.host.bytes_per_step) / lab.images.shape[1]
+    assert 4 * 60 <= image <= 4 * (4 * 60 + 4 * 10)
+    assert lab.engine.device_peak_bytes() is None

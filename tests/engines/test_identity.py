@@ -49,7 +49,7 @@ def test_in_float32_the_first_loss_and_gradients_are_close(
     assert found["losses"] == pytest.approx(reference["losses"], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["torch", "tf"])
+@pytest.mark.parametrize("name", ["torch", "tf", "jax"])
 def test_bfloat16_is_coarse_but_not_wrong(drive: Drive, reference: Outcome, name: str) -> None:
     found = drive(name, "float32", "bf16")
     loss_error = errors(found, reference, "first/loss")["first/loss"]

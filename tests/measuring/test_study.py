@@ -338,9 +338,10 @@ def test_with_a_pipeline_time_splits_and_its_parts_are_timed_alone() -> None:
 
 @pytest.mark.slow
 def test_real_pipelines_give_identical_training_and_are_timed() -> None:
-    engines = [name for name, module in (("torch", "torch"), ("tf", "tensorflow")) if _installed(module)]
+    frameworks = {"torch": "torch", "tf": "tensorflow", "jax": "jax"}
+    engines = [name for name, module in frameworks.items() if _installed(module)]
     if not engines:
-        pytest.skip("neither PyTorch nor TensorFlow is installed")
+        pytest.skip("no framework of these engines is installed")
     fields: dict[str, Any] = {"batch_size": 8, "rounds": 1, "parity_steps": 1, "threads": 1, "metrics": False}
     document = run(*engines, processes=1, input="pipeline", augment=True, workers=1, **fields)
     for result in document.results:

@@ -31,7 +31,7 @@ SEED = 3
 BATCH_SIZE = 16
 # Not the model's own, so that a script which ignored its settings would fail.
 OPTIMIZER = Optimizer(learning_rate=0.05, momentum=0.8)
-DROPOUT = re.compile(r"(?<=\bDropout\()[\d.]+")
+DROPOUT = re.compile(r"(?<=\b[Dd]ropout\()[\d.]+")
 """The rate of a layer, in each of the frameworks."""
 
 
@@ -103,10 +103,21 @@ def run_script(plan, folder, tmp_path):
 @pytest.mark.parametrize(
     ("model", "engine"),
     [
-        *(("lenet", e) for e in ("flux", "torch", "torch+channels_last", "torch+compile", "tf", "tf+xla")),
-        *(("rosetta", e) for e in ("flux", "torch", "tf")),
+        *(
+            ("lenet", e)
+            for e in (
+                "flux",
+                "torch",
+                "torch+channels_last",
+                "torch+compile",
+                "tf",
+                "tf+xla",
+                "jax",
+            )
+        ),
+        *(("rosetta", e) for e in ("flux", "torch", "tf", "jax")),
         # Flux compiles this one for two minutes, once for the engine and once for the script.
-        *(("resnet32", e) for e in ("torch", "tf")),
+        *(("resnet32", e) for e in ("torch", "tf", "jax")),
     ],
 )
 def test_trains_as_the_engine_does(model, engine, workers, folder, tmp_path):
@@ -121,7 +132,7 @@ def test_trains_as_the_engine_does(model, engine, workers, folder, tmp_path):
     assert min(printed["step_seconds"]) > 0
 
 
-@pytest.mark.parametrize("engine", ["flux", "torch", "tf"])
+@pytest.mark.parametrize("engine", ["flux", "torch", "tf", "jax"])
 @pytest.mark.parametrize("model", NETWORKS)
 def test_drops_out_at_the_rates_of_the_model(model, engine):
     rates = [layer.rate for layer in find_model(model).layers if isinstance(layer, Dropout)]
@@ -129,7 +140,7 @@ def test_drops_out_at_the_rates_of_the_model(model, engine):
 
 
 @pytest.mark.parametrize("model", NETWORKS)
-@pytest.mark.parametrize("engine", ["torch", "torch+compile", "tf", "tf+xla"])
+@pytest.mark.parametrize("engine", ["torch", "torch+compile", "tf", "tf+xla", "jax"])
 def test_script_stands_alone(engine, model):
     tree = ast.parse(script_of(engine, model))
     imported = [
