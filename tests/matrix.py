@@ -19,7 +19,7 @@ from tests.networks import EVERYTHING
 
 TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and name != "reference")
 
-CHAINED = ("torch+channels_last+compile", "tf+keras_fit+xla")
+CHAINED = ("torch+channels_last+compile", "tf+eager+keras_fit", "tf+keras_fit+xla")
 """Variants together; alone, each is checked by itself."""
 
 LENET_CELLS = (
@@ -55,7 +55,7 @@ OPTIMIZER_CASES = (
         for engine in TESTED
         if case in FEWER_OPTIMIZERS.get(engine, OPTIMIZERS)
     ),
-    ("tf+xla", "adam+decay"),
+    *((f"tf+{variant}", "adam+decay") for variant in ("eager", "xla")),
     *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
 )
 """With lenet, in test_optimizers.py."""

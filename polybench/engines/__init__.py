@@ -93,6 +93,7 @@ ENGINES: dict[str, EngineRow] = {
         "a Keras model in a `tf.function` step",
         extra="tf",
         variants={
+            "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
             "xla": Variant("the step compiled with XLA (jit_compile=True)"),
         },

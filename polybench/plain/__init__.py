@@ -31,7 +31,7 @@ _SCRIPTS = {
 _VARIANTS = {
     "flux": ("default_threads",),
     "torch": ("channels_last", "compile"),
-    "tf": ("xla",),
+    "tf": ("eager", "xla"),
     "jax": (),
 }
 """Those that are a constant in the script."""

@@ -22,6 +22,7 @@ THREADS = 2
 TF32 = False
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
+EAGER = False
 XLA = False
 UNTIMED_STEPS = 2
 STEPS = 58
@@ -70,7 +71,7 @@ def one_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return loss
 
 
-train_step = tf.function(one_step, jit_compile=XLA or None)
+train_step = one_step if EAGER else tf.function(one_step, jit_compile=XLA or None)
 losses = [train_step(*batch) for batch in batches[:UNTIMED_STEPS]]
 seconds = []
 if DEVICE == "cpu":

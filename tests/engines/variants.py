@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
@@ -40,6 +41,22 @@ def compiled(_: Any) -> object:
     return importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
 
 
+def eager(engine: Any) -> object:
+    """For each convolution whose Python a step runs: whether it computes at once."""
+    executing_eagerly = importlib.import_module("tensorflow").executing_eagerly
+    seen: list[bool] = []
+    kind = type(engine._network.named["conv1"])
+    own = kind.call
+
+    def call(*arguments: Any) -> Any:
+        seen.append(executing_eagerly())
+        return own(*arguments)
+
+    with patch.object(kind, "call", call):
+        engine.run_steps(0, 1)
+    return seen
+
+
 def keras_fit(engine: Any) -> object:
     """Whether Keras has made the function that `model.fit` trains with."""
     return engine._model.train_function is not None
@@ -69,6 +86,7 @@ class Effect(NamedTuple):
 EFFECTS: dict[str, Effect] = {
     "torch+channels_last": Effect(channels_last, [(True, False)], [(False, True)]),
     "torch+compile": Effect(compiled, 0, 1),
+    "tf+eager": Effect(eager, [], [True, True]),
     "tf+keras_fit": Effect(keras_fit, False, True),
     "tf+xla": Effect(xla, False, True),
     "flux+default_threads": Effect(julia_threads, 2, 1),

@@ -111,6 +111,7 @@ def run_script(plan, folder, tmp_path):
                 "torch+channels_last",
                 "torch+compile",
                 "tf",
+                "tf+eager",
                 "tf+xla",
                 "jax",
             )

@@ -12,6 +12,7 @@ import numpy as np
 
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
+from polybench.core.errors import Unavailable
 from polybench.core.job import Conventions, Job, Probe
 from polybench.core.layers import Shape
 from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
@@ -32,7 +33,7 @@ POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
 class TensorFlowEngine(Engine):
-    """A `tf.function` step by default; `xla` compiles it, `keras_fit` is `model.fit` instead; they chain.
+    """A `tf.function` step by default; `xla` compiles it, `eager` does without; `keras_fit` is `model.fit`.
 
     `model.fit` can only be timed as a whole, its own cost for each call included, as its users pay it.
     The loss that it reports is the mean over the block; for a block of one step, that step's. A block in
@@ -85,7 +86,9 @@ class TensorFlowEngine(Engine):
             "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
         )
 
-        xla = "xla" in job.variants
+        xla, eager = ("xla" in job.variants), ("eager" in job.variants)
+        if xla and eager:
+            raise Unavailable("XLA compiles a tf.function, and eager has none", "leave +xla or +eager out")
         with tf.device(self._device):
             self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
             self._model = self._network.model
@@ -94,10 +97,14 @@ class TensorFlowEngine(Engine):
         if self._fit:
             # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
             # "auto" asks whether the machine has a GPU, not whether the model runs on it.
-            xla = xla or self._on_gpu
-            self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla)
+            xla = xla or (self._on_gpu and not eager)
+            self._model.compile(self._optimizer.keras, loss_function, jit_compile=xla, run_eagerly=eager)
         self._logits = tf.function(lambda images: self._model(images, training=False))
-        self._step, self._gradients = step_functions(self._model, self._optimizer.keras, loss_function, xla)
+        # None leaves it to TensorFlow's own switches.
+        compiled = (lambda function: function) if eager else tf.function(jit_compile=xla or None)
+        self._step, self._gradients = step_functions(
+            self._model, self._optimizer.keras, loss_function, compiled
+        )
 
         self._conventions = conventions(job)
         self._flattened = flattened_shapes(job.model)

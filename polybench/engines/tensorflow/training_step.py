@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
-def step_functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) -> tuple[Any, Any]:
-    """The training step, (images, labels) -> loss, and the same without its update, -> (loss, gradients)."""
+def step_functions(
+    model: Any, optimizer: Any, loss_function: Any, compiled: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """The training step, (images, labels) -> loss, and the same without its update, -> (loss, gradients).
+
+    Args:
+        model: a Keras model.
+        optimizer: a Keras optimizer of its trainable variables.
+        loss_function: (labels, logits) -> mean loss.
+        compiled: makes of a Python function what is called instead: a `tf.function`, or itself.
+    """
     import tensorflow as tf
 
     def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
@@ -19,5 +29,4 @@ def step_functions(model: Any, optimizer: Any, loss_function: Any, xla: bool) ->
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    compiled = tf.function(jit_compile=xla or None)  # None leaves it to TensorFlow's own switches
     return compiled(train_step), compiled(loss_and_gradients)

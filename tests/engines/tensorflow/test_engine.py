@@ -161,6 +161,12 @@ def test_tf32_is_off(lab: Lab) -> None:
 
 
 @in_process_of("tf")
+def test_eager_and_xla_exclude_each_other(lab: Lab) -> None:
+    with pytest.raises(Unavailable, match="XLA compiles"):
+        lab.build(variants=("eager", "xla"))
+
+
+@in_process_of("tf")
 def test_a_missing_gpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
     with pytest.raises(Unavailable) as missing:
         lab.build(device="cuda:99")
