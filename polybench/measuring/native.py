@@ -19,7 +19,10 @@ from polybench.wire.process import WorkerProcess
 
 
 def count_native(state: StudyState) -> None:
-    """Count them once for each cell that went well; nothing is timed, so a group's workers run side by side.
+    """Count them once for each cell that went well.
+
+    A group's workers start side by side; they count one at a time, since threads that wait for their like by
+    spinning take several times as long where they have to share cores.
 
     What cannot be counted is a warning. A repeat of a cell would count the same again.
     """
@@ -43,7 +46,7 @@ def _count(state: StudyState, group: Sequence[CellRecord]) -> None:
             (record, stack.enter_context(start_worker(record, state.logs, "native"))) for record in group
         ]
         for record, worker in workers:
-            for request in (load(record), state.prepare(record), count):
+            for request in (load(record), state.prepare(record)):
                 worker.send(request)
         for record, worker in workers:
             try:
@@ -61,4 +64,4 @@ def _receive(
     timeout = state.plan.study.timeout
     worker.receive(load(record), Loaded, timeout)
     worker.receive(state.prepare(record), Prepared, timeout)
-    return worker.receive(count, NativeCounted, timeout)
+    return worker.ask(count, NativeCounted, timeout)

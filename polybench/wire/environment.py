@@ -35,10 +35,11 @@ _THE_STUDYS = (
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC = "glibc.malloc."
 
-_KEEP = f"{_MALLOC}mmap_threshold={1 << 30}:{_MALLOC}trim_threshold={1 << 32}"
+_KEEP = f"{_MALLOC}arena_max=1:{_MALLOC}mmap_threshold={1 << 30}:{_MALLOC}trim_threshold={1 << 32}"
 """No tensor below 1 GiB has a mapping of its own, and the heap's top is not given back below 4 GiB: what one
 step frees, the next one finds. By itself glibc gives back what is free at the top of the heap, and takes it
-again page by page; whether large tensors lie there depends on what was allocated after them.
+again page by page; whether large tensors lie there depends on what was allocated after them. One arena: those
+of further threads are made of heaps of 64 MiB, and an empty one goes back whatever the thresholds say.
 https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html"""
 
 PRELOADED = {

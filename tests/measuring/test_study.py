@@ -407,6 +407,7 @@ def test_the_heap_is_the_studys_and_a_variant_may_have_the_systems() -> None:
     result = run("fake", "fake+systemheap", processes=1, rounds=1)
     kept, system = (cell.versions["environment"]["GLIBC_TUNABLES"] for cell in result.results)
     assert "trim_threshold" in kept
+    assert "arena_max=1" in kept
     assert "trim_threshold" not in system
     assert result.settings.heap == "keep"
     assert result.results[0].disturbance.minor_faults_per_step is not None
