@@ -8,16 +8,19 @@ from polybench.core.errors import BadInput, CellFailed, PolybenchError, Strictly
 from polybench.core.version import __version__
 
 if TYPE_CHECKING:
+    from polybench.api import LayersResult as LayersResult
     from polybench.api import OverheadResult as OverheadResult
     from polybench.api import StudyResult as StudyResult
     from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
+    from polybench.api import layers as layers
     from polybench.api import overhead as overhead
     from polybench.api import sweep as sweep
 
 __all__ = [
     "BadInput",
     "CellFailed",
+    "LayersResult",
     "OverheadResult",
     "PolybenchError",
     "StrictlyUnavailable",
@@ -26,6 +29,7 @@ __all__ = [
     "Unavailable",
     "__version__",
     "compare",
+    "layers",
     "overhead",
     "sweep",
 ]

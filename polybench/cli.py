@@ -13,6 +13,7 @@ from polybench.commands.compare import compare
 from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
+from polybench.commands.layers import layers
 from polybench.commands.list import list_studies
 from polybench.commands.models import models
 from polybench.commands.overhead import overhead
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command()(compare)
 app.command()(run)
+app.command()(layers)
 app.command()(parity)
 app.command()(sweep)
 app.command()(overhead)

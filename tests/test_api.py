@@ -68,6 +68,19 @@ def test_overhead_has_a_row_a_cell() -> None:
         polybench.overhead(batch_sizes=[8], engines="fake+line")
 
 
+def test_layers_give_rows_documents_and_a_display(capfd: pytest.CaptureFixture[str]) -> None:
+    result = polybench.layers(engines="fake", devices=["cpu"], **FAST)
+    assert capfd.readouterr() == ("", "")
+    row = result.rows()[0]
+    assert (row["cell"], row["layer"], row["part"]) == ("fake/cpu", "conv1 + relu", "forward")
+    assert json.loads(result.to_json())["engines"][0]["cell"] == "fake/cpu"
+    assert result.to_markdown() == result._repr_markdown_()
+    assert "| conv1 + relu" in result.to_markdown()
+    assert "residue" in str(result)
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    assert result.to_pandas().loc[("fake/cpu", "dense3", "forward"), "seconds_per_step"] > 0
+
+
 def test_a_data_frame_has_a_row_a_cell() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = polybench.compare(engines=["fake"], **FAST).to_pandas()

@@ -91,6 +91,15 @@ def test_compare_in_python(tmp_path: Path) -> None:
     assert "times the baseline" in output
 
 
+@pytest.mark.slow  # synthetic images of a layer's own size
+def test_nnlib_conv() -> None:
+    command = [sys.executable, str(EXAMPLES / "nnlib_conv.py"), "fake", "fake+slow"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280).stdout
+    _, *lines = output.splitlines()
+    assert len(lines) == 4
+    assert all(re.search(r"ratio [\d.]+ .* ratio (1\.9|2\.[01])$", line) for line in lines), output
+
+
 @pytest.mark.slow
 def test_flux_by_hand(workers: Callable[[str], WorkerProcess], folder: Path, tmp_path: Path) -> None:
     """The example in plain Julia prints the losses that the engine has."""

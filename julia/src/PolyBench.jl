@@ -8,6 +8,8 @@ module PolyBench
 
 using Flux:
     Flux, BatchNorm, Chain, Conv, Dense, Dropout, GlobalMeanPool, MaxPool, MeanPool, Parallel, SamePad, SkipConnection
+using Flux: NNlib, Zygote
+using Flux.Zygote.ChainRulesCore: rrule, unthunk
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
 using LinearAlgebra: BLAS
 using PrecompileTools: @compile_workload, @setup_workload
@@ -23,6 +25,7 @@ include("pipeline.jl")
 include("optimizers.jl")
 include("training.jl")
 include("counters.jl")
+include("replay.jl")
 include("python.jl")
 include("precompile.jl")
 

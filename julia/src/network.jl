@@ -43,7 +43,8 @@ function chain(records, weights, places, path)
         here = [path; :layers; length(layers) + 1]
         append!(layers, tuple_of(made(record, weights, places, here, activated ? Flux.relu : identity)))
     end
-    return Chain(layers...)
+    # Zygote takes an empty chain's output for nothing.
+    return isempty(layers) ? Chain(identity) : Chain(layers...)
 end
 
 tuple_of(layer) = (layer,)

@@ -114,6 +114,30 @@ function write_canonical(addresses, named)
     end
 end
 
+"""    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted)
+
+`name => part` for the parts of one layer, see `layer_parts`. `layers` and `addresses` are as in `build`; x and dy are
+float32 arrays whose shapes are given in their own, C order. Nothing of their memory is used afterwards.
+"""
+function replay(
+    trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted,
+)
+    T, layer_records = typeof(trainer.loss), records(layers)
+    weights = Dict(
+        name => borrow(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
+    )
+    arrays = (T.(borrow(Float32, x, reverse(x_shape))), T.(borrow(Float32, dy, reverse(dy_shape))))
+    return named(layer_parts(trainer.device, T, layer_records, weights, arrays..., wanted))
+end
+
+"""    replay_step(trainer, batches)
+
+The same for the parts of `step_parts`.
+"""
+replay_step(trainer::Trainer, batches) = named(step_parts(trainer, batches))
+
+named(parts) = Tuple((part.name, part) for part in parts)
+
 """    give_masks!(trainer, names, addresses, shapes)
 
 Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width) or (batch, features),

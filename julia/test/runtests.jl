@@ -235,6 +235,8 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test parse(Int, PolyBench.facts().julia_threads) == Threads.nthreads()
     end
 
+    include("replay.jl")
+
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
         @test PolyBench.device("cuda") == PolyBench.CUDADevice(0, false)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
+from polybench.core.document.layers import LayersDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
@@ -48,8 +50,18 @@ def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
     def done(result: Result) -> bool:
         return result.parity.status == "pass" if parity_only else result.measured
 
-    if any(result.status == "interrupted" for result in study.results):
+    return _code([(result.status, result.parity.status, done(result)) for result in study.results])
+
+
+def exit_code_of_layers(document: LayersDocument) -> int:
+    """The same."""
+    return _code([(one.status, one.parity, one.step_seconds is not None) for one in document.engines])
+
+
+def _code(cells: Sequence[tuple[str, str, bool]]) -> int:
+    """Of cells: status, that of the identity check, and whether what was asked for is there."""
+    if any(status == "interrupted" for status, _, _ in cells):
         return 130
-    if any(result.status == "failed" or result.parity.status == "fail" for result in study.results):
+    if any(status == "failed" or parity == "fail" for status, parity, _ in cells):
         return 1
-    return 0 if any(map(done, study.results)) else 4
+    return 0 if any(done for _, _, done in cells) else 4

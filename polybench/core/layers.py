@@ -200,6 +200,26 @@ def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
             yield from walk(layer.shortcut)
 
 
+def weight_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
+    """What is trained: `layer_name.weight` and the like to canonical shape, in layer order."""
+    return {
+        f"{layer.name}.{part}": shape
+        for layer in walk(layers)
+        if isinstance(layer, Named)
+        for part, shape in layer.weight_shapes().items()
+    }
+
+
+def state_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
+    """What changes in training without a gradient: `layer_name.running_mean` and the like."""
+    return {
+        f"{layer.name}.{part}": shape
+        for layer in walk(layers)
+        if isinstance(layer, Named)
+        for part, shape in layer.state_shapes().items()
+    }
+
+
 def activations(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape]]:
     """Every layer with the shape that it puts out for one image of `shape`.
 

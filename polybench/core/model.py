@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.layers import Layer, Named, Shape, activations, walk
+from polybench.core.layers import Layer, Named, Shape, activations, state_shapes, walk, weight_shapes
 from polybench.core.optimizers import Optimizer
 
 
@@ -41,22 +41,12 @@ class Model(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name} puts out {shape} for {self.classes} classes")
 
     def weight_shapes(self) -> dict[str, Shape]:
-        """What is trained: `layer_name.weight` and the like to canonical shape, in layer order."""
-        return {
-            f"{layer.name}.{part}": shape
-            for layer in walk(self.layers)
-            if isinstance(layer, Named)
-            for part, shape in layer.weight_shapes().items()
-        }
+        """What is trained, see `core.layers.weight_shapes`."""
+        return weight_shapes(self.layers)
 
     def state_shapes(self) -> dict[str, Shape]:
-        """What changes in training without a gradient: `layer_name.running_mean` and the like."""
-        return {
-            f"{layer.name}.{part}": shape
-            for layer in walk(self.layers)
-            if isinstance(layer, Named)
-            for part, shape in layer.state_shapes().items()
-        }
+        """What changes in training without a gradient, see `core.layers.state_shapes`."""
+        return state_shapes(self.layers)
 
     def tensor_shapes(self) -> dict[str, Shape]:
         """All of it, in the order of files and hashes: what is trained, then the state."""

@@ -148,6 +148,22 @@ def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float
     return fmean(differences), student_interval(differences)
 
 
+def mean_of_rounds(values: Sequence[Sequence[float]]) -> tuple[float, Interval | None]:
+    """Mean over processes of the mean over rounds, of values [process][round], with its t interval.
+
+    Unlike `step_seconds` it is linear: parts and what is left of a whole add up to it. The interval is over
+    processes (over rounds, if there is one process; null with one round).
+
+    Raises:
+        ValueError: there is no value.
+    """
+    processes = [list(rounds) for rounds in values if rounds]
+    if not processes:
+        raise ValueError("no values")
+    levels = [fmean(rounds) for rounds in processes] if len(processes) > 1 else processes[0]
+    return fmean(levels), student_interval(levels)
+
+
 def half_width(ratio: Ratio) -> float:
     """Half the interval's width over the ratio: the precision reached; infinite without an interval."""
     if ratio.interval95 is None:

@@ -9,10 +9,14 @@ import msgspec
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """Another way to use an engine: what it is, and whether it exists on CUDA only."""
+    """Another way to use an engine: what it is, and whether it exists on CUDA only.
+
+    `whole_step` says that the step is compiled or replayed as a whole: its layers have no times of their own.
+    """
 
     summary: str
     cuda_only: bool = False
+    whole_step: bool = False
 
 
 class EngineRow(msgspec.Struct, frozen=True):
@@ -77,10 +81,11 @@ ENGINES: dict[str, EngineRow] = {
         extra="torch",
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
-            "compile": Variant("the training step's forward and loss through torch.compile"),
+            "compile": Variant("the training step's forward and loss through torch.compile", whole_step=True),
             "cudagraph": Variant(
                 "the whole step, replayed as a CUDA graph, with a copy of its batch on the device",
                 cuda_only=True,
+                whole_step=True,
             ),
         },
         runs_on=_CUDA_UNTRIED,
@@ -95,7 +100,7 @@ ENGINES: dict[str, EngineRow] = {
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
-            "xla": Variant("the step compiled with XLA (jit_compile=True)"),
+            "xla": Variant("the step compiled with XLA (jit_compile=True)", whole_step=True),
         },
         runs_on=_CUDA_UNTRIED,
         # cuDNN's algorithms are chosen by trying them, whatever the user's environment says.
@@ -134,6 +139,7 @@ ENGINES: dict[str, EngineRow] = {
             "line": Variant("a step takes 2 ms, and 10 us for each of its images"),
             "nan": Variant("the loss stops being finite"),
             "slow": Variant("steps take twice as long"),
+            "uneven": Variant("the weight gradient of the last layer that has one takes a step's time more"),
             "uncountable": Variant("fails when its allocations are counted"),
             "unavailable": Variant("says that its framework is missing"),
         },

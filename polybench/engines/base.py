@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
+from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import Collected, Conventions, Job, Probe
+from polybench.core.pieces import Piece
 
 Array = NDArray[Any]
 
@@ -48,6 +50,37 @@ class Snapshot(NamedTuple):
     loss: float
     gradients: Weights
     weights: Weights
+
+
+class LayerTensors(NamedTuple):
+    """What one layer computes in a training step, canonical.
+
+    Attributes:
+        x: what goes in.
+        dy: the gradient of the loss with respect to what comes out.
+        y: what comes out.
+        dx: the gradient of x.
+        gradients: those of the weights, by part (`weight`).
+    """
+
+    x: Array
+    dy: Array
+    y: Array
+    dx: Array
+    gradients: Weights
+
+
+class Replayed(NamedTuple):
+    """A part of a layer or of the step that can be timed alone.
+
+    Attributes:
+        run: does it n times and returns the seconds of all, the device synchronized before the clock stops.
+        empty: the same way of asking for something that costs nothing, where whole steps do not ask like
+            that: its seconds are the replay's own, and are taken off.
+    """
+
+    run: Callable[[int], float]
+    empty: Callable[[int], float] | None = None
 
 
 class Engine(Protocol):
@@ -192,6 +225,37 @@ class Engine(Protocol):
     def unseen_natively(self) -> str:
         """What a step has from pools that need not ask the C library or the kernel, in words; or ""."""
         return ""
+
+    def layer_tensors(self, step: int) -> list[LayerTensors]:
+        """What each layer computes at batch `step` at the current weights: the reference only.
+
+        In the order of `model.activations()`; nothing changes. A residual block is here the sum at its end,
+        x + x of what its body puts out.
+        """
+        raise NotImplementedError
+
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:  # noqa: ARG002
+        """Build one piece of the network alone, as `build` builds it, so that its parts can be timed.
+
+        A gradient is computed as in a training step, from what the forward pass kept for it.
+
+        Args:
+            piece: of the job's model, or of any other.
+            weights: all of `piece.tensor_shapes()`, canonical.
+            x: (batch, *piece.input_shape), float32.
+            dy: the gradient of the loss with respect to what comes out, behind the ReLU; float32.
+
+        Returns:
+            "forward", the parts in `piece.gradients()`, and "activation" where it has one.
+
+        Raises:
+            Unavailable: the step is compiled or replayed as a whole, so a layer has no time of its own.
+        """
+        raise Unavailable("this engine cannot run a layer alone", "its whole step is timed all the same")
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        """The parts of a step that belong to no layer: "loss", "update", and a "call" that does nothing."""
+        return {}
 
     def device_peak_bytes(self) -> int | None:
         """The most bytes that this engine's allocator ever had in use on its GPU; None on the CPU."""

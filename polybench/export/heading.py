@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from polybench.core import units
-from polybench.core.document.circumstances import Settings
+from polybench.core.document.circumstances import Host, Settings
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import Samples
 
 
 def heading(study: StudyDocument) -> list[str]:
     """The workload; how it was measured; on what."""
-    settings, host = study.settings, study.host
+    measured = [result.samples for result in study.results if result.samples]
+    return heading_of(study.settings, study.host, measured)
+
+
+def heading_of(settings: Settings, host: Host, measured: list[Samples]) -> list[str]:
+    """The same of a document of another kind; `measured` has the samples of each of its cells."""
     data = "synthetic data" if settings.dataset == "synthetic" else settings.dataset
-    how = _extent([result.samples for result in study.results if result.samples])
+    how = _extent(measured)
     baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
     return [
         f"{settings.model} ({units.count(settings.parameters)} parameters) on {data}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from polybench.machine.meters.observer import Observer
 from polybench.machine.patience import Patience
@@ -13,7 +14,9 @@ from polybench.planning.estimate import estimate
 from polybench.planning.pace import Pace
 
 
-def measure(state: StudyState, observer: Observer | None) -> None:
+def measure(
+    state: StudyState, observer: Observer | None, replicate: Callable[..., Replicate] = Replicate
+) -> None:
     """Measure every cell that is alive in `--processes` fresh processes.
 
     Cells that memory does not hold at the same time form groups, which stay as they are through all
@@ -23,6 +26,7 @@ def measure(state: StudyState, observer: Observer | None) -> None:
     Args:
         state: of the study; its records get their samples.
         observer: watches the workers; None where only times are wanted.
+        replicate: what is done in each, with the arguments of `Replicate`.
     """
     study, alive = state.plan.study, state.alive
     groups = [(group, Pace(study, len(group) / len(alive))) for group in state.groups(alive)]
@@ -40,7 +44,7 @@ def measure(state: StudyState, observer: Observer | None) -> None:
         for group, pace in groups:
             members = [record for record in group if record.alive]
             if members:
-                Replicate(state, members, pace, number, blocks).run()
+                replicate(state, members, pace, number, blocks).run()
         spent += time.monotonic() - start
         state.blocks = [pace.block for _, pace in groups if pace.block is not None]
         state.cut_short = any(pace.cut_short for _, pace in groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -63,6 +63,10 @@ class Replicate:
         self._study = state.plan.study
         self._timeout = self._study.timeout
 
+    cost_of_a_step: ClassVar[float] = 1.0
+    """What is measured with each timed step, in steps."""
+    tells_startup: ClassVar[bool] = True
+
     def run(self) -> None:
         """Start, warm up, measure, count and close; failures go into the records, the others go on."""
         where = f"process {self._number + 1} of {self._study.processes}"
@@ -95,7 +99,7 @@ class Replicate:
     def _worker(self, record: CellRecord) -> Iterator[WorkerProcess]:
         """A fresh worker; what its end sets free of a GPU's memory is what it held, whoever else is there."""
         # The first process starts as a user's own does, so its startup is the one to report.
-        cold = self._number == 0
+        cold = self.tells_startup and self._number == 0
         with start_worker(record, self._state.logs, str(self._number), cold=cold) as worker:
             yield worker
             before = self._gpu_bytes(record)
@@ -149,7 +153,8 @@ class Replicate:
         for name in list(team):
             _, worker = team[name]
             with self._failures_noted(team, name):
-                seconds.append(min(worker.ask(request, Measured, self._timeout).step_seconds))
+                answer = worker.ask(request, Measured, self._timeout)
+                seconds.append(self.cost_of_a_step * min(answer.step_seconds))
         return self._pace.calibrate(seconds, steps_in_epoch) if seconds else None
 
     def _round(self, team: Team, block: Block, number: int) -> RoundNoise:

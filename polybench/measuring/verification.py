@@ -11,14 +11,12 @@ import platformdirs
 
 from polybench.core.document.identity import Parity
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
-from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Task
 from polybench.measuring.state import StudyState
-from polybench.measuring.workers import load, start_worker
+from polybench.measuring.workers import load, start_reference, start_worker
 from polybench.planning.plan import row
 from polybench.report.cell_record import CellRecord
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded, Prepare, Prepared
+from polybench.wire.messages import Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 
 NO_ARITHMETIC = Parity("skipped", "this engine plays a script: no arithmetic to check")
@@ -87,11 +85,8 @@ class _Verification:
                     worker.kill()
 
     def _checker(self, stack: contextlib.ExitStack) -> Checker:
-        reference = ENGINES["reference"]
-        # NumPy's BLAS gains nothing from more threads.
-        environment = worker_environment(reference, "cpu", threads=1, cpus=self._state.plan.cpus)
-        worker = stack.enter_context(WorkerProcess(environment, self._state.logs / "reference.log"))
-        worker.ask(Load(reference.factory), Loaded, self._study.timeout)
+        reference = start_reference(self._state.logs, self._study.timeout, self._state.plan.cpus)
+        worker = stack.enter_context(reference)
         return Checker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")
 
     def _verify(self, record: CellRecord, worker: WorkerProcess, checker: Checker | None) -> None:

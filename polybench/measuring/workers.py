@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from polybench.core.job import COLD_START
+from polybench.engines import ENGINES
 from polybench.planning.plan import row
 from polybench.report.cell_record import CellRecord
-from polybench.wire.messages import Load
+from polybench.wire.environment import worker_environment
+from polybench.wire.messages import Load, Loaded
 from polybench.wire.process import WorkerProcess
 
 
@@ -22,6 +25,16 @@ def start_worker(record: CellRecord, logs: Path, name: str, *, cold: bool = Fals
     """
     environment = record.environment | ({COLD_START: "yes"} if cold else {})
     return WorkerProcess(environment, logs / f"{record.cell.name.replace('/', '_')}.{name}.log")
+
+
+def start_reference(logs: Path, timeout: float, cpus: Collection[int]) -> WorkerProcess:
+    """A process of the float64 reference, loaded; raises CellFailed if it does not answer."""
+    row = ENGINES["reference"]
+    # NumPy's BLAS gains nothing from more threads.
+    environment = worker_environment(row, "cpu", threads=1, cpus=cpus)
+    worker = WorkerProcess(environment, logs / "reference.log")
+    worker.ask(Load(row.factory), Loaded, timeout)
+    return worker
 
 
 def load(record: CellRecord) -> Load:

@@ -12,6 +12,7 @@ from polybench.models.keras_cnn import KERAS_CNN
 from polybench.models.lenet import LENET
 from polybench.models.resnet32 import RESNET32
 from polybench.models.rosetta import ROSETTA
+from polybench.models.single_layer import single_layer
 from polybench.models.smallvgg import SMALLVGG
 
 MODELS: dict[str, Model] = {
@@ -25,11 +26,13 @@ NAMES = tuple(_CATDOG if name == "catdog-2" else name for name in MODELS)
 
 
 def find_model(name: str) -> Model:
-    """The network of this name: a row of MODELS, or `catdog-N` for a depth N.
+    """The network of this name: a row of MODELS, `catdog-N` for a depth N, or a layer (see `single_layer`).
 
     Raises:
         BadInput: there is none; the message has the nearest names, or the depths.
     """
+    if " " in name:
+        return single_layer(name)
     if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
         return catdog(int(depth[1]))
     if name != _CATDOG:

@@ -98,13 +98,22 @@ def render(script: str, network: str, constants: Mapping[str, object]) -> str:
     Raises:
         KeyError: the script has no such constant.
     """
-    text = _with_network(_text(script), _text(script.replace("train", network)), script.endswith(".jl"))
+    text = _with_network(text_of(script), text_of(script.replace("train", network)), script.endswith(".jl"))
     text = text.replace("Train `lenet`", f"Train `{network}`", 1)
     # JSON writes texts, numbers and truth values as Julia does.
     literal = json.dumps if script.endswith(".jl") else repr
+    return with_constants(text, {constant: literal(value) for constant, value in constants.items()})
+
+
+def with_constants(text: str, constants: Mapping[str, str]) -> str:
+    """A script with other values, written as its language does, for its constants.
+
+    Raises:
+        KeyError: the script has no such constant.
+    """
     for constant, value in constants.items():
         text, found = re.subn(
-            rf"^((?:const )?{constant}) = .*$", rf"\g<1> = {literal(value)}", text, flags=re.MULTILINE
+            rf"^((?:const )?{constant}) = .*$", rf"\g<1> = {value}", text, flags=re.MULTILINE
         )
         if not found:
             raise KeyError(constant)
@@ -123,5 +132,6 @@ def _with_network(script: str, network: str, julia: bool) -> str:
     return before + "".join(f"{line}\n" for line in imports if line not in before) + f"\n\n{body}\n{after}"
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """A file of this folder."""
     return resources.files(__package__).joinpath(name).read_text("utf-8")

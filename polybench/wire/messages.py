@@ -15,6 +15,14 @@ from polybench.core.document.times import Startup
 from polybench.core.job import Collected, Conventions, Job, Probe
 from polybench.data.epoch import EpochFile
 from polybench.data.stream import StreamFile
+from polybench.wire.layer_messages import (
+    LayersOpened,
+    LayersTimed,
+    LayersWritten,
+    OpenLayers,
+    TimeLayers,
+    WriteLayers,
+)
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
@@ -137,6 +145,9 @@ Request = (
     | Restart
     | Train
     | Evaluate
+    | WriteLayers
+    | OpenLayers
+    | TimeLayers
     | Close
 )
 
@@ -250,6 +261,9 @@ Answer = (
     | TimedSeparately
     | Trained
     | Evaluated
+    | LayersWritten
+    | LayersOpened
+    | LayersTimed
     | Closed
     | Missing
     | Failed

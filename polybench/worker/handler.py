@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import singledispatchmethod
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,11 +16,20 @@ import numpy as np
 
 from polybench.core.document.times import Startup
 from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.job import Job
 from polybench.core.spec import UNTIMED_STEPS
 from polybench.data.epoch import EpochFile, open_epoch
 from polybench.data.stream import StreamFile, mapped
 from polybench.engines.base import Engine, Stream, Weights
 from polybench.machine.resident_memory import resident
+from polybench.wire.layer_messages import (
+    LayersOpened,
+    LayersTimed,
+    LayersWritten,
+    OpenLayers,
+    TimeLayers,
+    WriteLayers,
+)
 from polybench.wire.messages import (
     Advance,
     Advanced,
@@ -55,6 +65,7 @@ from polybench.wire.messages import (
     tag,
 )
 from polybench.worker.counted import count, start
+from polybench.worker.layers import Layers, write_tensors
 from polybench.worker.native import count_native
 from polybench.worker.separately import pipeline_seconds, training_seconds
 from polybench.worker.timed import finite_loss, measure_block
@@ -72,6 +83,8 @@ class Worker:
         self._baseline_rss_bytes = 0
         self._engine: Engine | None = None
         self._epoch: EpochFile | None = None
+        self._job: Job
+        self._layers: Layers
 
     def answer(self, request: Request) -> Answer:
         """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
@@ -121,7 +134,7 @@ class Worker:
         engine = self.engine
         weights = _weights(request.weights)
         build_seconds = _timed(lambda: engine.build(request.job, weights))
-        self._epoch = request.epoch
+        self._epoch, self._job = request.epoch, request.job
         data_seconds = self._load_preloaded() if request.stream is None else self._open_stream(request.stream)
         engine.reset()
         seconds, losses = [], []
@@ -218,6 +231,21 @@ class Worker:
         pipeline = pipeline_seconds(self.engine, request.steps)
         self._load_preloaded()
         return TimedSeparately(pipeline, training_seconds(self.engine, request.steps))
+
+    @_obey.register
+    def _write_layers(self, request: WriteLayers) -> LayersWritten:
+        write_tensors(self.engine, self._job, Path(request.folder))
+        return LayersWritten()
+
+    @_obey.register
+    def _open_layers(self, request: OpenLayers) -> LayersOpened:
+        weights = _weights(request.weights)
+        self._layers = Layers(self.engine, self._job, weights, Path(request.folder))
+        return LayersOpened()
+
+    @_obey.register
+    def _time_layers(self, request: TimeLayers) -> LayersTimed:
+        return LayersTimed(self._layers.time(request.repeats))
 
     @_obey.register
     def _close(self, _: Close) -> Closed:

@@ -197,3 +197,24 @@ def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert f"to empty it: rm -r {report['cache']['folder']}\n" in text
     assert "polybench data fetch" in text
     assert "energy of the processor" in text
+
+
+def test_layers_prints_what_a_step_is_made_of(run: Run) -> None:
+    fast = [*FAST, "--quiet"]
+    result = run("layers", "--engines", "fake,fake+uneven", *fast, "--sort", "lost", "--format", "csv")
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[1].startswith("fake/cpu,dense3,weight gradient,")
+    result = run("layers", "--engines", "fake+unavailable", *fast)
+    assert result.returncode == 4
+    assert "unavailable: the fake framework is not installed" in result.stdout
+    layer = ("--layer", "conv 3x3 4->8 pad 1 relu", "--input", "8x8")
+    result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
+    rows = json.loads(result.stdout)["engines"][0]["rows"]
+    assert [row["part"] for row in rows] == ["forward", "data gradient", "weight gradient", "activation"]
+    assert rows[0]["flop"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
+    result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--input", "8x8")
+    assert (result.returncode, "no layer is 'lstm 3->4'" in result.stderr) == (2, True)
+    for wrong in (("--sort", "lots"), ("--format", "latex")):
+        result = run("layers", "--engines", "fake", *wrong)
+        assert result.returncode == 2
+        assert f"unknown {'order' if wrong[0] == '--sort' else 'format'} '{wrong[1]}'" in result.stderr

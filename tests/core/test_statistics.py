@@ -13,6 +13,7 @@ from polybench.core.statistics import (
     difference,
     differs,
     half_width,
+    mean_of_rounds,
     ratio,
     rising_trend,
     step_seconds,
@@ -28,6 +29,31 @@ nested = st.lists(rounds, min_size=1, max_size=4)
 
 def scaled(samples: Nested, factor: float) -> Nested:
     return [[[factor * second for second in one] for one in process] for process in samples]
+
+
+class TestMeanOfRounds:
+    @given(
+        st.lists(
+            st.lists(st.tuples(*[st.floats(-1, 10)] * 3), min_size=1, max_size=4), min_size=1, max_size=4
+        )
+    )
+    def test_a_whole_is_the_sum_of_its_parts(self, processes: list[list[tuple[float, ...]]]) -> None:
+        parts = [[[values[part] for values in rounds] for rounds in processes] for part in range(3)]
+        whole = [[sum(values) for values in rounds] for rounds in processes]
+        total = sum(mean_of_rounds(part)[0] for part in parts)
+        assert mean_of_rounds(whole)[0] == pytest.approx(total, abs=1e-12)
+
+    def test_interval_is_over_processes(self) -> None:
+        value, interval = mean_of_rounds([[1.0, 1.0, 1.0], [2.0], [3.0]])
+        # Mean 2, standard error 1/sqrt(3), t(2) = 4.3027.
+        assert value == 2
+        assert interval == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), rel=1e-4)
+
+    def test_interval_within_one_run_is_over_rounds(self) -> None:
+        assert mean_of_rounds([[1.0, 2.0, 3.0]]) == mean_of_rounds([[1.0], [2.0], [3.0]])
+        assert mean_of_rounds([[1.0]]) == (1.0, None)
+        with pytest.raises(ValueError, match="no values"):
+            mean_of_rounds([[]])
 
 
 class TestStepSeconds:

@@ -43,7 +43,12 @@ class StudyDocument(msgspec.Struct, kw_only=True):
 
 def to_json(study: StudyDocument) -> bytes:
     """The document as indented JSON in UTF-8; raises ValueError on a number that JSON does not have."""
-    plain = msgspec.to_builtins(study)
+    return json_of(study)
+
+
+def json_of(document: msgspec.Struct) -> bytes:
+    """The same of a document of any kind."""
+    plain = msgspec.to_builtins(document)
     _reject_non_finite(plain, "study")
     return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
 

@@ -10,13 +10,16 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from typing import Literal
 
+from polybench.core.document.layers import Part
 from polybench.core.document.places import Place, Places
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import EXACT, Collected, Conventions, Job, Probe
-from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.core.pieces import Piece, pieces
+from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 
 STEP_SECONDS = 0.010
 FIXED_SECONDS, SECONDS_PER_IMAGE = 2e-3, 10e-6  # of `line`
@@ -32,11 +35,13 @@ STEPS_TO_HALF_RIGHT = 10
 COLLECTION_SECONDS = 0.001
 STEPS_OF_A_SWEEP = 10
 PLACES = Places("script", "what the script says", [Place("scene", 3 << 20, 12, 2, 1 << 20)])
+LAYERS_SHARE = 0.8  # of a step, in equal parts
+STEP_PARTS: dict[Part, float] = {"loss": 0.0004, "update": 0.0003, "call": 0.0001}
 ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
 
 
 class FakeEngine(Engine):
-    """Plays a script; `slow` and `line` have steps of another length, the other variants are accidents."""
+    """Plays a script: steps of `slow`, `line` and `uneven` have another length, the others are accidents."""
 
     sample_kind: Literal["step", "block"] = "step"
 
@@ -62,6 +67,10 @@ class FakeEngine(Engine):
         self._variants = job.variants
         if "line" in job.variants:
             self._step_seconds = FIXED_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
+        found = pieces(job.model)
+        parts = sum(1 + len(piece.gradients()) + piece.activated for piece in found)
+        self._part_seconds = LAYERS_SHARE * self._step_seconds / parts
+        self._last_trained = [piece.name for piece in found if piece.weight_shapes()][-1]
 
     def conventions(self) -> Conventions:
         return EXACT
@@ -86,9 +95,13 @@ class FakeEngine(Engine):
         self._steps += n
         self._all_steps += n
         waiting = WAITING_SECONDS if self._streams else 0.0
+        uneven = STEP_SECONDS if "uneven" in self._variants else 0.0
+        return self._played(self._step_seconds + waiting + uneven, n)
+
+    def _played(self, seconds: float, n: int) -> float:
+        """Seconds of n of these in this process."""
         slowness = self._process_factor * (2 if "slow" in self._variants else 1)
-        step_seconds = (self._step_seconds + waiting) * slowness
-        return sum(step_seconds * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
+        return sum(seconds * slowness * (1 + STEP_NOISE * self._random.gauss(0, 1)) for _ in range(n))
 
     def loss(self) -> float:
         """From log(10), a guess among ten classes, down to a half of it."""
@@ -130,6 +143,19 @@ class FakeEngine(Engine):
     def _refuse_counting(self) -> None:
         if "uncountable" in self._variants:
             raise RuntimeError("the fake profiler does not start")
+
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:  # noqa: ARG002
+        names: list[Part] = ["forward", *(gradient.part for gradient in piece.gradients())]
+        seconds = dict.fromkeys([*names, "activation"] if piece.activated else names, self._part_seconds)
+        if "uneven" in self._variants and piece.name == self._last_trained:
+            seconds["weight gradient"] += STEP_SECONDS
+        return {part: Replayed(self._stopwatch(value)) for part, value in seconds.items()}
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        return {part: Replayed(self._stopwatch(value)) for part, value in STEP_PARTS.items()}
+
+    def _stopwatch(self, seconds: float) -> Callable[[int], float]:
+        return lambda n: self._played(seconds, n)
 
     def close(self) -> None:
         pass

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
-import tomli_w
 
+from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import COLD_START, EXACT, Collected, Conventions, Job, Probe
 from polybench.core.layers import MaxPool, walk
-from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.core.pieces import Piece
+from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.flux.allocations import NATIVELY_UNSEEN, allocations, places
+from polybench.engines.flux.crossing import addresses, as_toml
 from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.package import package_folder
+from polybench.engines.flux.replay import replay, timed
 from polybench.engines.support.arrays import as_dtype, touch
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import cuda_index
@@ -97,8 +100,8 @@ class FluxEngine(Engine):
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)
         optimizer = job.workload.optimizer
         self._trainer = self._polybench.build(
-            tomli_w.dumps({"layers": msgspec.to_builtins(job.model.layers)}),
-            _addresses(arrays), job.dtype, job.device, job.workload.precision,
+            as_toml(job.model.layers),
+            addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
             job.dropout == "given",
         )  # fmt: skip
@@ -141,7 +144,7 @@ class FluxEngine(Engine):
 
     def start_from(self, weights: Weights) -> None:
         arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
-        self._polybench.start_from_b(self._trainer, _addresses(arrays))
+        self._polybench.start_from_b(self._trainer, addresses(arrays))
 
     def run_steps(self, first: int, n: int) -> float:
         seconds = 0.0
@@ -171,7 +174,7 @@ class FluxEngine(Engine):
             for shapes in (self._job.model.weight_shapes(), self._shapes)
         )
         loss = self._polybench.snapshot_b(
-            _addresses(gradients), _addresses(weights), self._trainer, self._batches, step
+            addresses(gradients), addresses(weights), self._trainer, self._batches, step
         )
         return Snapshot(float(loss), gradients, weights)
 
@@ -216,6 +219,13 @@ class FluxEngine(Engine):
     def unseen_natively(self) -> str:
         return NATIVELY_UNSEEN
 
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+        arrays = as_dtype({name: weights[name] for name in piece.tensor_shapes()}, self._job.dtype)
+        return replay(self._polybench, self._trainer, piece, arrays, x, dy)
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        return timed(self._polybench, self._polybench.replay_step(self._trainer, self._batches))
+
     def device_peak_bytes(self) -> int | None:
         """The high-water mark of CUDA.jl's pool.
 
@@ -237,7 +247,7 @@ class FluxEngine(Engine):
             given = dropout_masks(self._job.model, self._batch_size, self._job.seed, step)
             masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
-            self._polybench.give_masks_b(self._trainer, tuple(masks), _addresses(masks), shapes)
+            self._polybench.give_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
 
 
 def _start_julia(julia: finding.Julia) -> Any:
@@ -267,8 +277,3 @@ def _refuse(job: Job) -> None:
             "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
             "use --precision fp32",
         )
-
-
-def _addresses(arrays: Weights) -> tuple[int, ...]:
-    """Where C-order arrays are; they must outlive the call that gets this."""
-    return tuple(array.ctypes.data for array in arrays.values())

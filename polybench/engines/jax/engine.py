@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 
+from polybench.core.document.layers import Part
 from polybench.core.document.resources import Allocations
 from polybench.core.job import EXACT, Conventions, Job, Probe
-from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.core.pieces import Piece
+from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.jax.allocations import allocations
 from polybench.engines.jax.device import cuda_devices, find_device, set_precision
 from polybench.engines.jax.pipeline import Pipeline
@@ -21,6 +23,7 @@ from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
+from polybench.engines.support.replay import timed
 
 
 class JaxEngine(Engine):
@@ -173,6 +176,23 @@ class JaxEngine(Engine):
         batch = self._batches[first % len(self._batches)]
         compiled = self._functions.step.lower(self._state, *batch, self._masks).compile()
         return allocations(partial(self.run_steps, first, n), n, compiled, self._device)
+
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+        import jax
+
+        from polybench.engines.jax.replay import calls
+
+        arrays = (np.array(array, self._job.dtype) for array in (x, dy))
+        found = calls(piece, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device))
+        return timed(found, lambda: None)
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        from polybench.engines.jax.replay import step_calls
+
+        images, labels = self._batches[0]
+        weights, running, state, _ = self._state
+        logits = self._functions.logits(weights, running, images)
+        return timed(step_calls(logits, labels, self._optimizer, weights, state), lambda: None)
 
     def device_peak_bytes(self) -> int | None:
         stats = self._device.memory_stats()  # None on the CPU

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe
-from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.core.pieces import Piece
+from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.pytorch import optimizers as pytorch_optimizers
 from polybench.engines.pytorch.allocations import allocations, places
 from polybench.engines.pytorch.build_facts import build_facts
@@ -24,6 +26,7 @@ from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
+from polybench.engines.support.replay import timed
 
 
 class TorchEngine(Engine):
@@ -68,7 +71,7 @@ class TorchEngine(Engine):
         set_threads(job.workload.threads)
         set_tf32(job.workload.precision == "tf32")
 
-        self._network = network(job.model, given_masks=job.dropout == "given")
+        self._network = network(job.model.layers, job.model.input_shape, given_masks=job.dropout == "given")
         model = self._network.module
         model.to(self._device, self._dtype, memory_format=self._memory_format)
         self._parameters = self._network.tensors(job.model.weight_shapes())
@@ -207,6 +210,24 @@ class TorchEngine(Engine):
 
     def allocation_places(self, first: int, n: int) -> Places:
         return places(lambda step: self.run_steps(step, 1), range(first, first + n), self._device)
+
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+        import torch
+
+        from polybench.engines.pytorch.replay import calls
+
+        x_placed, dy_placed = (
+            tensor.to(memory_format=self._memory_format) if tensor.ndim == 4 else tensor
+            for tensor in (torch.from_numpy(array).to(self._device, self._dtype) for array in (x, dy))
+        )
+        found = calls(piece, weights, x_placed, dy_placed, self._memory_format)
+        return timed(found, self._synchronize)
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        from polybench.engines.pytorch.replay import step_calls
+
+        images, labels = self._batches[0]
+        return timed(step_calls(self._network.module(images), labels, self._optimizer), self._synchronize)
 
     def device_peak_bytes(self) -> int | None:
         import torch

@@ -22,7 +22,6 @@ from polybench.core.layers import (
     Residual,
     Shape,
 )
-from polybench.core.model import Model
 
 _ATTRIBUTES = {"running_variance": "running_var"}
 """Where PyTorch has another name than the canonical one."""
@@ -50,10 +49,13 @@ class Network(NamedTuple):
         return found
 
 
-def network(model: Model, *, given_masks: bool) -> Network:
-    """`model` as an `nn.Sequential`; with `given_masks` its dropout layers are `GivenDropout`."""
+def network(layers: Sequence[Layer], shape: Shape, *, given_masks: bool) -> Network:
+    """The layers, for images of `shape`, as an `nn.Sequential`.
+
+    With `given_masks` dropout layers are `GivenDropout`.
+    """
     builder = _Builder(given_masks, {})
-    return Network(builder.sequential(model.layers, model.input_shape), builder.named)
+    return Network(builder.sequential(layers, shape), builder.named)
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]

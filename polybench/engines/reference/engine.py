@@ -8,9 +8,9 @@ import numpy as np
 
 from polybench.core.job import Conventions, Job, Probe
 from polybench.core.optimizer_formulas import State, updated
-from polybench.engines.base import Array, Engine, Snapshot, Weights
+from polybench.engines.base import Array, Engine, LayerTensors, Snapshot, Weights
 from polybench.engines.reference.inference import logits
-from polybench.engines.reference.network import Pass, loss_and_gradients
+from polybench.engines.reference.network import Pass, Watch, loss_and_gradients
 from polybench.engines.support.arrays import as_dtype
 from polybench.engines.support.dropout_masks import dropout_masks
 
@@ -73,6 +73,11 @@ class ReferenceEngine(Engine):
         loss, gradients, _ = self._pass(step)
         return Snapshot(loss, gradients, as_dtype(self._weights, "float64"))
 
+    def layer_tensors(self, step: int) -> list[LayerTensors]:
+        seen: list[LayerTensors] = []
+        self._computed(step, seen.append)
+        return seen[::-1]
+
     def close(self) -> None:
         pass
 
@@ -85,8 +90,8 @@ class ReferenceEngine(Engine):
             self._known = {step: self._computed(step)}
         return self._known[step]
 
-    def _computed(self, step: int) -> Pass:
+    def _computed(self, step: int, *watch: Watch) -> Pass:
         job, images = self._job, self._images[step % len(self._images)]
         labels = self._labels[step % len(self._labels)]
         masks = dropout_masks(job.model, len(images), job.seed, step)
-        return loss_and_gradients(job.model, self._weights, images, labels, job.conventions, masks)
+        return loss_and_gradients(job.model, self._weights, images, labels, job.conventions, masks, *watch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -22,9 +22,9 @@ from polybench.core.layers import (
     Residual,
 )
 from polybench.core.model import Model
-from polybench.engines.base import Array, Weights
+from polybench.engines.base import Array, LayerTensors, Weights
 from polybench.engines.reference import layers, windows
-from polybench.engines.reference.layers import Output
+from polybench.engines.reference.layers import Backward, Output
 
 
 class Pass(NamedTuple):
@@ -35,6 +35,17 @@ class Pass(NamedTuple):
     state: Mapping[str, Array]
 
 
+Watch = Callable[[LayerTensors], None]
+"""Told of each layer as the backward pass comes to it: the order of `core.layers.activations` from its end.
+
+A residual block is here x + x, of what its body puts out.
+"""
+
+
+def _nobody(tensors: LayerTensors) -> None:
+    pass
+
+
 class _Context(NamedTuple):
     """What layers need beside their input; `state` gets the new running statistics."""
 
@@ -42,6 +53,7 @@ class _Context(NamedTuple):
     conventions: Conventions
     masks: Weights
     state: dict[str, Array]
+    watch: Watch = _nobody
 
 
 def loss_and_gradients(
@@ -51,6 +63,7 @@ def loss_and_gradients(
     labels: Array,
     conventions: Conventions = EXACT,
     masks: Weights | None = None,
+    watch: Watch = _nobody,
 ) -> Pass:
     """One training batch, in float64: the mean cross-entropy and what follows from it.
 
@@ -61,8 +74,9 @@ def loss_and_gradients(
         labels: (batch), int64.
         conventions: which rules max-pool gradients and batch norm follow.
         masks: of the dropout layers, by name; see `dropout_masks`.
+        watch: told of every layer's tensors.
     """
-    context = _Context(weights, conventions, masks or {}, {})
+    context = _Context(weights, conventions, masks or {}, {}, watch)
     logits, backward = _sequence(model.layers, images.astype(np.float64), context)
     loss, dlogits = layers.cross_entropy(logits, labels)
     _, gradients = backward(dlogits)
@@ -79,8 +93,10 @@ def _sequence(sequence: Sequence[Layer], x: Array, context: _Context) -> Output:
     """One layer after the other; gradients are named in full, `layer_name.part`."""
     backwards = []
     for layer in sequence:
-        x, backward = _layer(layer, x, context)
-        backwards.append((getattr(layer, "name", ""), backward))
+        y, backward = _layer(layer, x, context)
+        watched = backward if isinstance(layer, Residual) else _watched(x, y, backward, context.watch)
+        backwards.append((getattr(layer, "name", ""), watched))
+        x = y
 
     def through_all(dy: Array) -> tuple[Array, dict[str, Array]]:
         gradients: dict[str, Array] = {}
@@ -90,6 +106,15 @@ def _sequence(sequence: Sequence[Layer], x: Array, context: _Context) -> Output:
         return dy, gradients
 
     return x, through_all
+
+
+def _watched(x: Array, y: Array, backward: Backward, watch: Watch) -> Backward:
+    def told(dy: Array) -> tuple[Array, dict[str, Array]]:
+        dx, gradients = backward(dy)
+        watch(LayerTensors(x, dy, y, dx, gradients))
+        return dx, gradients
+
+    return told
 
 
 def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911 - a line for each kind
@@ -128,8 +153,9 @@ def _residual(block: Residual, x: Array, context: _Context) -> Output:
     shortcut, shortcut_backward = _sequence(block.shortcut, x, context)
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        dbody, body_gradients = body_backward(dy)
+        context.watch(LayerTensors(body, dy, 2 * body, 2 * dy, {}))
         dshortcut, shortcut_gradients = shortcut_backward(dy)
+        dbody, body_gradients = body_backward(dy)
         return dbody + dshortcut, body_gradients | shortcut_gradients
 
     return body + shortcut, backward

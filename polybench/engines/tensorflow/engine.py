@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
+from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import Conventions, Job, Probe
-from polybench.core.layers import Shape
-from polybench.engines.base import Array, Engine, Snapshot, Stream, Weights
+from polybench.core.pieces import Piece
+from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
+from polybench.engines.support.replay import timed
 from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN, allocations, onednn_is_on, places
+from polybench.engines.tensorflow.build_facts import build_facts
 from polybench.engines.tensorflow.device import set_threads, show_only
 from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.engines.tensorflow.pipeline import Pipeline
 from polybench.engines.tensorflow.training_step import step_functions
-
-CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow reads it; its own default is to try cuDNN's algorithms
-
+from polybench.engines.tensorflow.variables import Placed, assign, values_of
 
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
@@ -54,14 +54,10 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
-        info = tf.sysconfig.get_build_info()
-        build = {
-            key: str(info[key]) for key in ("cpu_compiler", "cuda_version", "cudnn_version") if key in info
-        }
-        if tf.test.is_built_with_cuda():
-            build["cudnn_autotune"] = "on" if os.environ.get(CUDNN_AUTOTUNE, "1") == "1" else "off"
         gpus = tuple(f"cuda:{index}" for index in range(len(tf.config.list_physical_devices("GPU"))))
-        return Probe({"tensorflow": tf.__version__, "keras": keras.__version__}, build, ("cpu", *gpus))
+        return Probe(
+            {"tensorflow": tf.__version__, "keras": keras.__version__}, build_facts(), ("cpu", *gpus)
+        )
 
     def build(self, job: Job, weights: Weights) -> None:
         import keras
@@ -93,7 +89,7 @@ class TensorFlowEngine(Engine):
             self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
             self._model = self._network.model
             self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
-        loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self._loss_function = loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if self._fit:
             # Keras's default, "auto", means XLA on a GPU and not on the CPU. It is spelled out here because
             # "auto" asks whether the machine has a GPU, not whether the model runs on it.
@@ -116,7 +112,7 @@ class TensorFlowEngine(Engine):
         names = {id(placed.variable): name for name, placed in self._variables.items()}
         self._trained = [names[id(variable)] for variable in self._model.trainable_variables]
         # The generators of dropout are among them: it draws the same masks after every reset.
-        self._initial_state = _values(self._model.non_trainable_variables)
+        self._initial_state = values_of(self._model.non_trainable_variables)
         self.start_from(weights)
         self.reset()
 
@@ -139,7 +135,7 @@ class TensorFlowEngine(Engine):
         self._batches = self._pipeline.draw(self._device)
 
     def reset(self) -> None:
-        _assign(self._initial_state)
+        assign(self._initial_state)
         for name, placed in self._variables.items():
             placed.variable.assign(self._initial[name])
         self._optimizer.reset()
@@ -217,9 +213,9 @@ class TensorFlowEngine(Engine):
 
     def snapshot(self, step: int) -> Snapshot:
         (step,) = self._with_masks([step])
-        state = _values(self._model.non_trainable_variables)
+        state = values_of(self._model.non_trainable_variables)
         loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
-        _assign(state)  # the forward pass has moved it
+        assign(state)  # the forward pass has moved it
         return Snapshot(
             float(loss),
             {
@@ -258,6 +254,25 @@ class TensorFlowEngine(Engine):
     def unseen_natively(self) -> str:
         return NATIVELY_UNSEEN if onednn_is_on() else ""
 
+    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+        import tensorflow as tf
+
+        from polybench.engines.tensorflow.replay import calls
+
+        with tf.device(self._device):
+            placed = (tf.constant(batch_to_keras(array), dtype=self._dtype) for array in (x, dy))
+            found = calls(piece, weights, *placed, eager="eager" in self._job.variants)
+        return timed(found, self._synchronize)
+
+    def replay_step(self) -> Mapping[Part, Replayed]:
+        from polybench.engines.tensorflow.replay import step_calls
+
+        images, labels = self._batches[0]
+        logits = self._model(images, training=True)
+        eager = "eager" in self._job.variants
+        found = step_calls(logits, labels, self._optimizer.keras, self._loss_function, eager=eager)
+        return timed(found, self._synchronize)
+
     def device_peak_bytes(self) -> int | None:
         import tensorflow as tf
 
@@ -283,19 +298,3 @@ class TensorFlowEngine(Engine):
             import tensorflow as tf
 
             tf.test.experimental.sync_devices()
-
-
-class Placed(NamedTuple):
-    """A Keras variable, and the canonical (channels, height, width) of what was flattened into its input."""
-
-    variable: Any
-    flattened: Shape | None
-
-
-def _values(variables: Iterable[Any]) -> list[tuple[Any, Array]]:
-    return [(variable, variable.numpy()) for variable in variables]
-
-
-def _assign(values: Iterable[tuple[Any, Array]]) -> None:
-    for variable, value in values:
-        variable.assign(value)

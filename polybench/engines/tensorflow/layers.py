@@ -24,6 +24,7 @@ from polybench.core.layers import (
     Named,
     ReLU,
     Residual,
+    Shape,
     walk,
 )
 from polybench.core.model import Model
@@ -76,6 +77,13 @@ def network(model: Model, *, given_masks: bool, seed: int) -> Network:
     if any(isinstance(layer, Residual) for layer in model.layers):
         return Network(keras.Model(image, builder.through(model.layers, image)), builder.named)
     return Network(keras.Sequential([image, *builder.sequence(model.layers)]), builder.named)
+
+
+def layers_alone(sequence: Sequence[Layer], shape: Shape) -> Network:
+    """The layers as a model of their own, for inputs of `shape` (canonical, for one image)."""
+    builder = _Builder(given_masks=False, seed=0, named={})
+    x = keras.Input((*shape[1:], shape[0]))
+    return Network(keras.Model(x, builder.through(sequence, x)), builder.named)
 
 
 def conventions(job: Job) -> Conventions:

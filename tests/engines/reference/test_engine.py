@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from polybench.core.job import Conventions, Job
+from polybench.core.layers import Residual
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
+from tests.networks import EVERYTHING
 
 WORKLOAD = Workload("lenet", "noise", 4, Optimizer(), "fp32", 1)
 
@@ -65,3 +67,24 @@ def test_snapshots_are_copies() -> None:
     assert reference.run_steps(0, 2) > 0
     for name, value in first.items():
         np.testing.assert_array_equal(before[name], value)
+
+
+def test_every_layer_shows_what_it_computes() -> None:
+    random = np.random.default_rng(0)
+    reference, weights = ReferenceEngine(), initial_weights(EVERYTHING, 0)
+    workload = Workload("everything", "noise", 4, EVERYTHING.optimizer, "fp32", 1)
+    reference.build(Job(EVERYTHING, workload, "cpu", "float32"), weights)
+    images, labels = random.random((1, 4, *EVERYTHING.input_shape), np.float32), random.integers(0, 3, (1, 4))
+    reference.load(images, labels)
+    tensors = reference.layer_tensors(0)
+    gradients = reference.snapshot(0).gradients
+    np.testing.assert_array_equal(tensors[0].x, images[0])
+    for (layer, shape), one in zip(EVERYTHING.activations(), tensors, strict=True):
+        inputs = one.x.shape[1:]
+        assert (inputs if isinstance(layer, Residual) else layer.output_shape(inputs)) == shape
+        assert (one.y.shape, one.dy.shape) == ((4, *shape), (4, *shape))
+        assert (one.x.shape, one.dx.shape) == ((4, *inputs), (4, *inputs))
+        for part, value in one.gradients.items():
+            np.testing.assert_array_equal(value, gradients[f"{layer.name}.{part}"])
+    np.testing.assert_array_equal(tensors[-2].y, tensors[-1].x)
+    np.testing.assert_array_equal(tensors[-1].dx, tensors[-2].dy)

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from polybench.core.document.overhead import OverheadDocument
-from polybench.core.document.study import StudyDocument, to_json
-from polybench.core.document.sweep import SweepDocument
+from polybench.api.results import LayersResult, OverheadResult, StudyResult, SweepResult
 from polybench.core.errors import BadInput
 from polybench.core.names import split_names
 from polybench.core.spec import Study
-from polybench.export import overhead as overhead_text
-from polybench.export import sweep as sweep_text
-from polybench.export.rendering import rendered
 from polybench.machine.host import usable_threads
+from polybench.measuring.layers import run_layers
 from polybench.measuring.progress import Silent
 from polybench.measuring.study import run_study
 from polybench.measuring.sweep import run_sweep
-from polybench.metrics import metrics_of
+from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES, points
 from polybench.report.overhead import summarize as summarize_overhead
-from polybench.report.saved_studies import Store, results_folder
 from polybench.report.sweep import summarize as summarize_sweep
+
+__all__ = [
+    "LayersResult",
+    "Options",
+    "OverheadResult",
+    "StudyResult",
+    "SweepResult",
+    "compare",
+    "layers",
+    "overhead",
+    "sweep",
+]
 
 
 class Options(TypedDict, total=False):
@@ -77,111 +82,6 @@ _LISTS = ("engines", "devices", "precision")
 """Also as text, as on the command line: "torch,tf"."""
 
 
-class StudyResult:
-    """A finished study. `document` is the whole record, as it is saved."""
-
-    def __init__(self, document: StudyDocument) -> None:
-        self.document = document
-
-    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
-        """One dictionary a cell: its name, its status and the columns' values in SI units."""
-        metrics = metrics_of(columns)
-        return [
-            {
-                "cell": result.cell,
-                "status": result.status,
-                **{metric.name: metric.value(result) for metric in metrics},
-            }
-            for result in self.document.results
-        ]
-
-    def to_json(self) -> str:
-        """The document of the public interface."""
-        return to_json(self.document).decode()
-
-    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
-        """A table with these columns, or with the important ones that fit."""
-        return self._render("markdown", columns)
-
-    def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
-        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
-        return _data_frame(self.rows(columns)).set_index("cell")
-
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder; it is then found by `polybench list` and `show`."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
-    def __str__(self) -> str:
-        return self._render("table")
-
-    def __repr__(self) -> str:
-        return f"<StudyResult {self.document.id}: {', '.join(r.cell for r in self.document.results)}>"
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return self.to_markdown()
-
-    def _render(self, name: str, columns: Sequence[str] | None = None) -> str:
-        return rendered(self.document, name, None if columns is None else metrics_of(columns))
-
-
-class SweepResult:
-    """A finished sweep. `document` is the whole record."""
-
-    def __init__(self, document: SweepDocument) -> None:
-        self.document = document
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each cell at each point, in SI units."""
-        return [
-            {**point.values, **msgspec.to_builtins(cell), "oversubscribed": point.oversubscribed}
-            for point in self.document.points
-            for cell in point.cells
-        ]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
-
-    def __str__(self) -> str:
-        return sweep_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
-        return sweep_text.render(self.document, "markdown")
-
-
-class OverheadResult:
-    """Fixed costs of steps. `document` is the whole record."""
-
-    def __init__(self, document: OverheadDocument) -> None:
-        self.document = document
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a cell, in SI units."""
-        return [
-            {name: value for name, value in msgspec.to_builtins(engine).items() if name != "points"}
-            for engine in self.document.engines
-        ]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
-
-    def __str__(self) -> str:
-        return overhead_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
-        return overhead_text.render(self.document, "markdown")
-
-
-def _data_frame(rows: list[dict[str, Any]]) -> Any:
-    try:
-        return import_module("pandas").DataFrame(rows)
-    except ImportError as error:
-        raise BadInput("pandas is not installed; pip install pandas, or use rows()") from error
-
-
 def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Options]) -> StudyResult:
     """Train the identical network in several engines and compare what it costs.
 
@@ -200,6 +100,43 @@ def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Opti
     if quick:
         study = study.quick()
     return StudyResult(run_study(study, Silent(), store=None, argv=sys.argv, strict=strict))
+
+
+def layers(
+    *,
+    strict: bool = False,
+    quick: bool = False,
+    inside: bool = False,
+    layer: str | None = None,
+    **options: Unpack[Options],
+) -> LayersResult:
+    """Time every layer of a network alone, in several engines, beside whole steps.
+
+    Args:
+        strict: raise when an engine or device is unavailable.
+        quick: one process, a timed part of at most 10 s.
+        inside: give every layer inside of residual blocks rows of its own.
+        layer: instead of a network's, a layer by itself, "conv 3x3 64->64 pad 1 on 56x56".
+        options: the fields of `Study`.
+
+    Raises:
+        BadInput: an option that no machine could run.
+        StrictlyUnavailable: with `strict`.
+    """
+    only = None
+    if layer is not None:
+        options["model"], only = layer, row_of(single_layer(layer))
+    study = _study(options)
+    return LayersResult(
+        run_layers(
+            study.quick() if quick else study,
+            Silent(),
+            argv=sys.argv,
+            strict=strict,
+            inside=inside,
+            only=only,
+        )
+    )
 
 
 def sweep(*, axes: Mapping[str, Sequence[int]], **options: Unpack[Options]) -> SweepResult:

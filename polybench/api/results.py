@@ -1,0 +1,157 @@
+"""What the functions of `polybench` return: a document, and ways to look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from polybench.core.document.layers import LayersDocument
+from polybench.core.document.overhead import OverheadDocument
+from polybench.core.document.study import StudyDocument, json_of, to_json
+from polybench.core.document.sweep import SweepDocument
+from polybench.core.errors import BadInput
+from polybench.export import layers as layers_text
+from polybench.export import overhead as overhead_text
+from polybench.export import sweep as sweep_text
+from polybench.export.layers_rows import Sort
+from polybench.export.rendering import rendered
+from polybench.metrics import metrics_of
+from polybench.report.saved_studies import Store, results_folder
+
+
+class StudyResult:
+    """A finished study. `document` is the whole record, as it is saved."""
+
+    def __init__(self, document: StudyDocument) -> None:
+        self.document = document
+
+    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
+        """One dictionary a cell: its name, its status and the columns' values in SI units."""
+        metrics = metrics_of(columns)
+        return [
+            {
+                "cell": result.cell,
+                "status": result.status,
+                **{metric.name: metric.value(result) for metric in metrics},
+            }
+            for result in self.document.results
+        ]
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return to_json(self.document).decode()
+
+    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
+        """A table with these columns, or with the important ones that fit."""
+        return self._render("markdown", columns)
+
+    def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
+        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
+        return _data_frame(self.rows(columns)).set_index("cell")
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder; it is then found by `polybench list` and `show`."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
+
+    def __str__(self) -> str:
+        return self._render("table")
+
+    def __repr__(self) -> str:
+        return f"<StudyResult {self.document.id}: {', '.join(r.cell for r in self.document.results)}>"
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return self.to_markdown()
+
+    def _render(self, name: str, columns: Sequence[str] | None = None) -> str:
+        return rendered(self.document, name, None if columns is None else metrics_of(columns))
+
+
+class SweepResult:
+    """A finished sweep. `document` is the whole record."""
+
+    def __init__(self, document: SweepDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each cell at each point, in SI units."""
+        return [
+            {**point.values, **msgspec.to_builtins(cell), "oversubscribed": point.oversubscribed}
+            for point in self.document.points
+            for cell in point.cells
+        ]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame; needs pandas."""
+        return _data_frame(self.rows())
+
+    def __str__(self) -> str:
+        return sweep_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:
+        return sweep_text.render(self.document, "markdown")
+
+
+class OverheadResult:
+    """Fixed costs of steps. `document` is the whole record."""
+
+    def __init__(self, document: OverheadDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary a cell, in SI units."""
+        return [
+            {name: value for name, value in msgspec.to_builtins(engine).items() if name != "points"}
+            for engine in self.document.engines
+        ]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame; needs pandas."""
+        return _data_frame(self.rows())
+
+    def __str__(self) -> str:
+        return overhead_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:
+        return overhead_text.render(self.document, "markdown")
+
+
+class LayersResult:
+    """Times of layers. `document` is the whole record, as `--format json` has it."""
+
+    def __init__(self, document: LayersDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each part of each layer in each cell, in SI units."""
+        return layers_text.records(self.document)
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return json_of(self.document).decode()
+
+    def to_markdown(self, sort: Sort = "network") -> str:
+        """The table, engines side by side."""
+        return layers_text.render(self.document, "markdown", sort)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, indexed by cell, layer and part; needs pandas."""
+        return _data_frame(self.rows()).set_index(["cell", "layer", "part"])
+
+    def __str__(self) -> str:
+        return layers_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return self.to_markdown()
+
+
+def _data_frame(rows: list[dict[str, Any]]) -> Any:
+    try:
+        return import_module("pandas").DataFrame(rows)
+    except ImportError as error:
+        raise BadInput("pandas is not installed; pip install pandas, or use rows()") from error

@@ -1,0 +1,90 @@
+"""`polybench layers`: where the time of a step goes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from polybench.commands.execute import termination_as_interrupt
+from polybench.commands.live import progress_on_stderr
+from polybench.commands.options import HOW, WHAT
+from polybench.commands.outcome import emit, ensure_writable, exit_code_of_layers
+from polybench.commands.presentation import Presentation
+from polybench.commands.signature import takes
+from polybench.commands.sweep import Format
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.core.spec import Study
+from polybench.export import RECORD_FORMATS
+
+_NOT_HERE = {"input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "handicaps", "dry_run"}
+"""Layers are timed with preloaded batches, and nothing else is."""
+
+
+@takes(
+    *(name for name in (*WHAT, *HOW) if name not in _NOT_HERE),
+    "baseline", "output", "quiet", "verbose",
+)  # fmt: skip
+def layers(
+    study: Study,
+    how: Presentation,
+    quick: bool,
+    strict: bool,
+    sort: Annotated[
+        str, typer.Option("--sort", help="network, or lost: by what is lost against the baseline.")
+    ] = "network",
+    inside: Annotated[
+        bool, typer.Option("--inside", help="Show every layer inside of residual blocks.")
+    ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option("--layer", help='A layer by itself: "conv 3x3 64->64 pad 1 relu"; with --input.'),
+    ] = None,
+    input: Annotated[
+        str | None, typer.Option("--input", help="Height and width of what goes into that layer: 56x56.")
+    ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option("--script", help="A folder for plain programs that show the part that loses most."),
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """Time every layer alone: forward, gradient of the data, of the weights; engines side by side.
+
+    Each layer is given what it is given in the network, the same for all engines. What a whole step takes
+    beyond its parts is said as well.
+
+    Example: polybench layers --engines torch,tf --sort lost
+    """
+    from polybench.export.layers import render
+    from polybench.export.layers_rows import ORDERS
+    from polybench.measuring.layers import run_layers
+    from polybench.models.single_layer import row_of, single_layer
+
+    only = None
+    if layer is not None:
+        name = f"{layer} on {input}" if input else layer
+        study, only = msgspec.structs.replace(study, model=name), row_of(single_layer(name))
+    elif input is not None:
+        raise BadInput("--input is for a layer by itself; add --layer")
+    pick(format, dict.fromkeys(RECORD_FORMATS), "format")
+    order = pick(sort, ORDERS, "order")
+    ensure_writable(how.output)
+    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+        document = run_layers(
+            study.quick() if quick else study,
+            progress,
+            argv=sys.argv[1:],
+            strict=strict,
+            inside=inside,
+            only=only,
+            script=script,
+        )
+    emit(render(document, format, order), how.output)
+    if script is not None and not how.quiet:
+        typer.echo(f"programs that show the part that loses most: {script}", err=True)
+    raise typer.Exit(exit_code_of_layers(document))

@@ -1,0 +1,147 @@
+"""The pieces of a network that are timed alone: each layer, also inside of residual blocks, with its ReLU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from os.path import commonpath
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.core.arithmetic import multiply_adds
+from polybench.core.document.layers import Part
+from polybench.core.layers import (
+    BatchNorm,
+    Conv,
+    Dense,
+    Layer,
+    Named,
+    ReLU,
+    Residual,
+    Shape,
+    state_shapes,
+    walk,
+    weight_shapes,
+)
+from polybench.core.model import Model
+
+_ACTIVATED = (Conv, Dense, BatchNorm, Residual)
+"""Layers of which a ReLU right after them is a part, as their users write it and engines fuse it."""
+
+
+class Gradient(NamedTuple):
+    """A gradient that is timed alone, and with respect to what."""
+
+    part: Part
+    data: bool
+    weights: bool
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A layer, and the ReLU after it if it has one.
+
+    The sum at the end of a residual block is a piece as well: a `Residual` with two empty branches, x + x,
+    whose gradient adds those of the branches.
+    """
+
+    name: str
+    block: str
+    """The outermost residual block that it is in; its own name outside of them."""
+    layers: tuple[Layer, ...]
+    input_shape: Shape
+    """For one image."""
+    wants_data_gradient: bool
+    """Not before the first layer with weights: the images need none."""
+
+    @property
+    def layer(self) -> Layer:
+        """Without the ReLU."""
+        return self.layers[0]
+
+    @property
+    def activated(self) -> bool:
+        """Whether it has a ReLU."""
+        return len(self.layers) > 1
+
+    def output_shape(self) -> Shape:
+        """For one image."""
+        return self.layer.output_shape(self.input_shape)
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        """What of it is trained."""
+        return weight_shapes(self.layers)
+
+    def tensor_shapes(self) -> dict[str, Shape]:
+        """What is trained, then the state."""
+        return weight_shapes(self.layers) | state_shapes(self.layers)
+
+    def gradients(self) -> list[Gradient]:
+        """What is computed backwards, but for the ReLU's.
+
+        Only convolutions and products have two gradients that do not need each other; those of batch norm
+        come out of the same sums, and count as the data's.
+        """
+        weights = bool(self.weight_shapes())
+        if isinstance(self.layer, Conv | Dense):
+            found = [Gradient("data gradient", True, False), Gradient("weight gradient", False, True)]
+        else:
+            found = [Gradient("data gradient", True, weights)]
+        if self.wants_data_gradient:
+            return found
+        return [Gradient("weight gradient", False, True)] if weights else []
+
+    def flop(self, part: Part, batch_size: int) -> int | None:
+        """Of convolutions and products: two for each multiply-add of the direct computation.
+
+        Each gradient has as many as the forward pass.
+        """
+        products = multiply_adds(self.layer, self.output_shape())
+        counted = part in ("forward", "data gradient", "weight gradient")
+        return 2 * products * batch_size if products and counted else None
+
+
+def pieces(model: Model) -> list[Piece]:
+    """In the order of `model.activations()`: of a residual block the body, the shortcut, then the sum."""
+    return list(_Cutter().cut(model.layers, model.input_shape))
+
+
+class _Cutter:
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+        self._weights_before = False
+
+    def cut(self, layers: Sequence[Layer], shape: Shape, block: str | None = None) -> Iterator[Piece]:
+        """The pieces of these layers, for images of `shape`; `block` is the one that they are in."""
+        for layer, relu in _with_relu(layers):
+            name = self._name(layer) + (" + relu" if relu else "")
+            outermost = block or name
+            after = layer.output_shape(shape)
+            if isinstance(layer, Residual):
+                yield from self.cut(layer.body, shape, outermost)
+                yield from self.cut(layer.shortcut, shape, outermost)
+                yield Piece(f"{name} (sum)", outermost, (Residual(()), *relu), after, self._weights_before)
+            else:
+                yield Piece(name, outermost, (layer, *relu), shape, self._weights_before)
+            self._weights_before = self._weights_before or bool(weight_shapes([layer]))
+            shape = after
+
+    def _name(self, layer: Layer) -> str:
+        """Its own; what has none has a number; a block is called by what all names in it begin with."""
+        if isinstance(layer, Named):
+            return layer.name
+        inside = [one.name.rpartition(".")[0] for one in walk([layer]) if isinstance(one, Named)]
+        shared = commonpath(name.replace(".", "/") for name in inside).replace("/", ".") if inside else ""
+        kind = str(layer.__struct_config__.tag)
+        self._numbers[kind] += 1
+        return shared or f"{kind}{self._numbers[kind]}"
+
+
+def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ...]]]:
+    """Each layer with the ReLU that is a part of it."""
+    index = 0
+    while index < len(layers):
+        layer, after = layers[index], tuple(layers[index + 1 : index + 2])
+        relu = after if isinstance(layer, _ACTIVATED) and after and isinstance(after[0], ReLU) else ()
+        yield layer, relu
+        index += 1 + len(relu)

@@ -1,0 +1,141 @@
+"""The layers of a network, each timed alone, in the same rounds and processes as whole steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from polybench.core.document.layers import LayersDocument
+from polybench.core.errors import BadInput
+from polybench.core.job import Job
+from polybench.core.pieces import pieces
+from polybench.core.spec import Cell, Study
+from polybench.export.layers_rows import worst
+from polybench.measuring.progress import Progress
+from polybench.measuring.replicates import measure
+from polybench.measuring.rounds import Replicate, Team
+from polybench.measuring.state import StudyState
+from polybench.measuring.study import started
+from polybench.measuring.verification import verify
+from polybench.measuring.workers import start_reference
+from polybench.plain.layer import write_programs
+from polybench.planning.pace import Block
+from polybench.planning.plan import row
+from polybench.report.layers import Times, layers_document
+from polybench.wire.layer_messages import (
+    LayersOpened,
+    LayersTimed,
+    LayersWritten,
+    OpenLayers,
+    TimeLayers,
+    WriteLayers,
+)
+from polybench.wire.messages import Prepare, Prepared
+
+
+def run_layers(
+    study: Study,
+    progress: Progress,
+    *,
+    argv: Sequence[str] = (),
+    strict: bool = False,
+    inside: bool = False,
+    only: str | None = None,
+    script: Path | None = None,
+) -> LayersDocument:
+    """Check every cell of the study, then measure whole steps and every layer alone.
+
+    Args:
+        study: what to measure; `metrics` are left out.
+        progress: told what runs, between measurements.
+        argv: the command line, for the record.
+        strict: refuse to measure when an engine or device is unavailable.
+        inside: whether residual blocks have a row for each of their layers.
+        only: a layer, where the others and whole steps are not asked for.
+        script: a folder that gets programs which show the part that loses most.
+
+    Raises:
+        BadInput: before anything is started.
+        StrictlyUnavailable: with `strict`, before anything is measured.
+    """
+    if study.input != "preload" or "bf16" in study.precisions:
+        raise BadInput("layers are timed with --input preload and --precision fp32 or tf32 only")
+    study = msgspec.structs.replace(study, metrics=False)
+    times: dict[str, Times] = {}
+    with started(study, progress, store=None, argv=argv) as running:
+        state = running.state
+        try:
+            verify(state, running.scratch, strict=strict)
+            progress.stage("computing each layer's input in the float64 reference")
+            folder = _write_layers(state, running.scratch)
+            measure(state, None, partial(_Replicate, folder, times))
+        except KeyboardInterrupt:
+            state.interrupt()
+        cells = [cell.name for cell in state.plan.cells if _whole_step(cell)]
+        make = partial(layers_document, state.finish(), state.plan.model, times, cells, only=only)
+        if script is not None and times:
+            _write_programs(state, make(inside=True), folder, script)
+        return make(inside=inside)
+
+
+def _write_layers(state: StudyState, scratch: Path) -> Path:
+    """The tensors of all layers, of as many images as the identity check takes."""
+    folder = scratch / "layers"
+    folder.mkdir()
+    timeout, files = state.plan.study.timeout, state.files
+    job = Job(state.plan.model, state.plan.workload, "cpu", "float64", seed=state.plan.study.seed)
+    with start_reference(state.logs, timeout, state.plan.cpus) as worker:
+        worker.ask(Prepare(job, str(files.weights), files.parity), Prepared, timeout)
+        worker.ask(WriteLayers(str(folder)), LayersWritten, timeout)
+    return folder
+
+
+def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, script: Path) -> None:
+    found = worst(document)
+    if found is None:
+        return
+    layer, part = found.layer, found.part
+    plan = state.plan
+    index, piece = next(one for one in enumerate(pieces(plan.model)) if one[1].name == layer)
+    files = write_programs(script, piece, part, tensors / f"{index}.npz", state.files.weights, plan.workload)
+    if not files:
+        state.progress.warn(f"no programs: {layer}, {part}, is random or a sum")
+
+
+def _whole_step(cell: Cell) -> bool:
+    variants = row(cell).variants
+    return any(name in variants and variants[name].whole_step for name in cell.variants)
+
+
+class _Replicate(Replicate):
+    """Measures whole steps as any study does, and every layer right after them."""
+
+    cost_of_a_step = 2.5  # itself, its parts, and asking for each of them
+    tells_startup = False
+
+    def __init__(self, folder: Path, times: dict[str, Times], *given: Any) -> None:
+        super().__init__(*given)
+        self._folder, self._times = folder, times
+
+    def _warm_up(self, team: Team) -> None:
+        super()._warm_up(team)
+        request = OpenLayers(str(self._state.files.weights), str(self._folder))
+        for name in list(team):
+            record, worker = team[name]
+            if not _whole_step(record.cell):
+                self._state.progress.stage(f"building the layers of {name}")
+                with self._failures_noted(team, name):
+                    worker.ask(request, LayersOpened, self._timeout)
+                    self._times.setdefault(name, []).append([])
+
+    def _measure(self, team: Team, name: str, block: Block) -> None:
+        super()._measure(team, name, block)
+        if name in team and name in self._times:
+            _, worker = team[name]
+            with self._failures_noted(team, name):
+                answer = worker.ask(TimeLayers(block.steps), LayersTimed, self._timeout)
+                self._times[name][-1].append(answer.parts)

@@ -1,0 +1,145 @@
+"""The layers of a network, each timed alone, and the tensors that they are given for it."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polybench.core.document.layers import Part
+from polybench.core.job import Job
+from polybench.core.pieces import pieces
+from polybench.engines.base import Engine, Replayed, Weights
+from polybench.wire.layer_messages import PartTimed
+
+_BACKWARDS: tuple[Part, ...] = ("activation", "weight gradient", "data gradient")
+
+
+def write_tensors(engine: Engine, job: Job, folder: Path) -> None:
+    """Write what each piece of the network computes in the first batch.
+
+    Args:
+        engine: the reference, built and loaded.
+        job: that it was built for.
+        folder: gets `0.npz`, `1.npz`, ..., canonical, float32: the piece's input `x` and the gradient `dy` of
+            its output, which engines are given; `z` and `dz`, output and gradient in front of the ReLU; `dx`,
+            `gradient.weight` and the like.
+    """
+    tensors = iter(engine.layer_tensors(0))
+    for index, piece in enumerate(pieces(job.model)):
+        seen = [next(tensors) for _ in piece.layers]
+        layer, last = seen[0], seen[-1]
+        named = {"x": layer.x, "z": layer.y, "dy": last.dy, "dz": layer.dy, "dx": layer.dx}
+        named |= {f"gradient.{part}": value for part, value in layer.gradients.items()}
+        arrays: dict[str, Any] = {name: value.astype(np.float32) for name, value in named.items()}
+        np.savez(folder / f"{index}.npz", **arrays)
+
+
+class _Timed(NamedTuple):
+    """A part of a piece, by its number, or of the step."""
+
+    piece: int | None
+    part: Part
+    replayed: Replayed
+
+
+class Layers:
+    """An engine's layers, built once; `time` may be called again and again.
+
+    Parts are timed in the order of a step, one after the other, so that each finds the caches as they are
+    then: never the same part twice in a row.
+
+    Args:
+        engine: built and loaded.
+        job: that it was built for.
+        weights: all of the network, canonical.
+        folder: of `write_tensors`; where a batch has more images than those, they are repeated.
+    """
+
+    def __init__(self, engine: Engine, job: Job, weights: Weights, folder: Path) -> None:
+        self._engine = engine
+        # A GPU is synchronized at both ends of what is timed, which takes longer than most parts do.
+        self._in_a_row = job.device != "cpu"
+        self._parts = list(_in_order(_replayed(engine, job, weights, folder), engine.replay_step()))
+        empty = (timed.replayed.empty for timed in self._parts)
+        self._empty = list(dict.fromkeys(run for run in empty if run))
+        self._sweep(1)  # compiles, and makes what is made once
+
+    def time(self, repeats: int) -> list[PartTimed]:
+        """Each part that often.
+
+        Returns:
+            Seconds of each: the median over repeats, on a GPU the mean, of what is left without the garbage
+            collector's pauses, less the median of asking for nothing. Those pauses are a mean.
+        """
+        gc.collect()
+        sweeps = [self._sweep(repeats)] if self._in_a_row else [self._sweep(1) for _ in range(repeats)]
+        empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in self._empty}
+        return [
+            PartTimed(
+                piece,
+                part,
+                statistics.median(sweep.seconds[number] for sweep in sweeps)
+                - (empty[replayed.empty] if replayed.empty else 0.0),
+                _mean([sweep.collecting[number] for sweep in sweeps]),
+            )
+            for number, (piece, part, replayed) in enumerate(self._parts)
+        ]
+
+    def _sweep(self, n: int) -> _Sweep:
+        """Every part n times in a row."""
+        empty = {run: run(n) / n for run in self._empty}
+        measured = [self._measure(timed.replayed.run, n) for timed in self._parts]
+        return _Sweep(empty, *map(list, zip(*measured, strict=True)))
+
+    def _measure(self, run: Callable[[int], float], n: int) -> tuple[float, float | None]:
+        before = self._engine.collected()
+        seconds = run(n)
+        after = self._engine.collected()
+        if before is None or after is None:
+            return seconds / n, None
+        collecting = after.seconds - before.seconds
+        return (seconds - collecting) / n, collecting / n
+
+
+class _Sweep(NamedTuple):
+    """Seconds of asking for nothing, of each part, and of the garbage collector in each part."""
+
+    empty: dict[Callable[[int], float], float]
+    seconds: list[float]
+    collecting: list[float | None]
+
+
+Pieces = list[dict[Part, Replayed]]
+
+
+def _replayed(engine: Engine, job: Job, weights: Weights, folder: Path) -> Pieces:
+    found: Pieces = []
+    batch_size = job.workload.batch_size
+    for index, piece in enumerate(pieces(job.model)):
+        with np.load(folder / f"{index}.npz") as file:
+            # `resize` repeats the images until there are enough of them.
+            x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
+        own = {name: weights[name] for name in piece.tensor_shapes()}
+        found.append(dict(engine.replay(piece, own, x, dy)))
+    return found
+
+
+def _in_order(found: Pieces, of_step: Mapping[Part, Replayed]) -> Iterator[_Timed]:
+    """Forwards, the loss, backwards, the update, the call."""
+    for index, parts in enumerate(found):
+        yield _Timed(index, "forward", parts["forward"])
+    if "loss" in of_step:
+        yield _Timed(None, "loss", of_step["loss"])
+    for index in reversed(range(len(found))):
+        yield from (_Timed(index, part, found[index][part]) for part in _BACKWARDS if part in found[index])
+    yield from (_Timed(None, part, one) for part, one in of_step.items() if part != "loss")
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None

@@ -1,0 +1,80 @@
+"""`polybench layers` with real processes: a planted slow layer is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polybench.core.document.layers import EngineLayers, LayersDocument
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.engines.fake.engine import STEP_SECONDS
+from polybench.export.layers_rows import lost_by_part, ordered
+from polybench.measuring.layers import run_layers
+from polybench.measuring.progress import Silent
+
+FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 1000)
+
+
+def measured(*engines: str, script: Path | None = None, **fields: Any) -> LayersDocument:
+    return run_layers(Study(engines=engines, **(FAST | fields)), Silent(), script=script)
+
+
+def by_name(document: LayersDocument) -> dict[str, EngineLayers]:
+    return {engine.cell: engine for engine in document.engines}
+
+
+def test_a_slow_layer_is_found(tmp_path: Path) -> None:
+    document = measured(
+        "fake", "fake+uneven", "fake+unavailable", "fake+crash",
+        script=tmp_path / "programs", processes=3, rounds=3, steps=5,
+    )  # fmt: skip
+    cells = by_name(document)
+    assert cells["fake+unavailable/cpu"].status == "unavailable"
+    assert cells["fake+crash/cpu"].status == "failed"
+    first = ordered(document, "lost")[0]
+    assert first == ("dense3", "weight gradient")
+    lost = lost_by_part(document)[first]
+    assert lost.cell == "fake+uneven/cpu"
+    assert lost.seconds == pytest.approx(STEP_SECONDS, rel=0.2)
+    program = (tmp_path / "programs" / "layer_pytorch.py").read_text()
+    assert "LAYER = nn.Linear(84, 10)" in program
+    assert "PART = 'weight gradient'" in program
+    for cell in ("fake/cpu", "fake+uneven/cpu"):
+        one = cells[cell]
+        assert one.samples is not None
+        assert [len(process) for process in one.samples.step_seconds] == [3, 3, 3]
+        assert one.step_seconds is not None
+        assert one.residue_seconds is not None
+        total = sum(row.seconds_per_step for row in one.rows) + one.residue_seconds
+        assert total == pytest.approx(one.step_seconds)
+
+
+@pytest.mark.slow
+def test_real_engines_time_every_layer_that_the_other_does() -> None:
+    document = measured("torch", "tf", "torch+compile", processes=1, rounds=1, steps=2, parity=False)
+    cells = {name: one for name, one in by_name(document).items() if one.status != "unavailable"}
+    if "torch/cpu" not in cells or "tf/cpu" not in cells:
+        pytest.skip("PyTorch or TensorFlow is not installed")
+    torch, tf = cells["torch/cpu"], cells["tf/cpu"]
+    assert [(row.layer, row.part) for row in torch.rows] == [(row.layer, row.part) for row in tf.rows]
+    for one in (torch, tf):
+        assert {row.part for row in one.rows if row.layer == "step"} == {"loss", "update", "call"}
+        assert one.residue_seconds is not None
+        assert all(row.seconds == [[row.seconds_per_step]] for row in one.rows)
+    assert cells["torch+compile/cpu"].whole_step
+    assert cells["torch+compile/cpu"].rows == []
+
+
+def test_layers_are_timed_with_preloaded_data_in_float32() -> None:
+    for fields in ({"input": "pipeline"}, {"precision": "bf16"}):
+        with pytest.raises(BadInput, match="layers are timed with"):
+            measured("fake", **fields)
