@@ -45,7 +45,7 @@ end
         @test first(found["forward"]) ≈ y
         of_norm, of_data = found["data gradient"]
         @test of_data ≈ of_x
-        @test of_norm[].γ ≈ of_layer[].γ
+        @test of_norm.γ ≈ of_layer.γ
         pool = Dict{String,Any}("type" => "max_pool", "size" => 2, "stride" => 2)
         found, y, (_, of_x) = replayed([pool], images; wanted = ("data gradient",))
         @test last(found["data gradient"]) ≈ of_x

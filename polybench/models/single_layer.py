@@ -1,7 +1,8 @@
 """A layer by itself, as text: the smallest network around it that every engine can train and check.
 
-`conv 3x3 64->64 pad 1 on 56x56` stands behind a batch norm, so that its input has a gradient, and in front of
-what makes ten classes of its output. Only the layer is meant; `polybench layers --layer` shows nothing else.
+`conv 3x3 64->64 pad 1 on 56x56` stands behind what makes 64 channels of an image, so that its input has a
+gradient, and in front of what makes ten classes of its output. Only the layer is meant; `polybench layers
+--layer` shows nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TEXT = re.compile(
     r"(?P<no_bias> no bias)?(?P<relu> relu)?"
 )
 _PLACE = re.compile(r"(?P<height>\d+)x(?P<width>\d+)")
-_CLASSES = 10
+_CHANNELS, _CLASSES = 3, 10
 
 
 def single_layer(name: str) -> Model:
@@ -59,22 +60,20 @@ def single_layer(name: str) -> Model:
             f"{text!r} needs the height and width of its input, not {place!r}; write --input 56x56"
         )
     inputs = int(given["inputs"])
-    shape = (inputs, int(images["height"]), int(images["width"]))
-    layers: list[Layer] = [BatchNorm(_BEFORE, inputs), layer]
-    layers += [ReLU()] if given["relu"] else []
+    relu: list[Layer] = [ReLU()] if given["relu"] else []
+    size = int(images["height"]), int(images["width"])
+    before: list[Layer] = [Conv(_BEFORE, _CHANNELS, inputs, kernel=1)]
+    after: list[Layer] = [GlobalAveragePool()]
     if isinstance(layer, Dense):
-        shape, layers = (inputs, 1, 1), [Flatten(), *layers]
-    else:
-        layers.append(GlobalAveragePool())
+        before, after = [Flatten(), Dense(_BEFORE, _CHANNELS, inputs)], []
     try:
-        outputs = layer.output_shape((inputs,) if isinstance(layer, Dense) else shape)[0]
-        layers.append(Dense("after", outputs, _CLASSES))
+        outputs = layer.output_shape((inputs,) if isinstance(layer, Dense) else (inputs, *size))[0]
         return Model(
             name=name,
             summary=f"{text} by itself",
-            input_shape=shape,
+            input_shape=(_CHANNELS, *size),
             classes=_CLASSES,
-            layers=tuple(layers),
+            layers=(*before, layer, *relu, *after, Dense("after", outputs, _CLASSES)),
             batch_size=2,
             optimizer=Optimizer(),
             parity_batch_size=2,

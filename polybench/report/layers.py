@@ -58,9 +58,12 @@ def layers_document(
     )
 
 
+_OF_STEPS = ("step_seconds", "step_interval95", "residue_seconds", "interval95", "gc_seconds_per_step")
+
+
 def _only(engine: EngineLayers, layer: str) -> EngineLayers:
     rows = [row for row in engine.rows if row.layer == layer]
-    nothing = dict.fromkeys(("step_seconds", "step_interval95", "residue_seconds", "interval95"))
+    nothing = dict.fromkeys(_OF_STEPS)
     return msgspec.structs.replace(engine, rows=rows, **nothing)
 
 

@@ -148,7 +148,7 @@ def test_nothing_measured_is_said(document: LayersDocument) -> None:
 
 
 def test_of_a_layer_by_itself_nothing_is_said_of_steps(document: LayersDocument) -> None:
-    nothing = {"step_seconds": None, "residue_seconds": None}
+    nothing = {"step_seconds": None, "residue_seconds": None, "gc_seconds_per_step": None}
     engines = [msgspec.structs.replace(engine, **nothing) for engine in document.engines]
     text = render(msgspec.structs.replace(document, engines=engines), "table")
     assert "conv2 + relu" in text
