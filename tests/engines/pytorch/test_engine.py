@@ -52,7 +52,7 @@ def test_only_what_nobody_else_reads_is_overwritten(lab: Lab) -> None:
     end = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
     layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *end)
     model = msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 8, 8), classes=192)
-    made = network(model, given_masks=False)
+    made = network(model.layers, model.input_shape, given_masks=False)
     made.named["dropout"].p = 0.0
     first, second, norm = (made.named[name] for name in ("first", "second", "norm"))
     images = torch.randn(2, 3, 8, 8)
