@@ -9,13 +9,13 @@ const RELU = Dict{String,Any}("type" => "relu")
 const GRADIENTS = ("data gradient", "weight gradient")
 
 """The parts of a layer by name, computed once, and the gradient of Flux's own layer."""
-function replayed(records, x; wanted = GRADIENTS)
+function replayed(records, x; wanted = GRADIENTS, calls = 2)
     weights = random_weights(Float64, records)
     layer = PolyBench.alone(PolyBench.network(records, weights).chain)
     y, back = Flux.Zygote.pullback((m, x) -> m(x), layer, x)
     dy = randn(MersenneTwister(5), size(y))
     parts = PolyBench.layer_parts(PolyBench.CPU(), Float64, records, weights, x, dy, wanted)
-    @test all(PolyBench.seconds(part, 2) > 0 for part in parts)
+    @test all(PolyBench.seconds(part, calls) > 0 for part in parts)
     return Dict(part.name => part.result[] for part in parts), y, back(dy)
 end
 
@@ -41,7 +41,8 @@ end
 
     @testset "others have one gradient of both" begin
         norm = Dict{String,Any}("type" => "batch_norm", "name" => "n", "channels" => 3, "epsilon" => 1e-3, "momentum" => 0.1)
-        found, y, (of_layer, of_x) = replayed([norm, RELU], images; wanted = ("data gradient",))
+        # Once: BatchNorm is mutable, and Zygote adds up such a gradient over the calls of a pullback.
+        found, y, (of_layer, of_x) = replayed([norm, RELU], images; wanted = ("data gradient",), calls = 1)
         @test first(found["forward"]) ≈ y
         of_norm, of_data = found["data gradient"]
         @test of_data ≈ of_x

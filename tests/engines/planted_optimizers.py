@@ -9,7 +9,6 @@ import numpy as np
 
 from polybench.core.job import Job
 from polybench.engines.base import Weights
-from polybench.engines.jax.engine import JaxEngine
 from polybench.engines.pytorch.engine import TorchEngine
 from polybench.engines.tensorflow.engine import TensorFlowEngine
 
@@ -46,16 +45,4 @@ class TorchDecoupledDecay(TorchEngine):
         import torch
 
         with patch.object(torch.optim, "Adam", torch.optim.AdamW):
-            super().build(job, weights)
-
-
-class OptaxAdam(JaxEngine):
-    """optax's own: its bias corrections are made in float32."""
-
-    def build(self, job: Job, weights: Weights) -> None:
-        import optax
-
-        from polybench.engines.jax import optimizers
-
-        with patch.object(optimizers, "_scale_by_adam", optax.scale_by_adam):
             super().build(job, weights)

@@ -112,7 +112,6 @@ def test_it_is_the_canonical_formula(
         ("tf", "KerasOwn", "adam"),
         ("tf", "KerasOwn", "rmsprop"),
         ("tf", "KerasRateInVelocity", "momentum"),
-        ("jax", "OptaxAdam", "adam"),
     ],
 )
 def test_what_the_frameworks_have_of_their_own_fails(

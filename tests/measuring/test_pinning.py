@@ -31,17 +31,18 @@ def allowed_cpus(pids: Iterable[int]) -> set[str]:
 
 
 class Affinities(Listener):
-    """Sees the workers, and what they have started, in each round."""
+    """Sees the workers, and what they have started, in each round; not what other tests have left running."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.others = set(psutil.Process().children(recursive=True))
         self.seen: set[str] = set()
         self.most_processes = 0
 
     def stage(self, text: str) -> None:
         super().stage(text)
         if "round" in text:
-            children = psutil.Process().children(recursive=True)
+            children = set(psutil.Process().children(recursive=True)) - self.others
             self.seen |= allowed_cpus(child.pid for child in children)
             self.most_processes = max(self.most_processes, len(children))
 

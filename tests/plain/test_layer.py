@@ -26,7 +26,7 @@ from polybench.plain.layer import write_programs
 from polybench.worker.layers import write_tensors
 
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
-PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: ([\d.]+) ms, relative error ([\d.e-]+)")
+PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: ([\d.]+) ms, relative error ([\d.e+-]+)")
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +80,17 @@ def test_so_does_that_of_flux(lenet: Path, tmp_path: Path, name: str, part: Part
         pytest.skip(missing.reason)
     assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
     options = [f"--project={julia.project}", "--startup-file=no", "--threads=1"]
-    run(tmp_path, [julia.executable, *options, str(tmp_path / "layer_flux.jl")])
+    # Values of the noise are so near one another that NNlib takes another for the largest, see `Conventions`.
+    limit = 0.05 if name.startswith("max_pool") else 1e-5
+    run(tmp_path, [julia.executable, *options, str(tmp_path / "layer_flux.jl")], limit)
 
 
-def run(folder: Path, command: list[str]) -> None:
+def run(folder: Path, command: list[str], limit: float = 1e-5) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     printed = PRINTED.search(done.stdout)
     assert printed, done.stdout + done.stderr
     assert float(printed[2]) > 0
-    assert float(printed[3]) < 1e-5
+    assert float(printed[3]) < limit
 
 
 def test_images_are_repeated_and_so_is_what_they_add_to_a_gradient(lenet: Path, tmp_path: Path) -> None:
