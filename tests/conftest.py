@@ -36,6 +36,9 @@ LONGEST = (
     "engines/flux/test_engine.py",
     "engines/flux/test_worker.py",
     "test_examples.py",
+    "plain/test_layer.py",
+    "measuring/test_layers.py",
+    "measuring/test_pinning.py",
     "commands/test_cli.py",
     "identity/test_check.py",
 )

@@ -72,7 +72,7 @@ def test_a_program_computes_what_is_expected(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "part"), CASES)
+@pytest.mark.parametrize(("name", "part"), [CASES[2], CASES[4]])  # Julia takes half a minute for each
 def test_so_does_that_of_flux(lenet: Path, tmp_path: Path, name: str, part: Part) -> None:
     try:
         check(julia := find())
