@@ -48,14 +48,14 @@ LEVELS: dict[str, Callable[[Array], Array]] = {
 """(..., step) -> (...): what a round's steps took."""
 
 OVER_ROUNDS: dict[str, Callable[[Array], Array]] = {
-    "mean": lambda rounds: np.asarray(rounds.mean(axis=-1)),
     "median": lambda rounds: np.asarray(np.median(rounds, axis=-1)),
+    "mean": lambda rounds: np.asarray(rounds.mean(axis=-1)),
 }
 """(..., round) -> (...): what a process's rounds took."""
 
 
 def student(pairs: Array, *_: object) -> Interval:
-    """Student's t over the processes' means of what two cells differ by, round by round."""
+    """Student's t over the processes of what two cells differ by, round by round."""
     processes = pairs.shape[1]
     error = pairs.std(axis=1, ddof=1) / np.sqrt(processes)
     half = stdtrit(processes - 1, 1 - _TAIL) * error
@@ -149,7 +149,7 @@ def _unpaired(one: Array, two: Array) -> tuple[Array, Interval]:
     return np.exp(value), (np.exp(value - half), np.exp(value + half))
 
 
-PRODUCT = Candidate("median", "mean", "t", True)
+PRODUCT = Candidate("median", "median", "t", True)
 """What polybench.core.statistics.ratio does."""
 
 

@@ -39,14 +39,20 @@ class Ratio(msgspec.Struct, frozen=True):
     scope: Scope
 
 
-def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> StepSeconds:
+def step_seconds(
+    samples: NestedSamples, kind: Literal["step", "block"], quiet: NestedSamples | None = None
+) -> StepSeconds:
     """Summary of all samples; `median` and its `interval95` are a typical step of a typical process.
 
-    `median` is exp of the mean over processes of the mean over rounds of log(median of the round), so that of
-    two cells that were measured in the same rounds it has the ratio that `ratio` finds. The interval is a t
-    interval about it, over the processes' means (over the rounds, if there is one process; null with one
-    round). Quantiles and spread of block means are not those of steps, so they are null where `kind` is
-    "block".
+    `median` is exp of the mean over processes of the median over rounds of log(median of the round), the
+    estimator of `ratio`. The interval is a t interval about it, over the processes (over the rounds, if there
+    is one process, and then about their mean; null with one round). Quantiles and spread of block means are
+    not those of steps, so they are null where `kind` is "block".
+
+    Args:
+        samples: all of them.
+        kind: what a sample is.
+        quiet: those from which the typical step is taken, if not all.
 
     Raises:
         ValueError: there is no sample.
@@ -54,8 +60,8 @@ def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> Step
     seconds = np.array([second for process in samples for one_round in process for second in one_round])
     if not seconds.size:
         raise ValueError("no samples")
-    processes = [logs for process in samples if (logs := _log_medians(process))]
-    levels = [fmean(logs) for logs in processes] if len(processes) > 1 else processes[0]
+    processes = [logs for process in (quiet or samples) if (logs := _log_medians(process))]
+    levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
     each_is_a_step = kind == "step"
     return StepSeconds(
         median=math.exp(fmean(levels)),
@@ -72,18 +78,18 @@ def step_seconds(samples: NestedSamples, kind: Literal["step", "block"]) -> Step
 def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
     """Speed-up of `other` against `baseline`.
 
-    exp of the mean over processes of the mean over rounds of log(median(baseline) / median(other)). A process
-    and a round of one are paired with those of the same index of the other, since they ran side by side; what
-    only one of them has is left out. The interval is a t interval over the processes' means (over the rounds,
-    if there is one process).
+    exp of the mean over processes of the median over rounds of log(median(baseline) / median(other)). A
+    process and a round of one are paired with those of the same index of the other, since they ran side by
+    side; what only one of them has, or where a round is empty, is left out. The interval is a t interval over
+    the processes (over the rounds, if there is one process, and then about their mean).
+
+    The median over rounds, not their mean: what happens to a machine happens to some rounds. It covers as
+    well, and is half as wide where work comes in bursts (benchmarks/estimators.py).
 
     The t interval, not a hierarchical bootstrap (processes, rounds, steps), because it covers better where
-    there are few processes. Measured by tests/core/test_interval_coverage.py (process effects 3 %, round
-    effects 1 %, right-skewed steps with outliers), nominal 95 %:
-
-        processes        3      5     10
-        t interval   0.946  0.952  0.943   (4,000 simulated studies each)
-        bootstrap    0.759  0.850  0.900   (800)
+    there are few processes: of 600 simulated studies of five processes each, on an even, drifting, bimodal or
+    busy machine, 0.95 to 0.98 of the t intervals have the truth, 0.82 to 0.92 of the bootstrap's
+    (benchmarks/estimators.py, and tests/core/test_interval_coverage.py).
 
     Raises:
         ValueError: no round was measured by both.
@@ -91,10 +97,9 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
     pairs = [logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two))]
     if not pairs:
         raise ValueError("no round was measured by both cells")
-    value = math.exp(fmean(fmean(logs) for logs in pairs))
-    if len(pairs) > 1:
-        return Ratio(value, _of_logs([fmean(logs) for logs in pairs]), "processes")
-    return Ratio(value, _of_logs(pairs[0]), "within one run")
+    scope: Scope = "processes" if len(pairs) > 1 else "within one run"
+    levels = [median(logs) for logs in pairs] if len(pairs) > 1 else pairs[0]
+    return Ratio(math.exp(fmean(levels)), _of_logs(levels), scope)
 
 
 def ratio_of_studies(baseline: NestedSamples, other: NestedSamples) -> Ratio:
@@ -122,8 +127,8 @@ def ratio_of_studies(baseline: NestedSamples, other: NestedSamples) -> Ratio:
 
 
 def process_levels(samples: NestedSamples) -> list[float]:
-    """The log of a typical step of each process: the mean over rounds of the log of a round's median."""
-    return [fmean(logs) for process in samples if (logs := _log_medians(process))]
+    """The log of a typical step of each process: the median over rounds of the log of a round's median."""
+    return [median(logs) for process in samples if (logs := _log_medians(process))]
 
 
 def differs(ratio: Ratio) -> bool | None:

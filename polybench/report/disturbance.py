@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from polybench.core import units
 from polybench.core.document.resources import BlockReading, Disturbance
@@ -13,8 +14,8 @@ NOTABLE_SHARE = 0.03
 """Of a step, in page faults: less than this is no reason to change anything."""
 
 TOLERATED_SHARE = 0.25
-"""Of a cell's blocks, that may be disturbed before its ratios are no verdict. A ratio is a mean over rounds,
-so it has as large a part of what was done to it; with one busy process beside two threads torch's steps
+"""Of a cell's blocks, that may be disturbed before its ratios are no verdict. They are left out, but where
+so many are, the others were hardly quieter; with one busy process beside two threads torch's steps
 became up to 20 times as long."""
 
 
@@ -45,6 +46,24 @@ def add_disturbance(result: Result, readings: Sequence[Sequence[BlockReading]], 
     share = sum(block.fault_seconds for block in blocks) / sum(block.wall_seconds for block in blocks)
     if share > NOTABLE_SHARE and result.step_seconds is not None:
         result.warnings.append(_page_faults(result, share * result.step_seconds.median, share, heap))
+
+
+def undisturbed(
+    samples: Sequence[Sequence[Sequence[float]]], readings: Sequence[Sequence[BlockReading]]
+) -> list[list[list[float]]]:
+    """A cell's samples as [process][round][sample], where rounds in which it was disturbed are empty.
+
+    A process in which that would leave half of the rounds or fewer keeps all of them.
+    """
+    return [
+        _quiet_rounds(process, blocks) for process, blocks in zip_longest(samples, readings, fillvalue=())
+    ]
+
+
+def _quiet_rounds(process: Sequence[Sequence[float]], blocks: Sequence[BlockReading]) -> list[list[float]]:
+    quiet = [not block.disturbed for block in blocks]
+    enough = len(quiet) == len(process) and 2 * sum(quiet) > len(quiet)
+    return [list(one_round) if not enough or quiet[i] else [] for i, one_round in enumerate(process)]
 
 
 def no_verdict(*results: Result) -> str | None:

@@ -23,7 +23,7 @@ from polybench.planning.plan import Plan
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
 from polybench.report.comparisons import relate
-from polybench.report.disturbance import add_disturbance
+from polybench.report.disturbance import add_disturbance, undisturbed
 from polybench.report.usage import add_usage
 
 DEFAULT_BASELINE = "torch/cpu"
@@ -82,7 +82,7 @@ def summarize(
     """
     base = baseline(plan, records)
     results = [_result(plan, files, record) for record in records]
-    samples = {record.cell.name: rounds_of(record) for record in records}
+    samples = {record.cell.name: undisturbed(rounds_of(record), record.readings) for record in records}
     relate(results, samples, base, plan.study.prices)
     return StudyDocument(
         id=context.id,
@@ -166,7 +166,8 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
 def _add_times(
     result: Result, record: CellRecord, samples: list[list[list[float]]], steps_in_epoch: int
 ) -> None:
-    seconds = statistics.step_seconds(samples, record.sample_kind)
+    quiet = undisturbed(samples, record.readings)
+    seconds = statistics.step_seconds(samples, record.sample_kind, quiet)
     result.step_seconds = seconds
     result.samples_per_second = result.workload.batch_size / seconds.median
     if not result.trainings:

@@ -65,12 +65,18 @@ def test_the_truth_of_every_scenario_is_the_ratio(scenario: str) -> None:
     assert float(np.exp(np.log(value).mean())) == pytest.approx(TRUE_RATIO, rel=0.005)
 
 
-def test_accidents_make_intervals_wider() -> None:
-    def half_width(scenario: str) -> float:
-        one, two = simulate(SCENARIOS[scenario], (200, 5, 5, 20), rng())
-        return score(PRODUCT, Source("", TRUE_RATIO, [(one, two)]), 0).half_width
+def half_width(scenario: str, candidate: Candidate) -> float:
+    one, two = simulate(SCENARIOS[scenario], (200, 5, 5, 20), rng())
+    return score(candidate, Source("", TRUE_RATIO, [(one, two)]), 0).half_width
 
-    assert all(half_width(name) > half_width("even") for name in SCENARIOS if name != "even")
+
+def test_accidents_make_intervals_wider() -> None:
+    mean = PRODUCT._replace(over_rounds="mean")
+    assert all(half_width(name, mean) > half_width("even", mean) for name in SCENARIOS if name != "even")
+
+
+def test_bursts_widen_those_of_the_product_less_than_those_of_a_mean() -> None:
+    assert half_width("bursts", PRODUCT) < 0.7 * half_width("bursts", PRODUCT._replace(over_rounds="mean"))
 
 
 def document(folder: Path, name: str, cells: list[str], *argv: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from polybench.core.document.resources import BlockReading, Disturbance
 from polybench.core.document.result import Result
 from polybench.core.document.times import Samples
-from polybench.report.disturbance import add_disturbance, no_verdict
+from polybench.report.disturbance import add_disturbance, no_verdict, undisturbed
 from tests.factories import measured
 
 
@@ -91,3 +91,20 @@ def test_page_faults_that_matter_are_told_with_what_helps(heap: str, cell: str, 
     assert warning.startswith("page faults: 4,000 a step, up to 2.00 ms of it (20%)")
     assert warning.endswith(advice)
     assert faulting(0.002) == []
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "kept"),
+    [
+        ([False, False, False], [[1.0], [2.0], [3.0]]),
+        ([False, True, False], [[1.0], [], [3.0]]),
+        ([True, True, False], [[1.0], [2.0], [3.0]]),  # too few would be left
+        ([False, True], [[1.0], [2.0], [3.0]]),  # not of these rounds
+        ([], [[1.0], [2.0], [3.0]]),
+    ],
+)
+def test_disturbed_rounds_are_left_out_while_most_remain(
+    disturbed: list[bool], kept: list[list[float]]
+) -> None:
+    readings = [[block(disturbed=one) for one in disturbed]]
+    assert undisturbed([[[1.0], [2.0], [3.0]]], readings) == [kept]
