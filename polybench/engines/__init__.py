@@ -87,6 +87,7 @@ ENGINES: dict[str, EngineRow] = {
                 cuda_only=True,
                 whole_step=True,
             ),
+            "foreach": Variant("an optimizer that updates all tensors at once, as PyTorch's does on CUDA"),
         },
         runs_on=_CUDA_UNTRIED,
         memory_bytes=350 << 20,

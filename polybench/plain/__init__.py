@@ -30,7 +30,7 @@ _SCRIPTS = {
 }
 _VARIANTS = {
     "flux": ("default_threads",),
-    "torch": ("channels_last", "compile"),
+    "torch": ("channels_last", "compile", "foreach"),
     "tf": ("eager", "xla"),
     "jax": (),
 }

@@ -24,6 +24,7 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHANNELS_LAST = False
 COMPILE = False
+FOREACH = False
 UNTIMED_STEPS = 2
 STEPS = 58
 
@@ -49,7 +50,7 @@ with torch.no_grad():  # batch norm's statistics start at 0 and 1, as in START.n
     for name, parameter in model.named_parameters():
         parameter.copy_(torch.from_numpy(start[name]))
 model.to(DEVICE, memory_format=memory_format)
-optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, foreach=FOREACH or None)
 
 
 def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -70,6 +70,17 @@ def xla(engine: Any) -> object:
         return "jit_compile=True" not in str(refused)
 
 
+def foreach(engine: Any) -> object:
+    """Whether a step goes through the operations that take all tensors at once."""
+    optimizer = importlib.import_module("torch.optim.sgd")
+    seen: list[str] = []
+    for name in ("_single_tensor_sgd", "_multi_tensor_sgd"):
+        own = getattr(optimizer, name)
+        setattr(optimizer, name, lambda *a, own=own, name=name, **k: (seen.append(name), own(*a, **k))[1])
+    engine.run_steps(0, 1)
+    return seen
+
+
 def julia_threads(_: Any) -> object:
     """Of the Julia in this process."""
     return int(importlib.import_module("juliacall").Main.seval("Threads.nthreads()"))
@@ -86,6 +97,7 @@ class Effect(NamedTuple):
 EFFECTS: dict[str, Effect] = {
     "torch+channels_last": Effect(channels_last, [(True, False)], [(False, True)]),
     "torch+compile": Effect(compiled, 0, 1),
+    "torch+foreach": Effect(foreach, ["_single_tensor_sgd"], ["_multi_tensor_sgd"]),
     "tf+eager": Effect(eager, [], [True, True]),
     "tf+keras_fit": Effect(keras_fit, False, True),
     "tf+xla": Effect(xla, False, True),

@@ -30,7 +30,7 @@ from polybench.engines.support.replay import timed
 
 
 class TorchEngine(Engine):
-    """Eager by default; `channels_last`, `compile` and `cudagraph` are variants, and chain."""
+    """Eager by default; `channels_last`, `compile`, `cudagraph` and `foreach` are variants, and chain."""
 
     sample_kind: Literal["step", "block"] = "step"
 
@@ -77,7 +77,9 @@ class TorchEngine(Engine):
         self._parameters = self._network.tensors(job.model.weight_shapes())
         self._state = self._network.tensors(job.model.state_shapes())
         self.start_from(weights)
-        self._optimizer = pytorch_optimizers.make(job.workload.optimizer, model.parameters())
+        self._optimizer = pytorch_optimizers.make(
+            job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants
+        )
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
         self._loss_of = loss_of_batch(model, self._device.type, autocast)
         if "compile" in job.variants:

@@ -12,23 +12,26 @@ from typing import Any
 from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 
-def make(optimizer: Optimizer, parameters: Iterable[Any]) -> Any:
-    """The `torch.optim` optimizer of these parameters."""
+def make(optimizer: Optimizer, parameters: Iterable[Any], *, foreach: bool) -> Any:
+    """The `torch.optim` optimizer of these parameters.
+
+    With `foreach` it updates all of them in each of its operations; without, PyTorch chooses: one after the
+    other on the CPU, `foreach` on CUDA.
+    """
     from torch import optim
 
-    rate, decay = optimizer.learning_rate, optimizer.weight_decay
+    rate = optimizer.learning_rate
+    shared: dict[str, Any] = {"weight_decay": optimizer.weight_decay, "foreach": foreach or None}
     match optimizer.name:
         case "adam":
-            return optim.Adam(parameters, rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, weight_decay=decay)
+            return optim.Adam(parameters, rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, **shared)
         case "rmsprop":
-            return optim.RMSprop(
-                parameters, rate, alpha=RMSPROP_DECAY, eps=RMSPROP_EPSILON, weight_decay=decay
-            )
+            return optim.RMSprop(parameters, rate, alpha=RMSPROP_DECAY, eps=RMSPROP_EPSILON, **shared)
         case "sgd" | "momentum" | "nesterov":
             momentum = optimizer.momentum or 0.0
             # PyTorch refuses to look ahead by nothing.
             nesterov = optimizer.name == "nesterov" and momentum > 0
-            return optim.SGD(parameters, rate, momentum=momentum, weight_decay=decay, nesterov=nesterov)
+            return optim.SGD(parameters, rate, momentum=momentum, nesterov=nesterov, **shared)
 
 
 def set_rate(torch_optimizer: Any, rate: float) -> None:
