@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from polybench.commands.execute import termination_as_interrupt
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import WHAT
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
+from polybench.core import interrupts
 from polybench.core.document.places import AllocationsDocument
 from polybench.core.names import pick
 from polybench.core.spec import Study
@@ -35,7 +35,7 @@ def allocations(
 
     render = pick(how.format, FORMATS, "format")
     ensure_writable(how.output)
-    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         document = find_places(study, progress, argv=sys.argv[1:])
     emit(render(document, top), how.output)
     raise typer.Exit(_exit_code(document))

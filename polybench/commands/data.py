@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from polybench.commands.terminal import echo
+
 app = typer.Typer(help="CIFAR-10: download, check, locate.", no_args_is_help=True)
 
 
@@ -29,8 +31,8 @@ def fetch(
     from polybench.data.fetch import fetch as fetch_archive
 
     place = folder or data_folder()
-    typer.echo(f"fetching {ARCHIVES[version.value].url} into {place}", err=True)
-    typer.echo(fetch_archive(version.value, place))
+    echo(f"fetching {ARCHIVES[version.value].url} into {place}", err=True)
+    echo(str(fetch_archive(version.value, place)))
 
 
 @app.command()
@@ -46,7 +48,7 @@ def verify(
     checked = verify_files(path or data_folder())
     counts = ", ".join(f"{count:,} {split}" for split, count in checked.images.items())
     published = {True: ", the published archive", False: ", not the published archive", None: ""}
-    typer.echo(f"{checked.source}: {counts} images, all records valid{published[checked.official]}")
+    echo(f"{checked.source}: {counts} images, all records valid{published[checked.official]}")
 
 
 @app.command()
@@ -54,4 +56,4 @@ def path() -> None:
     """Print the data folder (POLYBENCH_DATA overrides it)."""
     from polybench.data import data_folder
 
-    typer.echo(data_folder())
+    echo(str(data_folder()))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-import typer
-
+from polybench.commands.terminal import echo
 from polybench.core.errors import BadInput
 from polybench.core.spec import UNTIMED_STEPS, Study
 
@@ -30,7 +29,7 @@ def print_scripts(study: Study) -> None:
     plan = resolve(study)
     steps = study.steps or STEPS
     if study.data == "synthetic":
-        typer.echo("# Synthetic images are in no file: give the scripts the real ones.\n")
+        echo("# Synthetic images are in no file: give the scripts the real ones.\n")
     inputs = [
         "polybench", "weights", "--model", plan.model.name, "--seed", str(study.seed),
         "--batch-size", str(plan.workload.batch_size), "--steps", str(UNTIMED_STEPS + steps),
@@ -42,13 +41,11 @@ def print_scripts(study: Study) -> None:
             continue
         script = plain_script(cell, plan.workload_of(cell), steps)
         if script is None:
-            typer.echo(
-                f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n"
-            )
+            echo(f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n")
         else:
-            typer.echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}")
-            typer.echo(f"# To have the {common} of polybench's workers, run it with: {_before(plan)}")
-            typer.echo(script)
+            echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}")
+            echo(f"# To have the {common} of polybench's workers, run it with: {_before(plan)}")
+            echo(script)
 
 
 def _before(plan: Plan) -> str:

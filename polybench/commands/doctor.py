@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from polybench.commands.options import TableOrJson
+from polybench.commands.terminal import echo
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.names import pick
 
@@ -30,7 +31,7 @@ def doctor(format: TableOrJson = "table") -> None:
         "meters": _meters(),
         "engines": _engines(),
     }
-    typer.echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
+    echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
     frameworks = [entry for name, entry in report["engines"].items() if name != "reference"]
     raise typer.Exit(0 if any(entry["runs"] for entry in frameworks) else 4)
 

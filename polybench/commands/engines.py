@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from polybench.commands.options import TableOrJson
 from polybench.commands.rows import Rows, print_rows
+from polybench.commands.terminal import echo
 from polybench.engines import ALLOCATORS, Variant
 
 
@@ -28,7 +27,7 @@ def engines(format: TableOrJson = "table") -> None:
         for name, row in known.items()
     ]
     for reason in broken.values():
-        typer.echo(f"warning: {reason}", err=True)
+        echo(f"warning: {reason}", err=True)
     print_rows(rows, format, _table)
 
 

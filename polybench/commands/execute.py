@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
-from polybench.core import units
+from polybench.commands.terminal import echo
+from polybench.core import interrupts, units
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.names import pick
 from polybench.core.spec import Study
@@ -38,7 +37,7 @@ def execute(
     pick(how.format, formats, "format")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         result = run_study(
             study,
             progress,
@@ -48,10 +47,14 @@ def execute(
             strict=strict,
             parity_only=parity_only,
         )
-    emit(rendered(result, how.format, metrics, formats, published=how.published), how.output)
-    if store is not None and not how.quiet:
-        typer.echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
-    raise typer.Exit(exit_code(result, parity_only=parity_only))
+    try:
+        emit(rendered(result, how.format, metrics, formats, published=how.published), how.output)
+    finally:
+        if store is not None and store.unsaved is None and not how.quiet:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
+    code = exit_code(result, parity_only=parity_only)
+    raise typer.Exit(1 if store is not None and store.unsaved is not None and not code else code)
 
 
 def print_plan(study: Study) -> None:
@@ -63,28 +66,14 @@ def print_plan(study: Study) -> None:
     plan = resolve(study)
     expected, workload, precision = estimate(plan), plan.workload, ",".join(plan.study.precisions)
     for cell in plan.cells:
-        typer.echo(cell.name)
+        echo(cell.name)
     products = units.number(workload.batch_size * training_multiply_adds(plan.model) / 1e6)
     rates = dict.fromkeys(
         f"{rate(plan, cell.device) / 1e9:,.0f} billion a second on {cell.device}" for cell in plan.cells
     )
-    typer.echo(
+    echo(
         f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
         f" processes {study.processes}\n{expected.in_words()}\nrough: a step has {products} million"
         f" multiply-adds, and every engine is taken to do {', '.join(rates)}",
         err=True,
     )
-
-
-@contextlib.contextmanager
-def termination_as_interrupt() -> Iterator[None]:
-    """`kill PID` ends a study as Ctrl-C does: workers ended, finished cells saved."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

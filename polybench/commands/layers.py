@@ -9,13 +9,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from polybench.commands.execute import termination_as_interrupt
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import HOW, WHAT
 from polybench.commands.outcome import emit, ensure_writable, exit_code_of_layers
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.sweep import Format
+from polybench.commands.terminal import echo
+from polybench.core import interrupts
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.spec import Study
@@ -74,7 +75,7 @@ def layers(
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     order = pick(sort, ORDERS, "order")
     ensure_writable(how.output)
-    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         document = run_layers(
             study.quick() if quick else study,
             progress,
@@ -86,5 +87,5 @@ def layers(
         )
     emit(render(document, format, order), how.output)
     if script is not None and not how.quiet:
-        typer.echo(f"programs that show the part that loses most: {script}", err=True)
+        echo(f"programs that show the part that loses most: {script}", err=True)
     raise typer.Exit(exit_code_of_layers(document))

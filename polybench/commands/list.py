@@ -34,6 +34,7 @@ def list_studies(results: Path | None = None, format: TableOrJson = "table") -> 
                     "batch_size": settings.batch_size,
                     "cells": [result.cell for result in study.results],
                     "measured": sum(result.measured for result in study.results),
+                    "finished": study.finished,
                 }
             )
     print_rows(rows, format, _table)
@@ -48,7 +49,7 @@ def _table(rows: Rows) -> str:
         (row["id"], "unreadable", row["unreadable"])
         if "unreadable" in row
         else (
-            row["id"],
+            row["id"] + (" (not finished)" if row["finished"] is False else ""),
             f"{row['model']}, {row['dataset']}, batch {row['batch_size']}",
             ", ".join(row["cells"]),
         )

@@ -70,10 +70,17 @@ class Lines:
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
+class _Console(Console):
+    """One whose reader may go away: that is no reason to end a study."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 @contextlib.contextmanager
 def progress_on_stderr(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
     """What fits standard error: a live line, plain lines, or with `quiet` warnings only."""
-    console = Console(stderr=True)
+    console = _Console(stderr=True)
     if quiet or verbose or not console.is_terminal:
         yield Lines(console, quiet)
         return

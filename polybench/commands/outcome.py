@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
+from polybench.commands.terminal import echo
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.core.errors import BadInput
+from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.names import split_names
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
@@ -37,11 +38,22 @@ def ensure_writable(output: Path | None) -> None:
 
 
 def emit(text: str, output: Path | None) -> None:
-    """Print, or write to `output`."""
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        output.write_text(text, "utf-8")
+    """Print, or write to `output`.
+
+    Raises:
+        PolybenchError: there is no room for it.
+    """
+    try:
+        if output is None:
+            echo(text, nl=False)
+        else:
+            output.write_text(text, "utf-8")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if output is None:  # or Python would try it again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PolybenchError(f"cannot write {output or 'to standard output'}: {error.strerror}") from error
 
 
 def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:

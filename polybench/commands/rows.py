@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import typer
-
+from polybench.commands.terminal import echo
 from polybench.core.names import pick
 
 Rows = list[dict[str, Any]]
@@ -17,4 +16,4 @@ def print_rows(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
     import msgspec
 
     pick(format, {"table": None, "json": None}, "format")
-    typer.echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
+    echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from polybench.commands.terminal import echo
 from polybench.core.errors import Unavailable
 
 app = typer.Typer(help="Install what an engine needs beside its Python package.", no_args_is_help=True)
@@ -79,4 +80,4 @@ def _set_up(executable: str | None, project: str | None) -> None:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)

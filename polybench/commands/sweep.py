@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
-from polybench.commands.execute import termination_as_interrupt
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import HOW, WHAT
 from polybench.commands.outcome import emit, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.texts import parse_integers
+from polybench.core import interrupts
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
@@ -77,7 +77,7 @@ def run_points(points: Sequence[Point], how: Presentation, format: str) -> list[
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with termination_as_interrupt(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         return run_sweep(points, progress, store=store, argv=sys.argv[1:])
 
 

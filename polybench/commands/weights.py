@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from polybench.commands.signature import takes
+from polybench.commands.terminal import echo
+from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 
 
@@ -16,7 +18,7 @@ from polybench.core.spec import Study
 def weights(
     study: Study,
     output: Annotated[Path, typer.Option(help="The .npz file to write.")],
-    steps: Annotated[int, typer.Option(min=1, help="Batches to write.")] = 60,
+    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Batches to write.")] = 60,
 ) -> None:
     """Write initial weights and batch order as .npz, and print their SHA-256.
 
@@ -28,7 +30,7 @@ def weights(
 
     from polybench.data import open_dataset
     from polybench.data.batches import batch_stream, epoch_order, order_sha256
-    from polybench.data.disk import room
+    from polybench.data.disk import replacing, room
     from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
 
@@ -43,14 +45,14 @@ def weights(
     tensors = initial_weights(network, study.seed)
     arrays: dict[str, Any] = {**tensors, "batches": batches}
     with room(output.parent, sum(array.nbytes for array in arrays.values())):
-        # A file, because NumPy appends .npz to a name; renamed when it is complete.
-        part = output.with_name(f"{output.name}.part")
-        with part.open("wb") as file:
+        if output.exists() and not output.is_file():
+            raise BadInput(f"--output {output} is no regular file; name another one")
+        # A file, because NumPy appends .npz to a name.
+        with replacing(output.resolve()) as file:
             np.savez(file, **arrays)
-        part.replace(output)
-    typer.echo(f"{dataset.name}: {dataset.source}; written to {output}", err=True)
-    typer.echo(f"data_sha256 {dataset.sha256}")
-    typer.echo(f"weights_sha256 {weights_sha256(tensors)}")
+    echo(f"{dataset.name}: {dataset.source}; written to {output}", err=True)
+    echo(f"data_sha256 {dataset.sha256}")
+    echo(f"weights_sha256 {weights_sha256(tensors)}")
     # The first as saved studies have it, over the whole first epoch; the second over what was written.
-    typer.echo(f"batches_sha256 {order_sha256(epoch_order(images, size, study.seed, epoch=0))}")
-    typer.echo(f"written_batches_sha256 {order_sha256(batches)}")
+    echo(f"batches_sha256 {order_sha256(epoch_order(images, size, study.seed, epoch=0))}")
+    echo(f"written_batches_sha256 {order_sha256(batches)}")

@@ -86,7 +86,7 @@ def open_dataset(
     fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
     if data == "synthetic" or (data == "auto" and not fits):
         return _make_synthetic(seed, scratch, split, image_shape, classes)
-    path = Path(data).expanduser()
+    path = _place(data)
     if _is_own_folder(data):
         return _read_folder(path, scratch, split, image_shape, classes)
     if not fits:
@@ -110,13 +110,26 @@ def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -
         BadInput: `data` is a folder of images without this split.
     """
     if _is_own_folder(data):
-        return len(find_images(Path(data).expanduser(), split).files)
+        return len(find_images(_place(data), split).files)
     return synthetic.count(split, image_shape)
+
+
+def _place(data: str) -> Path:
+    try:
+        path = Path(data).expanduser()
+        path.exists()
+    except (RuntimeError, OSError, ValueError) as error:  # no such user, a name that no file can have
+        raise BadInput(f"--data {data[:80]}: {error}"[:200]) from None
+    if not data:
+        raise BadInput(
+            "--data is empty; give auto, synthetic, cifar10, or the path of an archive or a folder"
+        )
+    return path
 
 
 def _is_own_folder(data: str) -> bool:
     """Whether it is a folder of somebody's images."""
-    path = Path(data).expanduser()
+    path = _place(data)
     named = data in ("auto", "cifar10", "synthetic")
     return not named and is_image_folder(path) and cifar10.locate(path) is None
 
@@ -174,7 +187,7 @@ def _not_found(data: str) -> str:
             f"there is no CIFAR-10 in {data_folder()}; `polybench data fetch` downloads it, "
             "or give --data the path of an archive"
         )
-    path = Path(data).expanduser()
+    path = _place(data)
     if not path.exists():
         return (
             f"--data {data}: no such file or folder; give auto, synthetic, cifar10, or the path of "

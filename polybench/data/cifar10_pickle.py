@@ -6,7 +6,9 @@ that only keeps what it is given, and every other name is refused, so no pickle 
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 from typing import IO, Any
 
 import numpy as np
@@ -16,6 +18,11 @@ from polybench.data.chunks import IMAGE_BYTES
 
 _LARGEST = 64 << 20
 """The official files have 31 MB; twice that, if Python 3 wrote them anew, whose protocol 2 has no bytes."""
+
+_MOST_OPERATIONS = 1_000_000
+"""An official file has some 20,000: two for each label."""
+_LARGEST_MEMO = 1 << 20
+"""Python allocates as many places as the largest number that a pickle gives to one."""
 
 
 class _Kept:
@@ -69,7 +76,9 @@ def read_pickle(content: IO[bytes], size: int) -> tuple[NDArray[np.uint8], NDArr
     if size > _LARGEST:
         raise ValueError(f"{size} bytes, expected about 31 million")
     try:
-        batch = _Unpickler(content, encoding="bytes").load()
+        raw = content.read(_LARGEST)
+        _refuse_bombs(raw)
+        batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a damaged pickle raises nearly anything
         raise ValueError(f"its pickle cannot be read ({error})") from error
     if not isinstance(batch, dict):
@@ -82,6 +91,15 @@ def read_pickle(content: IO[bytes], size: int) -> tuple[NDArray[np.uint8], NDArr
     if len(labels) != len(pixels) or not labels:
         raise ValueError(f"{len(pixels)} images, {len(labels)} labels")
     return pixels, np.array(labels, np.uint8)
+
+
+def _refuse_bombs(raw: bytes) -> None:
+    """Raise where reading would take far more memory than the pickle has bytes."""
+    for number, (operation, argument, _) in enumerate(pickletools.genops(raw)):
+        if number >= _MOST_OPERATIONS:
+            raise pickle.UnpicklingError(f"more than {_MOST_OPERATIONS:,} operations")
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > _LARGEST_MEMO:
+            raise pickle.UnpicklingError(f"a memo of {argument:,} places")
 
 
 def _pixels(array: Any) -> NDArray[np.uint8]:

@@ -20,6 +20,8 @@ from polybench.data.chunks import Chunk, Pixels, Shape, Split
 
 _AT_ONCE = 64
 """Images read side by side: Pillow decodes and resizes without Python's global lock."""
+_MOST_PIXELS = 64 << 20
+"""Of one image: a file of half a megabyte may hold far more, and each is decoded as a whole."""
 
 
 class ImageFolder(NamedTuple):
@@ -72,8 +74,15 @@ def _read(path: Path, shape: Shape) -> Pixels:
     from PIL import Image
 
     _, height, width = shape
+    if not path.is_file():  # a pipe would be waited for, a device may never end
+        raise BadInput(f"{path} is no regular file; remove it")
     try:
         with Image.open(path) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise BadInput(
+                    f"{path} has {image.width} x {image.height} pixels, at most {_MOST_PIXELS:,} are read; "
+                    "make it smaller"
+                )
             resized = image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise BadInput(f"{path} is no image that Pillow can read: {error}; mend or remove it") from error

@@ -11,9 +11,10 @@ from polybench.core.document.times import Samples
 
 
 def heading(study: StudyDocument) -> list[str]:
-    """The workload; how it was measured; on what."""
+    """The workload; how it was measured; on what; and whether that has come to its end."""
     measured = [result.samples for result in study.results if result.samples]
-    return heading_of(study.settings, study.host, measured)
+    unfinished = ["not finished: it was killed, or runs still"] if study.finished is False else []
+    return heading_of(study.settings, study.host, measured) + unfinished
 
 
 def heading_of(settings: Settings, host: Host, measured: list[Samples]) -> list[str]:

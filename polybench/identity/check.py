@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from polybench.core.document.identity import Deviation, Parity, TensorError
+from polybench.core.errors import CellFailed
 from polybench.core.job import EXACT, Conventions, Job
 from polybench.data.epoch import EpochFile
 from polybench.data.stream import StreamFile
@@ -64,6 +65,10 @@ class Session(Protocol):
         ...
 
 
+class ReferenceFailed(Exception):
+    """The reference, not the engine, died or hung; whether the engine is identical is not known."""
+
+
 class Task(NamedTuple):
     """What is checked: `job` as it is timed, on the first `steps` + 1 batches of `epoch`.
 
@@ -82,7 +87,7 @@ class Checker:
     """Checks engines against one reference session; float64 reference states are kept by hash."""
 
     def __init__(self, reference: Session, scratch: Path, cache: Path) -> None:
-        self._reference = reference
+        self._reference = _Reference(reference)
         self._scratch = scratch
         self._cache = reference_cache(cache)
 
@@ -91,6 +96,7 @@ class Checker:
 
         Raises:
             CellFailed: the engine could not be brought to answer.
+            ReferenceFailed: the reference could not; this checker is of no more use.
         """
         task = task._replace(job=msgspec.structs.replace(task.job, dropout="given"))
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
@@ -186,6 +192,18 @@ class Checker:
         before = self._at_weights(task, conventions, task.weights, 0, folder)
         self._reference.ask(Advance(0, 1), Advanced, task.timeout)
         return before._replace(weights=_snapshot(self._reference, task, folder, 1).weights)
+
+
+class _Reference(NamedTuple):
+    """A session whose failures are told from those of the engine."""
+
+    session: Session
+
+    def ask(self, request: Request, kind: type[A], timeout: float) -> A:
+        try:
+            return self.session.ask(request, kind, timeout)
+        except CellFailed as error:
+            raise ReferenceFailed(str(error)) from error
 
 
 def _prepare(

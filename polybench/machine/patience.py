@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from polybench.core import units
+from polybench.core import interrupts, units
 from polybench.machine.noise import Load, MachineReading, read_machine
 from polybench.machine.programs import Program, ProgramMeter
 
@@ -57,7 +57,8 @@ class Patience:
 
     def _look(self) -> Load:
         start, programs = self._read(), self._programs()
-        self._sleep(_WINDOW)
+        with interrupts.waiting():
+            self._sleep(_WINDOW)
         load = self._read().since(start)
         self.busiest = programs.busiest() or self.busiest
         self.waited += load.seconds

@@ -79,8 +79,7 @@ class StudyState:
 
     def save(self) -> None:
         """Save everything that is known so far."""
-        if self._store is not None:
-            self._store.save(self._document())
+        self._save(self._document(finished=False))
 
     def interrupt(self) -> None:
         """Mark what is not finished."""
@@ -92,20 +91,29 @@ class StudyState:
         self.warn("interrupted: only what was finished is shown")
 
     def finish(self) -> StudyDocument:
-        """The complete document, saved; logs of cells that went well are removed."""
-        result = self._document()
+        """The complete document, saved if that is possible; logs of cells that went well are removed."""
+        result = self._document(finished=True)
         for text in final_warnings(result, self.plan.study, self.cut_short):
             self.warn(text)
         result.warnings = list(self._warnings)
-        if self._store is not None:
-            self._store.save(result)
+        self._save(result)
+        result.warnings = list(self._warnings)
         if all(record.log is None for record in self.records):
             shutil.rmtree(self.logs, ignore_errors=True)
         return result
 
-    def _document(self) -> StudyDocument:
+    def _save(self, document: StudyDocument) -> None:
+        # A full disk is no reason to stop measuring: there may be room again, and all is printed at the end.
+        if self._store is not None:
+            self._store.try_to_save(document)
+            if self._store.unsaved is not None:
+                self.warn(self._store.unsaved)
+
+    def _document(self, *, finished: bool) -> StudyDocument:
         self._context.host.noise[:] = self.noise
-        return summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)
+        document = summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)
+        document.finished = finished
+        return document
 
 
 def _record(cell: Cell, plan: Plan) -> CellRecord:

@@ -106,6 +106,10 @@ def _warn_beforehand(state: StudyState, observer: Observer | None, *, alone: boo
         state.warn(text)
     if not alone:
         state.warn("another study runs on this machine: they disturb each other, and both are less certain")
+    for name, share in state.plan.study.handicaps.items():
+        state.warn(
+            f"{name} waits in each step, {share:.0%} of it, as the study's handicaps say: not its own time"
+        )
     threads = state.plan.workload.threads
     if threads > (usable := host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow and uneven steps")

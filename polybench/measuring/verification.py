@@ -11,7 +11,7 @@ import platformdirs
 
 from polybench.core.document.identity import Parity
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
-from polybench.identity.check import Checker, Task
+from polybench.identity.check import Checker, ReferenceFailed, Task
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_reference, start_worker
 from polybench.planning.plan import row
@@ -64,6 +64,7 @@ class _Verification:
     def __init__(self, state: StudyState, scratch: Path, group: Sequence[CellRecord]) -> None:
         self._state, self._scratch, self._group = state, scratch, group
         self._study, self._files = state.plan.study, state.files
+        self._checker: Checker | None = None
 
     def run(self) -> None:
         """A cell that fails or is not there keeps the reason in its record; the others go on."""
@@ -75,25 +76,38 @@ class _Verification:
             ]
             for record, worker in workers:
                 worker.send(load(record))
-            arithmetic = any(row(record.cell).does_arithmetic for record in self._group)
-            checker = self._checker(stack) if self._study.parity and arithmetic else None
+            if self._study.parity and any(row(record.cell).does_arithmetic for record in self._group):
+                with contextlib.suppress(ReferenceFailed):  # tried again for each cell
+                    self._checker = self._start_checker(stack)
             for record, worker in workers:
                 try:
-                    self._verify(record, worker, checker)
+                    self._verify(record, worker, stack)
                 except (CellFailed, Unavailable) as error:
                     record.fail(error, worker.log)
                     worker.kill()
+                except ReferenceFailed as error:
+                    self._without_reference(record, error)
 
-    def _checker(self, stack: contextlib.ExitStack) -> Checker:
-        reference = start_reference(self._state.logs, self._study.timeout, self._state.plan.cpus)
+    def _without_reference(self, record: CellRecord, error: ReferenceFailed) -> None:
+        """The cell is measured without a check; the next one gets a reference of its own."""
+        self._checker = None
+        record.parity = Parity("skipped", f"the reference {error}")
+        self._state.warn(f"{record.cell.name} is not checked: the reference failed ({error})")
+
+    def _start_checker(self, stack: contextlib.ExitStack) -> Checker:
+        try:
+            reference = start_reference(self._state.logs, self._study.timeout, self._state.plan.cpus)
+        except CellFailed as error:
+            raise ReferenceFailed(str(error)) from error
         worker = stack.enter_context(reference)
         return Checker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")
 
-    def _verify(self, record: CellRecord, worker: WorkerProcess, checker: Checker | None) -> None:
+    def _verify(self, record: CellRecord, worker: WorkerProcess, stack: contextlib.ExitStack) -> None:
         record.probe = worker.receive(load(record), Loaded, self._study.timeout).probe
-        if checker is None or not row(record.cell).does_arithmetic:
+        if not self._study.parity or not row(record.cell).does_arithmetic:
             self._build_only(record, worker)
             return
+        checker = self._checker = self._checker or self._start_checker(stack)
         self._state.progress.stage(f"checking {record.cell.name} against the float64 reference")
         task = Task(
             self._state.plan.job(record.cell),

@@ -11,6 +11,10 @@ import platformdirs
 
 from polybench.core.document.study import StudyDocument, from_json, to_json
 from polybench.core.errors import BadInput
+from polybench.data.disk import replacing
+
+_ROOM_BYTES = 1 << 16
+"""What a study's document takes at least, once there are samples in it."""
 
 
 def results_folder(given: Path | None = None) -> Path:
@@ -23,10 +27,15 @@ def results_folder(given: Path | None = None) -> Path:
 
 
 class Store:
-    """A folder of studies."""
+    """A folder of studies.
+
+    Attributes:
+        unsaved: why the last document that was to be saved is not there; None where it is.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.unsaved: str | None = None
 
     def ensure_writable(self) -> None:
         """Find out before measuring, not after.
@@ -36,8 +45,9 @@ class Store:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.folder):
-                pass
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(bytes(_ROOM_BYTES))
+                file.flush()
         except OSError as error:
             raise BadInput(
                 f"cannot write results to {self.folder}: {error.strerror};"
@@ -47,8 +57,17 @@ class Store:
     def save(self, study: StudyDocument) -> Path:
         """Write or replace the study's document atomically."""
         path = self.folder / f"{study.id}.json"
+        self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since
         write_atomically(path, to_json(study))
+        self.unsaved = None
         return path
+
+    def try_to_save(self, study: StudyDocument) -> None:
+        """Save it, or say in `unsaved` why not, with the place of a copy if there is room for one."""
+        try:
+            self.save(study)
+        except OSError as error:
+            self.unsaved = f"cannot save to {self.folder}: {error.strerror}{_copy_elsewhere(study)}"
 
     def paths(self) -> list[Path]:
         """All saved documents, readable or not, oldest first."""
@@ -83,16 +102,16 @@ class Store:
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
 
 
+def _copy_elsewhere(study: StudyDocument) -> str:
+    path = Path(tempfile.gettempdir()) / f"polybench-{study.id}.json"
+    try:
+        write_atomically(path, to_json(study))
+    except OSError:
+        return ""
+    return f"; a copy is {path}"
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content`; a reader or a crash sees the old file or the new one, never a part."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(content)

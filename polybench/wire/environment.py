@@ -6,6 +6,7 @@ import ctypes.util
 import importlib
 import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import PINNED
@@ -84,6 +85,17 @@ def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[s
 def inherited(user: Mapping[str, str]) -> dict[str, str]:
     """The user's environment without what is the study's own: the C library's heap, and where threads run."""
     return {name: value for name, value in user.items() if not name.startswith(_THE_STUDYS)}
+
+
+def importable(user: Mapping[str, str]) -> dict[str, str]:
+    """The variable with which a worker finds this polybench, whatever the folder that it is started in.
+
+    An empty entry of the user's would be that folder.
+    """
+    root = Path(__file__).parents[2]
+    installed = root.name in ("site-packages", "dist-packages")
+    theirs = user.get("PYTHONPATH", "").split(os.pathsep)
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [*([] if installed else [str(root)]), *theirs]))}
 
 
 def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:

@@ -5,9 +5,10 @@ Tensors never travel in a message; a message names the file that holds them.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations, Memory, NativeAllocation
@@ -23,6 +24,9 @@ from polybench.wire.layer_messages import (
     TimeLayers,
     WriteLayers,
 )
+
+Seconds = Annotated[float, Meta(ge=1e-9)]
+"""What was timed; ratios are made of it, and no clock here tells a shorter time from none."""
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
@@ -185,8 +189,8 @@ class Advanced(msgspec.Struct, frozen=True, tag="advanced"):
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
     """`step_seconds` has one entry a sample; `collected` and `waited_seconds` are of the timed steps."""
 
-    step_seconds: list[float]
-    steps_per_sample: int
+    step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
+    steps_per_sample: Annotated[int, Meta(ge=1)]
     peak_rss_bytes: int
     collected: Collected | None = None
     waited_seconds: float | None = None
@@ -195,7 +199,7 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
 class Trained(msgspec.Struct, frozen=True, tag="trained"):
     """Seconds of all these steps, and the loss of the last."""
 
-    seconds: float
+    seconds: Seconds
     loss: float
 
 
@@ -227,8 +231,8 @@ class PlacesFound(msgspec.Struct, frozen=True, tag="places_found"):
 class TimedSeparately(msgspec.Struct, frozen=True, tag="timed_separately"):
     """Seconds of one step."""
 
-    pipeline_seconds: float
-    training_seconds: float
+    pipeline_seconds: Seconds
+    training_seconds: Seconds
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):

@@ -20,8 +20,9 @@ from typing import TypeVar
 
 import msgspec
 
+from polybench.core import interrupts
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.wire.environment import inherited
+from polybench.wire.environment import importable, inherited
 from polybench.wire.messages import (
     Answer,
     Close,
@@ -39,6 +40,12 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 _GRACE_SECONDS = 5.0
 _LOG_LINES = 5
+_LOG_TAIL_BYTES = 1 << 16
+_LONGEST_LINE = 300
+"""Of a log, in a sentence."""
+_LONGEST_ANSWER_BYTES = 1 << 26
+_LONGEST_WAIT_SECONDS = 2_000_000.0
+"""What poll(2) can count in milliseconds."""
 
 
 class WorkerProcess:
@@ -55,23 +62,29 @@ class WorkerProcess:
             "POLYBENCH_ANSWERS_FD": str(answers_write),
             "POLYBENCH_STARTED": repr(time.monotonic()),
         }
+        given = {**inherited(os.environ), **environment}
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "polybench.worker"],
+                    # -P: a file of the current folder that is called as a module is never taken for it.
+                    [sys.executable, "-P", "-m", "polybench.worker"],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**inherited(os.environ), **environment, **own},
+                    env={**given, **importable(given), **own},
                     pass_fds=(requests_read, answers_write),
                     start_new_session=True,
                 )
+        except BaseException:
+            os.close(requests_write)
+            os.close(answers_read)
+            raise
         finally:
             os.close(requests_read)
             os.close(answers_write)
         self._requests = requests_write
         self._answers = answers_read
-        self._unread = b""
+        self._unread = bytearray()
 
     @property
     def pid(self) -> int:
@@ -89,7 +102,13 @@ class WorkerProcess:
         return self.receive(request, kind, timeout)
 
     def send(self, request: Request) -> None:
-        """Send a request without waiting; several workers then obey side by side."""
+        """Send a request without waiting; several workers then obey side by side.
+
+        Raises:
+            CellFailed: the worker was ended before.
+        """
+        if self._requests < 0:
+            raise CellFailed(f"could not be asked to {tag(request)}: it has ended")
         # A dead worker is diagnosed by `receive`, which sees its end of the pipe closed.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, encoder.encode(request) + b"\n")
@@ -106,9 +125,11 @@ class WorkerProcess:
         line = self._read_line(request, timeout)
         try:
             answer = answer_decoder.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError) as error:
             self.kill()
-            raise CellFailed(f"answered something that is no message: {line[:60]!r}") from None
+            raise CellFailed(
+                f"answered {tag(request)} with something that is no message: {line[:60]!r} ({error})"
+            ) from None
         if isinstance(answer, Failed):
             raise CellFailed(answer.reason)
         if isinstance(answer, Missing):
@@ -117,25 +138,30 @@ class WorkerProcess:
 
     def _read_line(self, request: Request, timeout: float) -> bytes:
         deadline = time.monotonic() + timeout
-        while b"\n" not in self._unread:
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+        searched = 0
+        while (end := self._unread.find(b"\n", searched)) < 0:
+            searched = len(self._unread)
+            if searched > _LONGEST_ANSWER_BYTES:
+                self.kill()
+                raise CellFailed(f"answered {tag(request)} with {searched >> 20} MiB that do not end")
+            if not _readable(self._answers, deadline - time.monotonic()):
                 self.kill()
                 raise CellFailed(f"timed out: no answer to {tag(request)} within {timeout:g} s (--timeout)")
             chunk = os.read(self._answers, 1 << 16)
             if not chunk:
                 raise CellFailed(self._how_it_ended())
             self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
         return line
 
     def _how_it_ended(self) -> str:
         """How the process ended, with the last lines of its log."""
-        try:
-            code = self._process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        ended = self._ended_within(_GRACE_SECONDS)
+        self.kill()
+        if not ended:
             return "closed its pipe without an answer"
+        code = self._process.returncode
         if code == -signal.SIGKILL:
             how = "was killed by SIGKILL (the kernel does that when memory runs out)"
         elif code < 0:
@@ -146,32 +172,45 @@ class WorkerProcess:
 
     def last_lines(self) -> list[str]:
         """The end of what the worker wrote to its log."""
-        lines = self.log.read_text("utf-8", "replace").splitlines()
-        return [line.strip() for line in lines if line.strip()][-_LOG_LINES:]
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+            lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        return [line.strip()[:_LONGEST_LINE] for line in lines if line.strip()][-_LOG_LINES:]
 
     def close(self) -> None:
         """Ask the worker to end, wait a little, then make it."""
-        if self._process.poll() is None:
+        if self._process.returncode is None and not self._ended_within(0):
             self.send(Close())
             with contextlib.suppress(CellFailed, Unavailable):
                 while not isinstance(self._next_answer(Close(), _GRACE_SECONDS), Closed):
                     pass  # an answer to an earlier request that nobody waited for
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_GRACE_SECONDS)
+                self._ended_within(_GRACE_SECONDS)
         self.kill()
 
     def kill(self) -> None:
         """End the worker and whatever it started: terminate, then kill. Safe to call again."""
-        if self._process.poll() is None:
-            self._signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1.0)
-        self._signal(signal.SIGKILL)
-        self._process.wait()
+        if self._process.returncode is None:
+            if not self._ended_within(0):
+                self._signal(signal.SIGTERM)
+                self._ended_within(1.0)
+            # Before it is reaped: its number, which is its group's, may then be another one's.
+            self._signal(signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # in the kernel, on a dead disk
+                self._process.wait(_GRACE_SECONDS)
         for name in ("_requests", "_answers"):
             if (descriptor := getattr(self, name)) >= 0:
                 os.close(descriptor)
                 setattr(self, name, -1)
+
+    def _ended_within(self, seconds: float) -> bool:
+        """Whether the process ends in that time; it is left to be reaped."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
+            while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.01)
+        return True
 
     def _signal(self, number: signal.Signals) -> None:
         # The worker leads its session, so its process group holds its own children too.
@@ -186,3 +225,11 @@ class WorkerProcess:
             self.close()
         else:
             self.kill()
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, or the other end closed, within that time."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    with interrupts.waiting():
+        return seconds > 0 and bool(poll.poll(min(seconds, _LONGEST_WAIT_SECONDS) * 1000))

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import typer
@@ -69,3 +71,26 @@ def test_folder_that_cannot_be_written(run, tmp_path):
     result = run("--output", tmp_path / "file" / "start.npz")
     assert isinstance(result.exception, BadInput)
     assert "cannot write to" in str(result.exception)
+
+
+def test_a_device_is_not_replaced(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    result = run("--output", tmp_path / "pipe")
+    assert isinstance(result.exception, BadInput)
+    assert "no regular file" in str(result.exception)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_is_followed_and_the_mask_is_heard(run, tmp_path):
+    (tmp_path / "link.npz").symlink_to(tmp_path / "there.npz")
+    before = os.umask(0o077)
+    try:
+        assert run("--output", tmp_path / "link.npz").exit_code == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "link.npz").is_symlink()
+    assert (tmp_path / "there.npz").stat().st_mode & 0o777 == 0o600
+
+
+def test_batches_without_end_are_refused(run, tmp_path):
+    assert run("--steps", 10**11, "--output", tmp_path / "x.npz").exit_code == 2

@@ -1,3 +1,4 @@
+import io
 import os
 import pickle
 import shutil
@@ -264,3 +265,15 @@ def test_binary_records_round_trip(tmp_path_factory, records):
     assert dataset.images.shape == (5 * len(records), 3, 32, 32)
     again = np.hstack([dataset.labels[:, None], dataset.images.reshape(-1, IMAGE_BYTES)])
     np.testing.assert_array_equal(again, np.tile(content, (5, 1)))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x80\x02Nr" + (1 << 27).to_bytes(4, "little") + b".", "memo of 134,217,728"),
+        (b"\x80\x02" + b"(" * 1_000_001 + b".", "1,000,000 operations"),
+    ],
+)
+def test_a_pickle_that_would_fill_the_memory(content, reason):
+    with io.BytesIO(content) as stream, pytest.raises(ValueError, match=reason):
+        read_pickle(stream, len(content))

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import numpy as np
@@ -60,6 +61,19 @@ def test_a_broken_image_is_named(photos, scratch):
     broken = photos[0] / "dog" / "broken.jpg"
     broken.write_bytes((photos[0] / "dog" / "halves.jpg").read_bytes()[:500])
     with pytest.raises(BadInput, match=r"dog/broken\.jpg is no image that Pillow can read: .*; mend"):
+        read(photos[0], scratch)
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded(photos, scratch):
+    Image.new("1", (9000, 9000)).save(photos[0] / "dog" / "huge.png")
+    with pytest.raises(BadInput, match=r"dog/huge\.png has 9000 x 9000 pixels"):
+        read(photos[0], scratch)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_not_waited_for(photos, scratch, make):
+    make(photos[0] / "dog" / "endless.png")
+    with pytest.raises(BadInput, match=r"dog/endless\.png is no regular file"):
         read(photos[0], scratch)
 
 

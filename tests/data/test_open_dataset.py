@@ -116,3 +116,9 @@ def test_real_images(tmp_path, scratch):
     # CIFAR-10's published channel means; JPEG coding leaves them nearly as they were.
     means = dataset.images[::10].mean(axis=(0, 2, 3)) / 255
     np.testing.assert_allclose(means, [0.491, 0.482, 0.447], atol=0.005)
+
+
+@pytest.mark.parametrize("data", ["", "~nobody-of-this-name", "x" * 5000, "a\0b", "\ud800"])
+def test_what_no_file_can_be_called(data, tmp_path):
+    with pytest.raises(BadInput, match="--data"):
+        open_dataset(data, 0, tmp_path)

@@ -6,7 +6,6 @@ import ctypes.util
 import functools
 import importlib.util
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -268,18 +267,6 @@ def test_an_interrupt_prints_and_saves_what_is_finished(number: int, folder: Pat
     assert {result.status for result in document.results} == {"interrupted"}
     assert all(result.measured for result in document.results)
     assert json.loads((tmp_path / f"{document.id}.json").read_text())["id"] == document.id
-
-
-def test_a_killed_study_leaves_no_scratch_for_ever(own_folders: Path) -> None:
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    leftover = own_folders / "xdg_cache_home" / "polybench" / f"scratch-{dead.pid}-x"
-    leftover.mkdir(parents=True)
-    mine = leftover.with_name(f"scratch-{os.getpid()}-y")
-    mine.mkdir()
-    run("fake", processes=1, rounds=1)
-    assert not leftover.exists()
-    assert mine.exists()
 
 
 def test_idle_workers_sleep(tmp_path: Path) -> None:

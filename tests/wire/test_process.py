@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -148,3 +149,125 @@ def test_killing_twice_is_fine(tmp_path: Path) -> None:
 def test_an_answer_of_another_kind_is_a_failure(worker: WorkerProcess) -> None:
     with pytest.raises(CellFailed, match="answered load with loaded"):
         worker.ask(Load(FAKE), Measured, 30)
+
+
+HOSTILE = """
+import json, os
+from polybench.engines.fake.engine import FakeEngine
+
+def write(data):
+    os.write(int(os.environ["POLYBENCH_ANSWERS_FD"]), data)
+
+class Flood(FakeEngine):
+    def load_framework(self):
+        while True:
+            write(b"x" * 65536)
+
+class Drip(FakeEngine):
+    def load_framework(self):
+        import time
+        while True:
+            write(b"x")
+            time.sleep(0.05)
+
+class NoText(FakeEngine):
+    def load_framework(self):
+        write(b"\\xff\\xfe\\n")
+
+class Deep(FakeEngine):
+    def load_framework(self):
+        write(b"[" * 200_000 + b"\\n")
+
+class NoTime(FakeEngine):
+    def load_framework(self):
+        measured = {"type": "measured", "step_seconds": [1e-300], "steps_per_sample": 1, "peak_rss_bytes": 1}
+        write(json.dumps(measured).encode() + b"\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "timeout", "reason"),
+    [
+        ("Flood", 60, "MiB that do not end"),
+        ("Drip", 1, "timed out"),
+        ("NoText", 30, "no message"),
+        ("Deep", 30, "no message"),
+        ("NoTime", 30, "no message.*step_seconds"),
+    ],
+)
+def test_whatever_comes_over_the_pipe_fails_that_cell_alone(
+    tmp_path: Path, engine: str, timeout: float, reason: str
+) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    with (
+        WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker,
+        pytest.raises(CellFailed, match=reason),
+    ):
+        worker.ask(Load(f"hostile:{engine}"), Loaded, timeout)
+    assert not psutil.pid_exists(worker.pid)
+
+
+def test_files_of_the_current_folder_are_not_taken_for_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch", "statistics", "random", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('foreign code has run')")
+    (tmp_path / "polybench").mkdir()
+    (tmp_path / "polybench" / "__init__.py").write_text("raise SystemExit('foreign code has run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)  # two empty entries: the current folder
+    with WorkerProcess({}, tmp_path / "log") as worker:
+        worker.ask(Load(FAKE), Loaded, 30)
+        prepare(worker, tmp_path)
+    assert "foreign" not in (tmp_path / "log").read_text()
+
+
+def test_of_a_long_log_the_end_is_told(worker: WorkerProcess) -> None:
+    worker.log.write_bytes(b"begin\n" + b"a line without end " * 1_000_000 + b"\nthe end\n")
+    assert worker.last_lines()[-1] == "the end"
+    assert sum(map(len, worker.last_lines())) < 2000
+
+
+def test_descriptors_above_a_thousand_will_do(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("no more than 1,200 descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with WorkerProcess({}, tmp_path / "log") as worker:
+            worker.ask(Load(FAKE), Loaded, 30)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_descriptor_is_left_where_a_process_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        WorkerProcess({}, tmp_path / "log")
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_children_of_a_worker_that_is_gone_are_gone_too(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(
+        "import os, subprocess\n"
+        "from polybench.engines.fake.engine import FakeEngine\n"
+        "class Parent(FakeEngine):\n"
+        "    def load_framework(self):\n"
+        "        child = subprocess.Popen(['sleep', '60'])\n"
+        "        print(child.pid, flush=True)\n"
+        "        os._exit(3)\n"
+    )
+    with (
+        WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker,
+        pytest.raises(CellFailed, match="exited with code 3"),
+    ):
+        worker.ask(Load("parent:Parent"), Loaded, 30)
+    child = int((tmp_path / "log").read_text().split()[0])
+    psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=10)
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE

@@ -20,12 +20,15 @@ SCHEMA = "polybench.study/1"
 class StudyDocument(msgspec.Struct, kw_only=True):
     """The saved document. `study` is the whole study as TOML: running it repeats the measurement.
 
-    `title` and `published` come from a study file; none of the published numbers was measured here.
+    `finished` is false until its study has come to its end, be it by Ctrl-C; a document of an earlier version
+    does not say. `title` and `published` come from a study file; none of the published numbers was measured
+    here.
     """
 
     schema: str = SCHEMA
     id: str
     created: str
+    finished: bool | None = None
     polybench: Tool
     argv: list[str]
     title: str | None = None

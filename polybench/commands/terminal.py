@@ -1,0 +1,23 @@
+"""Text for a terminal: titles, reasons and file names from elsewhere cannot move its cursor or talk to it."""
+
+from __future__ import annotations
+
+import typer
+
+_ASCII = [*range(9), *range(11, 32)]
+_OTHERS = [*range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_SHOWN = {code: f"\\x{code:02x}" for code in _ASCII} | {code: f"\\u{code:04x}" for code in _OTHERS}
+"""All but line feed and tab; what changes the direction of text is as good as a control character.
+
+JSON reads the others as the same characters, and has escaped those of ASCII before.
+"""
+
+
+def shown(text: str) -> str:
+    """The same with control characters as they are written in a string: an escape is `\\x1b`."""
+    return text.translate(_SHOWN).encode("utf-8", "backslashreplace").decode()
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print to standard output, or to standard error."""
+    typer.echo(shown(text), err=err, nl=nl)

@@ -1,0 +1,220 @@
+"""Faults that really happen to a study, and what is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from polybench.core.document.study import StudyDocument, from_json
+from polybench.measuring.scratch import scratch_folder
+from polybench.report.saved_studies import Store
+from tests.measuring.test_study import Listener, run, small_data
+
+__all__ = ["small_data"]
+
+ENDLESS = [
+    "--rounds",
+    "100000",
+    "--budget",
+    "1h",
+    "--processes",
+    "3",
+    "--data",
+    "synthetic",
+    "--batch-size",
+    "16",
+]
+
+
+class When(Listener):
+    """Does something at the first stage whose name contains `text`."""
+
+    def __init__(self, text: str, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.text, self.act, self.done = text, act, False
+
+    def stage(self, text: str) -> None:
+        super().stage(text)
+        if self.text in text and not self.done:
+            self.done = True
+            self.act()
+
+
+@contextlib.contextmanager
+def endless_study(results: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The program, whose study is in its third round and would go on for an hour."""
+    command = [
+        sys.executable,
+        "-m",
+        "polybench",
+        "compare",
+        "--engines",
+        "fake,fake+slow",
+        *ENDLESS,
+        *options,
+    ]
+    with subprocess.Popen(
+        [*command, "--results", str(results)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where tests run in the background, the shell has told all its children to ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    ) as process:
+        assert process.stderr is not None
+        assert any("round 3" in line for line in process.stderr)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def saved(results: Path) -> StudyDocument:
+    (path,) = results.glob("*.json")
+    return from_json(path.read_bytes())
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.3, 1.0])
+def test_ctrl_c_twice_loses_nothing(tmp_path: Path, pause: float) -> None:
+    with endless_study(tmp_path, "--format", "json") as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+        assert process.returncode == 130, errors
+        assert all(result.measured for result in from_json(out.encode()).results)
+        assert saved(tmp_path).finished is True
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_closed_terminal_is_an_interrupt(tmp_path: Path) -> None:
+    with endless_study(tmp_path) as process:
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    document = saved(tmp_path)
+    assert {result.status for result in document.results} == {"interrupted"}
+    assert not [*(Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*")]
+
+
+def test_a_killed_study_does_not_look_finished(tmp_path: Path) -> None:
+    listener = When("process 2 of 2", lambda: seen.append(saved(tmp_path)))
+    seen: list[StudyDocument] = []
+    result = run("fake", listener=listener, store=Store(tmp_path))
+    assert [document.finished for document in seen] == [False]
+    assert result.finished is saved(tmp_path).finished is True
+
+
+def test_a_results_folder_that_vanishes_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    run("fake", listener=When("round 2", lambda: shutil.rmtree(folder)), store=Store(folder), processes=1)
+    assert saved(folder).results[0].measured
+
+
+def test_what_cannot_be_saved_is_printed_and_told(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = Store(tmp_path)
+
+    def no_more_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+
+    try:
+        result = run("fake", listener=When("round 2", no_more_room), store=store, processes=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result.results[0].measured
+    assert store.unsaved is not None
+    assert "File too large" in store.unsaved
+    assert store.unsaved in result.warnings
+
+
+@pytest.mark.parametrize("options", [[], ["--output", "/dev/full"]])
+def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path: Path, options: list[str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "polybench",
+        "compare",
+        "--engines",
+        "fake",
+        "--data",
+        "synthetic",
+        "--quick",
+    ]
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [*command, "--batch-size", "16", "--results", str(tmp_path), *options],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "No space left" in done.stderr
+    assert saved(tmp_path).finished is True
+
+
+def test_a_reader_of_the_progress_that_goes_away_ends_nothing(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "polybench",
+        "compare",
+        "--engines",
+        "fake",
+        "--data",
+        "synthetic",
+        "--quick",
+    ]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*command, "--batch-size", "16", "--results", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=write, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert done.returncode == 0
+    assert "fake/cpu" in done.stdout
+    assert saved(tmp_path).finished is True
+
+
+def test_without_its_reference_a_cell_is_measured_and_not_checked() -> None:
+    def kill_the_reference() -> None:
+        for child in psutil.Process().children(recursive=True):
+            if Path(f"/proc/{child.pid}/fd/1").readlink().name == "reference.log":
+                child.kill()
+
+    listener = When("checking reference/cpu", kill_the_reference)
+    (result,) = run("reference", listener=listener, processes=1, rounds=1, parity=True, batch_size=8).results
+    assert result.status == "ok"
+    assert result.measured
+    assert result.parity.status == "skipped"
+    assert "SIGKILL" in (result.parity.reason or "")
+    assert any("reference/cpu is not checked" in text for text in listener.warnings)
+
+
+def test_scratch_of_a_living_study_is_kept_whatever_its_number(own_folders: Path) -> None:
+    with scratch_folder() as mine:
+        old = time.time() - 3600
+        dead = mine.with_name("scratch-abc")
+        dead.mkdir()
+        for folder in (mine, dead):
+            os.utime(folder, (old, old))
+        with scratch_folder():
+            assert mine.is_dir()
+            assert not dead.exists()
+
+
+def test_a_handicap_is_said() -> None:
+    result = run("fake", processes=1, rounds=1, handicaps={"fake/cpu": 0.5})
+    assert any("fake/cpu waits in each step, 50% of it" in text for text in result.warnings)
