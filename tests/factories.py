@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from polybench.core.document.circumstances import Host, RoundNoise, Settings, Tool
 from polybench.core.document.identity import Deviation, Parity
+from polybench.core.document.layers import EngineLayers, LayerRow, LayersDocument, Part
 from polybench.core.document.resources import Memory, NativeAllocation, SizeClasses
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
@@ -172,3 +175,66 @@ def trainings(*accuracies: float | None, epochs: int = 2) -> list[Training]:
         )
         for seed, last in enumerate(accuracies)
     ]
+
+
+def saved(study: StudyDocument, id: str = "20250102-000000-abcd", **changes: Any) -> StudyDocument:
+    """The same study once more, with other settings, in which each cell has as many images and threads."""
+    settings = msgspec.structs.replace(study.settings, **changes)
+    own = {name: value for name, value in changes.items() if name in Workload.__struct_fields__}
+    results = [
+        msgspec.structs.replace(one, workload=msgspec.structs.replace(one.workload, **own))
+        for one in study.results
+    ]
+    return msgspec.structs.replace(study, id=id, settings=settings, results=results)
+
+
+def layers(
+    study: StudyDocument,
+    steps: dict[str, float],
+    parts: dict[str, dict[tuple[str, Part], float]],
+    gc: dict[str, float] | None = None,
+) -> LayersDocument:
+    """Times of layers that belong to this study: whole steps and parts by cell, in seconds.
+
+    Two processes of two rounds, the parts of the second 2 % slower; in all, each takes what is said.
+    """
+    engines = []
+    for cell, step in steps.items():
+        result = study.result(cell)
+        times = [[1.01 * step] * 2, [0.99 * step] * 2]
+        rows = [
+            LayerRow(
+                layer=layer,
+                part=part,
+                seconds_per_step=seconds,
+                interval95=None,
+                seconds=[[0.99 * seconds] * 2, [1.01 * seconds] * 2],
+            )
+            for (layer, part), seconds in parts.get(cell, {}).items()
+        ]
+        engines.append(
+            EngineLayers(
+                cell=cell,
+                engine=result.engine,
+                variant=result.variant,
+                device=result.device,
+                status="ok",
+                parity="pass",
+                step_seconds=step,
+                residue_seconds=step - sum(parts.get(cell, {}).values()) if rows else None,
+                gc_seconds_per_step=(gc or {}).get(cell),
+                rows=rows,
+                samples=Samples("step", 1, [[[time] for time in process] for process in times]),
+                versions=result.versions,
+            )
+        )
+    return LayersDocument(
+        id="20250103-000000-abcd",
+        created=study.created,
+        polybench=study.polybench,
+        argv=["layers"],
+        study=study.study,
+        settings=study.settings,
+        host=study.host,
+        engines=engines,
+    )

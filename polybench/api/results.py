@@ -131,6 +131,12 @@ class LayersResult:
         """One dictionary for each part of each layer in each cell, in SI units."""
         return layers_text.records(self.document)
 
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save_layers(self.document)
+
     def to_json(self) -> str:
         """The document of the public interface."""
         return json_of(self.document).decode()

@@ -28,7 +28,7 @@ _NOT_HERE = {"input", "workers", "augment", "epochs", "accuracy", "until", "metr
 
 @takes(
     *(name for name in (*WHAT, *HOW) if name not in _NOT_HERE),
-    "baseline", "output", "quiet", "verbose",
+    "baseline", "output", "results", "save", "quiet", "verbose",
 )  # fmt: skip
 def layers(
     study: Study,
@@ -65,6 +65,7 @@ def layers(
     from polybench.export.layers_rows import ORDERS
     from polybench.measuring.layers import run_layers
     from polybench.models.single_layer import row_of, single_layer
+    from polybench.report.saved_studies import Store, results_folder
 
     only = None
     if layer is not None:
@@ -75,10 +76,12 @@ def layers(
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     order = pick(sort, ORDERS, "order")
     ensure_writable(how.output)
+    store = Store(results_folder(how.results)) if how.save else None
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         document = run_layers(
             study.quick() if quick else study,
             progress,
+            store=store,
             argv=sys.argv[1:],
             strict=strict,
             inside=inside,
@@ -86,6 +89,8 @@ def layers(
             script=script,
         )
     emit(render(document, format, order), how.output)
+    if store is not None and store.unsaved is None and not how.quiet:
+        echo(f"saved as {document.id}", err=True)
     if script is not None and not how.quiet:
         echo(f"programs that show the part that loses most: {script}", err=True)
     raise typer.Exit(exit_code_of_layers(document))

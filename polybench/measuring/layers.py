@@ -26,6 +26,7 @@ from polybench.plain.layer import write_programs
 from polybench.planning.pace import Block
 from polybench.planning.plan import row
 from polybench.report.layers import Times, layers_document
+from polybench.report.saved_studies import Store
 from polybench.wire.layer_messages import (
     LayersOpened,
     LayersTimed,
@@ -41,6 +42,7 @@ def run_layers(
     study: Study,
     progress: Progress,
     *,
+    store: Store | None = None,
     argv: Sequence[str] = (),
     strict: bool = False,
     inside: bool = False,
@@ -52,6 +54,7 @@ def run_layers(
     Args:
         study: what to measure; `metrics` are left out.
         progress: told what runs, between measurements.
+        store: where to save the document; None does not.
         argv: the command line, for the record.
         strict: refuse to measure when an engine or device is unavailable.
         inside: whether residual blocks have a row for each of their layers.
@@ -64,6 +67,8 @@ def run_layers(
     """
     if study.input != "preload" or "bf16" in study.precisions:
         raise BadInput("layers are timed with --input preload and --precision fp32 or tf32 only")
+    if store is not None:
+        store.ensure_writable()
     study = msgspec.structs.replace(study, metrics=False)
     times: dict[str, Times] = {}
     with started(study, progress, store=None, argv=argv) as running:
@@ -79,7 +84,12 @@ def run_layers(
         make = partial(layers_document, state.finish(), state.plan.model, times, cells, only=only)
         if script is not None and times:
             _write_programs(state, make(inside=True), folder, script)
-        return make(inside=inside)
+        document = make(inside=inside)
+    if store is not None:
+        store.try_to_save(document)
+        if store.unsaved is not None:
+            progress.warn(store.unsaved)
+    return document
 
 
 def _write_layers(state: StudyState, scratch: Path) -> Path:

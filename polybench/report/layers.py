@@ -47,6 +47,7 @@ def layers_document(
         for result in study.results
     ]
     return LayersDocument(
+        id=study.id,
         created=study.created,
         polybench=study.polybench,
         argv=study.argv,
@@ -82,6 +83,7 @@ def _engine(
         whole_step=whole_step,
         gc_seconds_per_step=result.gc.seconds_per_step,
         samples=result.samples,
+        versions=result.versions,
     )
     if result.samples:
         steps = [[median(one_round) for one_round in process] for process in result.samples.step_seconds]

@@ -1,20 +1,29 @@
-"""Saved studies: one JSON document each, written whole or not at all."""
+"""Saved studies: one JSON document each, written whole or not at all; the times of layers beside them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import platformdirs
 
-from polybench.core.document.study import StudyDocument, from_json, to_json
+from polybench.core.document.layers import LayersDocument, layers_from_json
+from polybench.core.document.study import StudyDocument, from_json, json_of, to_json
 from polybench.core.errors import BadInput
 from polybench.data.disk import replacing
 
 _ROOM_BYTES = 1 << 16
 """What a study's document takes at least, once there are samples in it."""
+
+_LAYERS = "layers"
+"""The folder, beside the studies, of documents of layers."""
+
+T = TypeVar("T")
 
 
 def results_folder(given: Path | None = None) -> Path:
@@ -62,16 +71,35 @@ class Store:
         self.unsaved = None
         return path
 
-    def try_to_save(self, study: StudyDocument) -> None:
+    def save_layers(self, layers: LayersDocument) -> Path:
+        """The same of a document of layers, which is found by `layers` only."""
+        path = self.folder / _LAYERS / f"{layers.id}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json_of(layers))
+        self.unsaved = None
+        return path
+
+    def try_to_save(self, document: StudyDocument | LayersDocument) -> None:
         """Save it, or say in `unsaved` why not, with the place of a copy if there is room for one."""
         try:
-            self.save(study)
+            if isinstance(document, StudyDocument):
+                self.save(document)
+            else:
+                self.save_layers(document)
         except OSError as error:
-            self.unsaved = f"cannot save to {self.folder}: {error.strerror}{_copy_elsewhere(study)}"
+            self.unsaved = f"cannot save to {self.folder}: {error.strerror}{_copy_elsewhere(document)}"
 
     def paths(self) -> list[Path]:
-        """All saved documents, readable or not, oldest first."""
+        """All saved studies, readable or not, oldest first."""
         return sorted(self.folder.glob("*.json"))
+
+    def studies(self) -> list[StudyDocument]:
+        """All that can be read, the newest first."""
+        return _readable(reversed(self.paths()), from_json)
+
+    def layers(self) -> list[LayersDocument]:
+        """All documents of layers that can be read, the newest first."""
+        return _readable(sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True), layers_from_json)
 
     def load(self, name: str) -> StudyDocument:
         """The study with this ID, unique prefix of an ID, path of a document, or `last`.
@@ -99,16 +127,26 @@ class Store:
             raise BadInput(
                 f"{name!r} is the beginning of {len(matches)} studies: {', '.join(p.stem for p in matches)}"
             )
+        if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
+            raise BadInput(f"{name!r} are times of layers, not a study; `polybench list` shows the studies")
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
 
 
-def _copy_elsewhere(study: StudyDocument) -> str:
-    path = Path(tempfile.gettempdir()) / f"polybench-{study.id}.json"
+def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:
+    path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
     try:
-        write_atomically(path, to_json(study))
+        write_atomically(path, json_of(document))
     except OSError:
         return ""
     return f"; a copy is {path}"
+
+
+def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> list[T]:
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            found.append(read(path.read_bytes()))
+    return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:

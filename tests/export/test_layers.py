@@ -52,6 +52,7 @@ def engine(cell: str, step_ms: float, *rows: LayerRow, **fields: object) -> Engi
 def document() -> LayersDocument:
     told = study()
     return LayersDocument(
+        id=told.id,
         created=told.created,
         polybench=told.polybench,
         argv=["layers"],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from polybench.core.errors import BadInput
 from polybench.measuring.scratch import only_study_here
 from polybench.report.saved_studies import Store, results_folder, write_atomically
-from tests.factories import study
+from tests.factories import layers, study
 
 
 def test_what_is_saved_can_be_loaded(tmp_path: Path) -> None:
@@ -62,6 +63,27 @@ def test_names_that_match_none_or_several_are_bad_input(tmp_path: Path) -> None:
         store.load("x")
     with pytest.raises(BadInput, match="cannot read the study"):
         store.load("last")
+
+
+def test_times_of_layers_are_kept_beside_the_studies(tmp_path: Path) -> None:
+    store, document = Store(tmp_path), study()
+    store.save(document)
+    old = layers(document, {}, {})
+    new = msgspec.structs.replace(old, id="20250104-000000-abcd")
+    for one in (new, old):
+        store.save_layers(one)
+    (tmp_path / "layers" / "20250105-broken.json").write_text('{"schema": ')
+    assert [one.id for one in store.layers()] == [new.id, old.id]
+    assert store.studies() == [document]
+    assert store.load("last") == document
+    with pytest.raises(BadInput, match="are times of layers, not a study"):
+        store.load(old.id)
+
+
+def test_a_document_of_another_kind_is_named(tmp_path: Path) -> None:
+    path = Store(tmp_path).save_layers(layers(study(), {}, {}))
+    with pytest.raises(BadInput, match=r"schema is 'polybench.layers/1', this version reads"):
+        Store(tmp_path).load(str(path))
 
 
 def test_where_studies_are_kept(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ Schema history:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -75,12 +75,15 @@ class EngineLayers(msgspec.Struct, kw_only=True):
     rows: list[LayerRow] = []
     samples: Samples | None = None
     """Of whole steps."""
+    versions: dict[str, Any] = {}
+    """As a study's results have them."""
 
 
 class LayersDocument(msgspec.Struct, kw_only=True):
     """The whole record. `study` is what was measured, as TOML."""
 
     schema: str = SCHEMA
+    id: str
     created: str
     polybench: Tool
     argv: list[str]
@@ -89,3 +92,12 @@ class LayersDocument(msgspec.Struct, kw_only=True):
     host: Host
     warnings: list[str] = []
     engines: list[EngineLayers] = []
+
+    def engine(self, cell: str) -> EngineLayers | None:
+        """The cell of this name; None where it was not asked for."""
+        return next((engine for engine in self.engines if engine.cell == cell), None)
+
+
+def layers_from_json(text: bytes) -> LayersDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
+    return msgspec.json.decode(text, type=LayersDocument)

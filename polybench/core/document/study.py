@@ -58,10 +58,14 @@ def json_of(document: msgspec.Struct) -> bytes:
 
 def from_json(text: bytes) -> StudyDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
-    study = msgspec.json.decode(text, type=StudyDocument)
-    if study.schema != SCHEMA:
-        raise msgspec.ValidationError(f"schema is {study.schema!r}, this version reads {SCHEMA!r}")
-    return study
+    schema = msgspec.json.decode(text, type=_Head).schema  # before a document of another kind lacks a field
+    if schema != SCHEMA:
+        raise msgspec.ValidationError(f"schema is {schema!r}, this version reads {SCHEMA!r}")
+    return msgspec.json.decode(text, type=StudyDocument)
+
+
+class _Head(msgspec.Struct):
+    schema: str = SCHEMA
 
 
 def _reject_non_finite(value: Any, place: str) -> None:
