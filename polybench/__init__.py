@@ -8,11 +8,13 @@ from polybench.core.errors import BadInput, CellFailed, PolybenchError, Strictly
 from polybench.core.version import __version__
 
 if TYPE_CHECKING:
+    from polybench.api import ExplanationResult as ExplanationResult
     from polybench.api import LayersResult as LayersResult
     from polybench.api import OverheadResult as OverheadResult
     from polybench.api import StudyResult as StudyResult
     from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
+    from polybench.api import explain as explain
     from polybench.api import layers as layers
     from polybench.api import overhead as overhead
     from polybench.api import sweep as sweep
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadInput",
     "CellFailed",
+    "ExplanationResult",
     "LayersResult",
     "OverheadResult",
     "PolybenchError",
@@ -29,6 +32,7 @@ __all__ = [
     "Unavailable",
     "__version__",
     "compare",
+    "explain",
     "layers",
     "overhead",
     "sweep",

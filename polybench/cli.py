@@ -13,6 +13,7 @@ from polybench.commands.compare import compare
 from polybench.commands.data import app as data
 from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
+from polybench.commands.explain import explain
 from polybench.commands.layers import layers
 from polybench.commands.list import list_studies
 from polybench.commands.models import models
@@ -43,6 +44,7 @@ app.command()(allocations)
 app.command()(weights)
 app.command("list")(list_studies)
 app.command()(show)
+app.command()(explain)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

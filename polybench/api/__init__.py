@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from polybench.api.results import LayersResult, OverheadResult, StudyResult, SweepResult
+from polybench.api.results import ExplanationResult, LayersResult, OverheadResult, StudyResult, SweepResult
 from polybench.core.errors import BadInput
 from polybench.core.names import split_names
 from polybench.core.spec import Study
@@ -19,16 +20,21 @@ from polybench.measuring.study import run_study
 from polybench.measuring.sweep import run_sweep
 from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES, points
+from polybench.report.explanation import Saved
+from polybench.report.explanation import explain as explain_study
 from polybench.report.overhead import summarize as summarize_overhead
+from polybench.report.saved_studies import Store, results_folder
 from polybench.report.sweep import summarize as summarize_sweep
 
 __all__ = [
+    "ExplanationResult",
     "LayersResult",
     "Options",
     "OverheadResult",
     "StudyResult",
     "SweepResult",
     "compare",
+    "explain",
     "layers",
     "overhead",
     "sweep",
@@ -171,6 +177,22 @@ def overhead(*, batch_sizes: Sequence[int] = BATCH_SIZES, **options: Unpack[Opti
     )
     documents = {one.point.values["batch_size"]: one.document for one in finished}
     return OverheadResult(summarize_overhead(documents, sys.argv))
+
+
+def explain(study: str, *, against: str | None = None, results: Path | None = None) -> ExplanationResult:
+    """Say why one row of a saved study is faster, from all saved documents that belong to it.
+
+    Args:
+        study: its ID, a unique prefix of one, or `last`.
+        against: the cell to compare with, by default the study's baseline.
+        results: the folder of saved studies.
+
+    Raises:
+        BadInput: there is no such study, or nothing in it that may be compared.
+    """
+    store = Store(results_folder(results))
+    saved = Saved(store.layers(), store.studies())
+    return ExplanationResult(explain_study(store.load(study), saved, against))
 
 
 def _study(options: Options) -> Study:

@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument, json_of, to_json
 from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
+from polybench.export import explanation as explanation_text
 from polybench.export import layers as layers_text
 from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
@@ -132,7 +134,7 @@ class LayersResult:
         return layers_text.records(self.document)
 
     def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder."""
+        """Write the document to the results folder, where `explain` finds it."""
         store = Store(results_folder(results))
         store.ensure_writable()
         return store.save_layers(self.document)
@@ -154,6 +156,23 @@ class LayersResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return self.to_markdown()
+
+
+class ExplanationResult:
+    """Why rows of a study differ. `document` is the whole record, as `--format json` has it."""
+
+    def __init__(self, document: ExplanationDocument) -> None:
+        self.document = document
+
+    def to_json(self) -> str:
+        """The document, with all entries of its accounts."""
+        return explanation_text.render(self.document, "json")
+
+    def __str__(self) -> str:
+        return explanation_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return explanation_text.render(self.document, "markdown")
 
 
 def _data_frame(rows: list[dict[str, Any]]) -> Any:

@@ -8,12 +8,14 @@ from typing import NoReturn
 
 import typer
 
+from polybench.commands.explain import Explained, explain_measured
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.terminal import echo
 from polybench.core import interrupts, units
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
+from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import FORMATS, PARITY_FORMATS
@@ -29,12 +31,16 @@ def execute(
     parity_only: bool = False,
 ) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
+    from polybench.export.explanation import FORMATS as EXPLAINED
+    from polybench.export.explanation import render_below
     from polybench.measuring.study import run_study
     from polybench.report.saved_studies import Store, results_folder
 
     metrics = columns(how.columns)
     formats = PARITY_FORMATS if parity_only else FORMATS
     pick(how.format, formats, "format")
+    if how.explain and how.format not in EXPLAINED:
+        raise BadInput(f"--explain is words, and --format {how.format} has none: {', '.join(EXPLAINED)}")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
@@ -47,14 +53,21 @@ def execute(
             strict=strict,
             parity_only=parity_only,
         )
+        explained = Explained(None)
+        if how.explain:
+            explained = explain_measured(result, store, progress, sys.argv[1:])
+    text = rendered(result, how.format, metrics, formats, published=how.published)
+    if explained.document is not None and how.format != "json":  # the JSON has the sentences
+        text += f"\n{render_below(explained.document, how.format)}"
     try:
-        emit(rendered(result, how.format, metrics, formats, published=how.published), how.output)
+        emit(text, how.output)
     finally:
         if store is not None and store.unsaved is None and not how.quiet:
             with contextlib.suppress(OSError):  # nobody reads it any more
                 echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
-    code = exit_code(result, parity_only=parity_only)
-    raise typer.Exit(1 if store is not None and store.unsaved is not None and not code else code)
+    unsaved = store is not None and store.unsaved is not None
+    codes = (exit_code(result, parity_only=parity_only), explained.code, int(unsaved))
+    raise typer.Exit(next((grave for grave in (130, 1) if grave in codes), codes[0]))
 
 
 def print_plan(study: Study) -> None:

@@ -89,8 +89,10 @@ def layers(
             script=script,
         )
     emit(render(document, format, order), how.output)
-    if store is not None and store.unsaved is None and not how.quiet:
-        echo(f"saved as {document.id}", err=True)
+    unsaved = store is not None and store.unsaved is not None
+    if store is not None and not unsaved and not how.quiet:
+        echo(f"saved as {document.id}; polybench explain finds it", err=True)
     if script is not None and not how.quiet:
         echo(f"programs that show the part that loses most: {script}", err=True)
-    raise typer.Exit(exit_code_of_layers(document))
+    code = exit_code_of_layers(document)
+    raise typer.Exit(1 if unsaved and not code else code)

@@ -253,6 +253,11 @@ OUT = _panel(
     _option("output", "Write to a file instead of standard output."),
     _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data"),
     _option("save", "Keep the study.", "--save/--no-save"),
+    _option(
+        "explain",
+        "Also say in words where the time differs; layers are measured, too, unless they are saved already.",
+        "--explain",
+    ),
     _option("quiet", "Only warnings and results.", "--quiet", "-q"),
     _option("verbose", "One line for each stage, even on a terminal.", "--verbose", "-v"),
 )

@@ -15,5 +15,6 @@ class Presentation(NamedTuple):
     output: Path | None = None
     results: Path | None = None
     save: bool = True
+    explain: bool = False
     quiet: bool = False
     verbose: bool = False

@@ -7,8 +7,14 @@ _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")
 
 
 def seconds(value: float) -> str:
-    """0.0124 -> "12.4 ms"."""
-    return _scaled(value, _SECONDS) if value else "0 s"
+    """0.0124 -> "12.4 ms"; what is below a picosecond is what arithmetic left of 0."""
+    return _scaled(value, _SECONDS) if abs(value) >= 1e-12 else "0 s"
+
+
+def signed_seconds(value: float) -> str:
+    """0.0124 -> "+12.4 ms": of a difference."""
+    text = seconds(value)
+    return f"+{text}" if value > 0 and text != "0 s" else text
 
 
 def rough_seconds(value: float) -> str:

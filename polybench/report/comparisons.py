@@ -35,7 +35,7 @@ def relate(
     by_name = {result.cell: result for result in results}
     for result in results:
         if base is not None and result.ranked:
-            result.relative = _relative(by_name[base], result, samples)
+            result.relative = relative(by_name[base], result, samples)
             result.cost = _cost(prices, result, by_name[base])
             result.allocations = _relative_allocations(by_name[base], result)
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
@@ -43,7 +43,8 @@ def relate(
         result.break_even = _break_even(result, results)
 
 
-def _relative(base: Result, other: Result, samples: Mapping[str, CellSamples]) -> Relative | None:
+def relative(base: Result, other: Result, samples: Mapping[str, CellSamples]) -> Relative | None:
+    """Speed of `other` in relation to `base`; None where no round was measured by both."""
     ours, theirs = samples[base.cell], samples[other.cell]
     if other is base:
         return Relative(base.cell, 1.0, None, "processes" if len(ours) > 1 else "within one run")
@@ -93,7 +94,7 @@ def _device_speedup(
     }
     for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
         if (cpu := on_cpu.get(like)) is not None:
-            found = _relative(cpu, result, samples)
+            found = relative(cpu, result, samples)
             if found is None:
                 return None
             return DeviceSpeedup(cpu.cell, found.speedup, found.interval95, found.scope, found.no_verdict)

@@ -43,9 +43,16 @@ def add_disturbance(result: Result, readings: Sequence[Sequence[BlockReading]], 
         blocks_disturbed=sum(block.disturbed for block in blocks),
         blocks=[list(process) for process in readings if process],
     )
-    share = sum(block.fault_seconds for block in blocks) / sum(block.wall_seconds for block in blocks)
+    share = fault_share(result.disturbance) or 0.0
     if share > NOTABLE_SHARE and result.step_seconds is not None:
         result.warnings.append(_page_faults(result, share * result.step_seconds.median, share, heap))
+
+
+def fault_share(disturbance: Disturbance) -> float | None:
+    """Which share of a step its page faults cost at most; None where none were counted."""
+    blocks = [block for process in disturbance.blocks for block in process]
+    seconds = sum(block.wall_seconds for block in blocks)
+    return sum(block.fault_seconds for block in blocks) / seconds if seconds else None
 
 
 def undisturbed(
@@ -58,6 +65,11 @@ def undisturbed(
     return [
         _quiet_rounds(process, blocks) for process, blocks in zip_longest(samples, readings, fillvalue=())
     ]
+
+
+def quiet_steps(result: Result) -> list[list[list[float]]]:
+    """The samples from which a result's typical step and its ratios come, as [process][round][sample]."""
+    return undisturbed(result.steps, result.disturbance.blocks)
 
 
 def _quiet_rounds(process: Sequence[Sequence[float]], blocks: Sequence[BlockReading]) -> list[list[float]]:

@@ -63,8 +63,7 @@ def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead
 
 def _levels(result: Result) -> list[float]:
     """Seconds of a typical step of each process."""
-    samples = result.samples.step_seconds if result.samples else []
-    return [math.exp(level) for level in process_levels(samples)]
+    return [math.exp(level) for level in process_levels(result.steps)]
 
 
 def _point(size: int, result: Result) -> OverheadPoint:

@@ -128,7 +128,10 @@ class Store:
                 f"{name!r} is the beginning of {len(matches)} studies: {', '.join(p.stem for p in matches)}"
             )
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
-            raise BadInput(f"{name!r} are times of layers, not a study; `polybench list` shows the studies")
+            raise BadInput(
+                f"{name!r} are times of layers, not a study; `polybench list` shows the studies, and"
+                " `polybench explain` finds the layers that belong to one by itself"
+            )
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
 
 

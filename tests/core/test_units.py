@@ -96,6 +96,11 @@ def test_difference(value: float, interval: tuple[float, float], text: str) -> N
     assert units.difference(value, interval) == text
 
 
+def test_a_difference_has_its_sign() -> None:
+    found = [units.signed_seconds(value) for value in (0.0124, -0.0124, 0.0, 1e-17)]
+    assert found == ["+12.4 ms", "-12.4 ms", "0 s", "0 s"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(8.4, "8 s"), (43.0, "40 s"), (178.0, "3 minutes"), (9000.0, "2.5 hours"), (90_000.0, "25 hours")],

@@ -74,6 +74,17 @@ class Result(msgspec.Struct, kw_only=True):
     samples: Samples | None = None
 
     @property
+    def steps(self) -> list[list[list[float]]]:
+        """Seconds of all samples, as [process][round][sample]; empty where there are none."""
+        return self.samples.step_seconds if self.samples else []
+
+    @property
+    def typical_seconds(self) -> float:
+        """Of a typical step of a cell that was measured."""
+        assert self.step_seconds is not None
+        return self.step_seconds.median
+
+    @property
     def measured(self) -> bool:
         """Whether it has step times."""
         return self.step_seconds is not None

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from polybench.core.document.circumstances import Host, Published, Settings, Tool
+from polybench.core.document.explanation import Sentence
 from polybench.core.document.result import Result
 
 SCHEMA = "polybench.study/1"
@@ -38,6 +39,8 @@ class StudyDocument(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     results: list[Result] = []
     published: list[Published] = []
+    explanation: list[Sentence] = []
+    """What `compare --explain` said of it."""
 
     def result(self, cell: str) -> Result:
         """The result of the cell of this name, which must be there."""

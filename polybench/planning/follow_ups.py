@@ -1,0 +1,125 @@
+"""Studies that would tell more about a finished one, and the command lines that measure them."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.engines import ENGINES
+
+_DEFAULTS = msgspec.structs.asdict(Study())
+_OTHER_SPELLING = {"handicaps": "handicap", "prices": "price"}
+
+_NOT_FOR_LAYERS = (
+    "input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "prices",
+)  # fmt: skip
+_NOT_FOR_SERIES = ("epochs", "accuracy", "until", "prices", "workers")
+_NOT_FOR_CHECK = (
+    "processes", "rounds", "steps", "target", "epochs", "accuracy", "until", "budget", "patience", "parity",
+    "metrics", "prices",
+)  # fmt: skip
+"""Fields of a study that are no options of `layers`, of `sweep` and `overhead`, of `parity`."""
+
+
+def measured_study(document: StudyDocument) -> Study:
+    """The study as it was measured, its threads written out.
+
+    Raises:
+        BadInput: another version of polybench wrote it, with settings that this one does not know.
+    """
+    try:
+        study = msgspec.convert(tomllib.loads(document.study), Study)
+    except (msgspec.ValidationError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"cannot read the settings of study {document.id}: {error}") from error
+    return msgspec.structs.replace(study, threads=document.settings.threads)
+
+
+def for_layers(study: Study, cells: Sequence[Result]) -> Study | None:
+    """The study of these cells' layers, repeats included; None in a precision in which they have no times."""
+    precisions = tuple(name for name in study.precisions if name != "bf16")
+    if study.precisions[0] == "bf16":
+        return None
+    # An engine has as many cells on each device, and at each precision, as it is named.
+    named = Counter((engine_of(cell), cell.device, cell.workload.precision) for cell in cells)
+    engines = [
+        name
+        for name in dict.fromkeys(map(engine_of, cells))
+        for _ in range(max(number for (engine, *_), number in named.items() if engine == name))
+    ]
+    alone = _only(study, engines, _NOT_FOR_LAYERS)
+    return msgspec.structs.replace(alone, precision=precisions[0] if len(precisions) == 1 else precisions)
+
+
+def for_series(study: Study, engines: Iterable[str], axis: str) -> Study:
+    """What a sweep over this field needs to know besides."""
+    return _only(study, dict.fromkeys(engines), (*_NOT_FOR_SERIES, axis))
+
+
+def for_check(study: Study, engine: str) -> Study:
+    """What the identity check of this engine needs to know."""
+    return _only(study, [engine], _NOT_FOR_CHECK)
+
+
+def for_comparison(study: Study, engines: Iterable[str], **changes: Any) -> Study:
+    """The study once more with other engines, and other values of some fields."""
+    return msgspec.structs.replace(_only(study, dict.fromkeys(engines), ()), **changes)
+
+
+def _only(study: Study, engines: Iterable[str], without: Iterable[str]) -> Study:
+    """Without what names cells, which may not be there any more."""
+    defaults = {name: _DEFAULTS[name] for name in (*without, "baseline", "handicaps")}
+    return msgspec.structs.replace(study, engines=tuple(engines), **defaults)
+
+
+def engine_of(result: Result) -> str:
+    """As it is asked for: `torch+compile`."""
+    return f"{result.engine}+{result.variant}" if result.variant else result.engine
+
+
+def has_layers(result: Result) -> bool:
+    """Whether the layers of this cell can have times: not where its step is compiled as a whole."""
+    variants = ENGINES[result.engine].variants if result.engine in ENGINES else {}
+    names = (result.variant or "").split("+")
+    compiled = any(name in variants and variants[name].whole_step for name in names)
+    return not compiled and result.workload.precision != "bf16"
+
+
+def other_variants(result: Result) -> list[str]:
+    """The plain engine and each single variant that this cell's device could run, but not itself."""
+    row = ENGINES.get(result.engine)
+    if row is None or not row.does_arithmetic:
+        return []
+    variants = [
+        f"{result.engine}+{name}"
+        for name, variant in row.variants.items()
+        if result.device != "cpu" or not variant.cuda_only
+    ]
+    return [name for name in (result.engine, *variants) if name != engine_of(result)]
+
+
+def command_line(command: str, study: Study, *more: str) -> str:
+    """What is typed to measure this study; `more` are words of the command's own."""
+    words = [word for field in Study.__struct_fields__ for word in _words(field, getattr(study, field))]
+    return shlex.join(["polybench", command, *words, *more])
+
+
+def _words(field: str, value: Any) -> Iterator[str]:
+    if value == _DEFAULTS[field] and field != "engines":  # whom it is about is said in any case
+        return
+    option = f"--{_OTHER_SPELLING.get(field, field).replace('_', '-')}"
+    if isinstance(value, bool):
+        yield option if value else option.replace("--", "--no-", 1)
+    elif isinstance(value, dict) or field == "schedule":
+        for name, number in value.items() if isinstance(value, dict) else value:
+            yield from (option, f"{name}={number}")
+    else:
+        yield from (option, ",".join(value) if isinstance(value, tuple) else str(value))
