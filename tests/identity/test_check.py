@@ -20,7 +20,7 @@ from polybench.data.augmentation import decision_stream
 from polybench.data.batches import epoch_order
 from polybench.data.epoch import write_epoch
 from polybench.data.stream import write_images, write_stream
-from polybench.identity.check import Checker, Task
+from polybench.identity.check import Checker, ReferenceFailed, Task
 from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
 from polybench.wire.messages import Advance, Request
@@ -296,7 +296,7 @@ def test_a_reference_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     files = small.files(tmp_path)
     (tmp_path / "scratch").mkdir()
     checker = Checker(Failing(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
-    with pytest.raises(CellFailed, match="killed"):
+    with pytest.raises(ReferenceFailed, match="killed"):
         checker.check(InProcess(REFERENCE), Task(small.job(), files.weights, files.epoch, STEPS, 60.0))
     left = [path for folder in ("scratch", "cache") for path in (tmp_path / folder).glob("*")]
     assert left == []
