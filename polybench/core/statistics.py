@@ -242,6 +242,15 @@ def student_interval(values: Sequence[float]) -> Interval | None:
     return centre - half, centre + half
 
 
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """The least and the most of `values`, about their median; None for fewer than six.
+
+    Whatever the distribution, the median lies between them but for the chance that all are on one side of
+    it, 2 / 2^n: of six values that is 3 %.
+    """
+    return (min(values), max(values)) if len(values) >= 6 else None
+
+
 def _student_quantile(freedom: float) -> float:
     from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
 

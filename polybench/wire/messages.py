@@ -24,6 +24,7 @@ from polybench.wire.layer_messages import (
     TimeLayers,
     WriteLayers,
 )
+from polybench.wire.limit_messages import NumpyTimed, OpenAlone, TimeNumpy
 
 Seconds = Annotated[float, Meta(ge=1e-9)]
 """What was timed; ratios are made of it, and no clock here tells a shorter time from none."""
@@ -152,6 +153,8 @@ Request = (
     | WriteLayers
     | OpenLayers
     | TimeLayers
+    | OpenAlone
+    | TimeNumpy
     | Close
 )
 
@@ -268,6 +271,7 @@ Answer = (
     | LayersWritten
     | LayersOpened
     | LayersTimed
+    | NumpyTimed
     | Closed
     | Missing
     | Failed

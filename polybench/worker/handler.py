@@ -30,6 +30,7 @@ from polybench.wire.layer_messages import (
     TimeLayers,
     WriteLayers,
 )
+from polybench.wire.limit_messages import NumpyTimed, OpenAlone, TimeNumpy
 from polybench.wire.messages import (
     Advance,
     Advanced,
@@ -65,8 +66,9 @@ from polybench.wire.messages import (
     tag,
 )
 from polybench.worker.counted import count, start
-from polybench.worker.layers import Layers, write_tensors
+from polybench.worker.layers import Layers, alone, of_network, write_tensors
 from polybench.worker.native import count_native
+from polybench.worker.numpy_limits import product_seconds, triad_seconds
 from polybench.worker.separately import pipeline_seconds, training_seconds
 from polybench.worker.timed import finite_loss, measure_block
 
@@ -240,8 +242,20 @@ class Worker:
     @_obey.register
     def _open_layers(self, request: OpenLayers) -> LayersOpened:
         weights = _weights(request.weights)
-        self._layers = Layers(self.engine, self._job, weights, Path(request.folder))
+        self._layers = of_network(self.engine, self._job, weights, Path(request.folder))
         return LayersOpened()
+
+    @_obey.register
+    def _open_alone(self, request: OpenAlone) -> LayersOpened:
+        self._layers = alone(self.engine, self._job, request.given)
+        return LayersOpened()
+
+    @_obey.register
+    def _time_numpy(self, request: TimeNumpy) -> NumpyTimed:
+        repeats, nbytes = request.repeats, request.triad_bytes
+        products = [product_seconds(size, repeats) for size in request.sizes]
+        triad = None if nbytes is None else triad_seconds(nbytes, request.threads, repeats)
+        return NumpyTimed(products, triad)
 
     @_obey.register
     def _time_layers(self, request: TimeLayers) -> LayersTimed:

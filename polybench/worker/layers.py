@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from polybench.core.job import Job
 from polybench.core.pieces import pieces
 from polybench.engines.base import Engine, Replayed, Weights
 from polybench.wire.layer_messages import PartTimed
+from polybench.wire.limit_messages import Alone
 
 _BACKWARDS: tuple[Part, ...] = ("activation", "weight gradient", "data gradient")
 
@@ -47,6 +48,9 @@ class _Timed(NamedTuple):
     replayed: Replayed
 
 
+Pieces = list[Mapping[Part, Replayed]]
+
+
 class Layers:
     """An engine's layers, built once; `time` may be called again and again.
 
@@ -56,15 +60,15 @@ class Layers:
     Args:
         engine: built and loaded.
         job: that it was built for.
-        weights: all of the network, canonical.
-        folder: of `write_tensors`; where a batch has more images than those, they are repeated.
+        found: the parts of each piece.
+        of_step: those that belong to none.
     """
 
-    def __init__(self, engine: Engine, job: Job, weights: Weights, folder: Path) -> None:
+    def __init__(self, engine: Engine, job: Job, found: Pieces, of_step: Mapping[Part, Replayed]) -> None:
         self._engine = engine
         # A GPU is synchronized at both ends of what is timed, which takes longer than most parts do.
         self._in_a_row = job.device != "cpu"
-        self._parts = list(_in_order(_replayed(engine, job, weights, folder), engine.replay_step()))
+        self._parts = list(_in_order(found, of_step))
         empty = (timed.replayed.empty for timed in self._parts)
         self._empty = list(dict.fromkeys(run for run in empty if run))
         self._sweep(1)  # compiles, and makes what is made once
@@ -114,10 +118,15 @@ class _Sweep(NamedTuple):
     collecting: list[float | None]
 
 
-Pieces = list[dict[Part, Replayed]]
+def of_network(engine: Engine, job: Job, weights: Weights, folder: Path) -> Layers:
+    """Those of the job's network, and of its step.
 
-
-def _replayed(engine: Engine, job: Job, weights: Weights, folder: Path) -> Pieces:
+    Args:
+        engine: built and loaded.
+        job: that it was built for.
+        weights: all of the network, canonical.
+        folder: of `write_tensors`; where a batch has more images than those, they are repeated.
+    """
     found: Pieces = []
     batch_size = job.workload.batch_size
     for index, piece in enumerate(pieces(job.model)):
@@ -125,8 +134,23 @@ def _replayed(engine: Engine, job: Job, weights: Weights, folder: Path) -> Piece
             # `resize` repeats the images until there are enough of them.
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
         own = {name: weights[name] for name in piece.tensor_shapes()}
-        found.append(dict(engine.replay(piece, own, x, dy)))
-    return found
+        found.append(engine.replay(piece, own, x, dy))
+    return Layers(engine, job, found, engine.replay_step())
+
+
+def alone(engine: Engine, job: Job, given: Iterable[Alone]) -> Layers:
+    """Pieces that need not belong to the job's network, with normally distributed numbers for all tensors."""
+    random = np.random.default_rng(job.seed)
+    found: Pieces = []
+    for one in given:
+        shapes = one.piece.input_shape, one.piece.output_shape()
+        x, dy = (random.standard_normal((one.batch_size, *shape), np.float32) for shape in shapes)
+        weights = {
+            name: random.standard_normal(shape, np.float32)
+            for name, shape in one.piece.tensor_shapes().items()
+        }
+        found.append(engine.replay(one.piece, weights, x, dy))
+    return Layers(engine, job, found, {})
 
 
 def _in_order(found: Pieces, of_step: Mapping[Part, Replayed]) -> Iterator[_Timed]:

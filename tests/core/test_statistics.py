@@ -14,6 +14,7 @@ from polybench.core.statistics import (
     differs,
     half_width,
     mean_of_rounds,
+    median_interval,
     ratio,
     rising_trend,
     step_seconds,
@@ -29,6 +30,11 @@ nested = st.lists(rounds, min_size=1, max_size=4)
 
 def scaled(samples: Nested, factor: float) -> Nested:
     return [[[factor * second for second in one] for one in process] for process in samples]
+
+
+def test_the_median_of_six_lies_between_their_extremes() -> None:
+    assert median_interval([3.0, 1.0, 2.0, 9.0, 4.0, 5.0]) == (1.0, 9.0)
+    assert median_interval([3.0, 1.0, 2.0, 9.0, 4.0]) is None  # 1 in 16 has all five on one side
 
 
 class TestMeanOfRounds:

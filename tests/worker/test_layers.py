@@ -11,12 +11,14 @@ import pytest
 
 from polybench.core.document.layers import Part
 from polybench.core.job import Collected, Job
+from polybench.core.layers import Dense
 from polybench.core.pieces import Piece, pieces
 from polybench.engines.base import Array, LayerTensors, Replayed, Weights
 from polybench.engines.fake.engine import FakeEngine
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
-from polybench.worker.layers import Layers, write_tensors
+from polybench.wire.limit_messages import Alone
+from polybench.worker.layers import Layers, alone, of_network, write_tensors
 from tests import small
 
 WEIGHTS = initial_weights(LENET, 0)
@@ -77,7 +79,7 @@ def tensors(tmp_path: Path) -> Path:
 
 def opened(engine: FakeEngine, job: Job, tensors: Path) -> Layers:
     engine.build(job, WEIGHTS)
-    return Layers(engine, job, WEIGHTS, tensors)
+    return of_network(engine, job, WEIGHTS, tensors)
 
 
 def test_parts_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) -> None:
@@ -121,6 +123,20 @@ def test_images_are_repeated_until_there_are_enough(job: Job, tensors: Path) -> 
         for array in arrays:
             assert array.shape[0] == 6, name
             np.testing.assert_array_equal(array[2:], array[:4])
+
+
+def test_pieces_of_no_network_have_batches_of_their_own(job: Job) -> None:
+    engine = Recorder()
+    engine.build(job, WEIGHTS)
+    product = Piece("product", "product", (Dense("product", 8, 8),), (8,), wants_data_gradient=True)
+    layers = alone(engine, job, [Alone(product, 8), Alone(pieces(LENET)[0], 2)])
+    assert [array.shape for array in engine.seen["product"]] == [(8, 8), (8, 8)]
+    assert [array.shape for array in engine.seen["conv1 + relu"]] == [(2, 3, 32, 32), (2, 16, 28, 28)]
+    timed = layers.time(1)
+    assert [(one.piece, one.part) for one in timed if one.piece == 0] == [
+        (0, "forward"), (0, "weight gradient"), (0, "data gradient"),
+    ]  # fmt: skip
+    assert all(one.piece is not None for one in timed)  # nothing of a step
 
 
 def test_the_reference_writes_what_each_piece_sees(tmp_path: Path) -> None:
