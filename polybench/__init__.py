@@ -10,12 +10,14 @@ from polybench.core.version import __version__
 if TYPE_CHECKING:
     from polybench.api import ExplanationResult as ExplanationResult
     from polybench.api import LayersResult as LayersResult
+    from polybench.api import LimitResult as LimitResult
     from polybench.api import OverheadResult as OverheadResult
     from polybench.api import StudyResult as StudyResult
     from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
     from polybench.api import explain as explain
     from polybench.api import layers as layers
+    from polybench.api import limit as limit
     from polybench.api import overhead as overhead
     from polybench.api import sweep as sweep
 
@@ -24,6 +26,7 @@ __all__ = [
     "CellFailed",
     "ExplanationResult",
     "LayersResult",
+    "LimitResult",
     "OverheadResult",
     "PolybenchError",
     "StrictlyUnavailable",
@@ -34,6 +37,7 @@ __all__ = [
     "compare",
     "explain",
     "layers",
+    "limit",
     "overhead",
     "sweep",
 ]

@@ -15,6 +15,7 @@ from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
 from polybench.commands.explain import explain
 from polybench.commands.layers import layers
+from polybench.commands.limit import limit
 from polybench.commands.list import list_studies
 from polybench.commands.models import models
 from polybench.commands.overhead import overhead
@@ -40,6 +41,7 @@ app.command()(layers)
 app.command()(parity)
 app.command()(sweep)
 app.command()(overhead)
+app.command()(limit)
 app.command()(allocations)
 app.command()(weights)
 app.command("list")(list_studies)

@@ -9,12 +9,20 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from polybench.api.results import ExplanationResult, LayersResult, OverheadResult, StudyResult, SweepResult
+from polybench.api.results import (
+    ExplanationResult,
+    LayersResult,
+    LimitResult,
+    OverheadResult,
+    StudyResult,
+    SweepResult,
+)
 from polybench.core.errors import BadInput
 from polybench.core.names import split_names
 from polybench.core.spec import Study
 from polybench.machine.host import usable_threads
 from polybench.measuring.layers import run_layers
+from polybench.measuring.limit import run_limit
 from polybench.measuring.progress import Silent
 from polybench.measuring.study import run_study
 from polybench.measuring.sweep import run_sweep
@@ -29,6 +37,7 @@ from polybench.report.sweep import summarize as summarize_sweep
 __all__ = [
     "ExplanationResult",
     "LayersResult",
+    "LimitResult",
     "Options",
     "OverheadResult",
     "StudyResult",
@@ -36,6 +45,7 @@ __all__ = [
     "compare",
     "explain",
     "layers",
+    "limit",
     "overhead",
     "sweep",
 ]
@@ -193,6 +203,19 @@ def explain(study: str, *, against: str | None = None, results: Path | None = No
     store = Store(results_folder(results))
     saved = Saved(store.layers(), store.studies())
     return ExplanationResult(explain_study(store.load(study), saved, against))
+
+
+def limit(*, recheck: bool = False, **options: Unpack[Options]) -> LimitResult:
+    """Measure the most that this machine does, or take what is kept of it.
+
+    Args:
+        recheck: measure again what is kept.
+        options: of `Study`: engines, devices, precision, threads, heap, pin, model, batch_size, budget.
+
+    Raises:
+        BadInput: an option that no machine could run.
+    """
+    return LimitResult(run_limit(_study(options), Silent(), argv=sys.argv, recheck=recheck))
 
 
 def _study(options: Options) -> Study:

@@ -11,12 +11,14 @@ import msgspec
 
 from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument
+from polybench.core.document.limit import LimitDocument
 from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument, json_of, to_json
 from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
 from polybench.export import explanation as explanation_text
 from polybench.export import layers as layers_text
+from polybench.export import limit as limit_text
 from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
@@ -121,6 +123,27 @@ class OverheadResult:
 
     def _repr_markdown_(self) -> str:
         return overhead_text.render(self.document, "markdown")
+
+
+class LimitResult:
+    """The roofs of a machine. `document` is the whole record."""
+
+    def __init__(self, document: LimitDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary a roof, in SI units."""
+        return [msgspec.to_builtins(roof) for roof in self.document.roofs]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame; needs pandas."""
+        return _data_frame(self.rows())
+
+    def __str__(self) -> str:
+        return limit_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:
+        return limit_text.render(self.document, "markdown")
 
 
 class LayersResult:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from polybench.commands.terminal import echo
 from polybench.core.document.layers import LayersDocument
+from polybench.core.document.limit import LimitDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput, PolybenchError
@@ -68,6 +69,11 @@ def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
 def exit_code_of_layers(document: LayersDocument) -> int:
     """The same."""
     return _code([(one.status, one.parity, one.step_seconds is not None) for one in document.engines])
+
+
+def exit_code_of_limit(document: LimitDocument) -> int:
+    """The same."""
+    return _code([(one.status, "skipped", one.status == "ok") for one in document.engines])
 
 
 def _code(cells: Sequence[tuple[str, str, bool]]) -> int:

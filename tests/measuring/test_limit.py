@@ -1,0 +1,102 @@
+"""`polybench limit` in real processes: the fastest is found, kept, and used."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import polybench
+from polybench.cli import app
+from polybench.core.document import limit as document_of_limit
+from polybench.core.document.limit import LimitDocument
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.measuring import limit
+from polybench.measuring.limit import run_limit
+from polybench.measuring.progress import Silent
+
+FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product of 512 takes the fake engine as long as one of 64: it does 700 GFLOP/s."""
+    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
+    monkeypatch.setitem(limit.SIZES, "cpu", (64, 512))
+    monkeypatch.setattr(limit, "last_level_bytes", lambda threads: 1 << 16)
+    monkeypatch.setattr(document_of_limit, "STEADY", math.inf)  # tests run beside others
+
+
+def measured(*engines: str, recheck: bool = False, **fields: Any) -> LimitDocument:
+    return run_limit(Study(engines=engines, **(FAST | fields)), Silent(), recheck=recheck)
+
+
+def test_the_fastest_is_kept() -> None:
+    document = measured("fake+slow", "fake", "fake+unavailable")
+    roofs = {roof.kind: roof for roof in document.roofs}
+    assert set(roofs) == {"gemm", "convolution", "triad"}
+    product = roofs["gemm"]
+    assert product.engine == "fake"
+    assert product.shape.startswith("512x512x512, ")
+    assert product.interval95 is not None
+    assert product.interval95[0] <= product.value <= product.interval95[1]
+    assert roofs["convolution"].shape.startswith("conv1: 5x5 3->16 on 32x32, batch 8, ")
+    assert roofs["triad"].engine == "numpy"
+    assert [engine.status for engine in document.engines] == ["ok", "ok", "unavailable"]
+
+    assert measured("fake").roofs == document.roofs  # kept
+    again = measured("fake", recheck=True)
+    assert again.roofs != document.roofs
+
+
+def test_from_the_command_line_and_from_python() -> None:
+    command = ["limit", "--engines", "fake", "--devices", "cpu", "--threads", "1", "-q"]
+    result = CliRunner().invoke(app, [*command, "--batch-size", "8", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["schema"] == "polybench.limit/1"
+    assert {roof["kind"]: roof["unit"] for roof in document["roofs"]} == {
+        "gemm": "FLOP/s", "convolution": "FLOP/s", "triad": "B/s",
+    }  # fmt: skip
+    kept = polybench.limit(engines="fake", devices="cpu", threads=1, batch_size=8)
+    assert json.loads(json.dumps(kept.rows())) == document["roofs"]
+    assert len(kept.to_pandas()) == 3
+    assert "512x512x512" in str(kept)
+    assert "| gemm" in kept._repr_markdown_()
+
+
+def test_what_is_not_there_is_said() -> None:
+    result = CliRunner().invoke(app, ["limit", "--engines", "fake+unavailable", "--devices", "cpu", "-q"])
+    assert result.exit_code == 4
+    assert "fake+unavailable/cpu: unavailable: the fake framework is not installed" in result.stdout
+
+
+def test_a_triad_that_memory_does_not_hold_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit, "last_level_bytes", lambda threads: 1 << 50)
+    document = measured("fake")
+    assert [roof.kind for roof in document.roofs] == ["gemm", "convolution"]
+    assert any("no triad" in text for text in document.warnings)
+
+
+def test_there_are_no_roofs_of_bf16() -> None:
+    with pytest.raises(BadInput, match="fp32 or tf32"):
+        measured("fake", precision="bf16")
+
+
+@pytest.mark.slow
+def test_a_real_engine_reaches_less_than_a_machine_could() -> None:
+    document = measured("torch", "fake+crash", recheck=True)
+    engine = document.engines[0]
+    if engine.status == "unavailable":
+        pytest.skip(engine.reason or "")
+    rates = {roof.kind: roof.value for roof in document.roofs}
+    assert all(roof.engine in ("torch", "numpy") for roof in document.roofs)
+    assert 1e9 < rates["gemm"] < 1e12  # of one thread
+    assert 1e8 < rates["convolution"] < 1e12
+    assert 1e8 < rates["triad"] < 1e12
+    assert engine.versions["torch"]
