@@ -32,7 +32,7 @@ def limit(
 ) -> None:
     """Measure this machine's roofs: the fastest product, the fastest of the network's convolutions, memory.
 
-    They are kept for this machine.
+    They are kept, and from then on `compare` and `layers` say how much of the first is reached (% of roof).
 
     Example: polybench limit --engines torch,tf --threads 2
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from os.path import commonpath
@@ -28,6 +29,9 @@ from polybench.core.model import Model
 
 _ACTIVATED = (Conv, Dense, BatchNorm, Residual)
 """Layers of which a ReLU right after them is a part, as their users write it and engines fuse it."""
+
+_PRODUCTS: tuple[Part, ...] = ("forward", "data gradient", "weight gradient")
+"""What of a convolution or dense layer multiplies."""
 
 
 class Gradient(NamedTuple):
@@ -97,8 +101,17 @@ class Piece(msgspec.Struct, frozen=True):
         Each gradient has as many as the forward pass.
         """
         products = multiply_adds(self.layer, self.output_shape())
-        counted = part in ("forward", "data gradient", "weight gradient")
-        return 2 * products * batch_size if products and counted else None
+        return 2 * products * batch_size if products and part in _PRODUCTS else None
+
+    def compulsory_bytes(self, part: Part, batch_size: int) -> int | None:
+        """Of convolutions and products in float32: what is read and written if each value moves once.
+
+        Forward and for either gradient that is all of input, output and weights, or their gradients.
+        """
+        if self.flop(part, batch_size) is None:
+            return None
+        images = math.prod(self.input_shape) + math.prod(self.output_shape())
+        return 4 * (images * batch_size + sum(map(math.prod, self.weight_shapes().values())))
 
 
 def pieces(model: Model) -> list[Piece]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from polybench.core import units
 from polybench.core.document.identity import Deviation
+from polybench.core.document.resources import Roof
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.export.one_line import one_line
 
 
 def footnotes(study: StudyDocument, columns: Sequence[str] = ()) -> list[str]:
-    """How sure, failed checks, deviations, pipelines, sources, cells cut short, warnings; in this order.
+    """How sure, failed checks, deviations, pipelines, sources, roofs, trainings, cells cut short, warnings.
 
     Args:
         study: which the table shows.
@@ -30,6 +31,7 @@ def footnotes(study: StudyDocument, columns: Sequence[str] = ()) -> list[str]:
         *_pipelines(study),
         *_sources(study),
         *(_native(study) if any(name.startswith("native_") for name in columns) else ()),
+        *(roof_notes(result.roof for result in study.results if result.roof) if "roof" in columns else ()),
         *_trainings(study),
         *(
             f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
@@ -108,6 +110,15 @@ def _native(study: StudyDocument) -> list[str]:
     notes = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in covers.items()]
     alike = "native numbers are counted alike in all engines: they may be divided, others may not"
     return [*notes, alike] if notes else []
+
+
+def roof_notes(roofs: Iterable[Roof]) -> list[str]:
+    """What percentages of a roof are of: one line for each roof."""
+    return [
+        f"roof: {units.number(rate / 1e9)} GFLOP/s, the fastest product that was seen here ({source});"
+        " convolutions count as if computed directly, so Winograd's algorithm may pass 100%"
+        for rate, source in dict.fromkeys((roof.flops_per_second, roof.source) for roof in roofs)
+    ]
 
 
 def _plain_name(result: Result) -> str:

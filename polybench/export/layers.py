@@ -19,6 +19,8 @@ _FIELDS = {
     "share": None,
     "flop": None,
     "flop_per_second": None,
+    "roof": None,
+    "compulsory_bytes": "B",
     "gc_seconds_per_step": "s",
     "native_bytes": "B",
     "lost": "s",
@@ -58,10 +60,11 @@ def records(document: LayersDocument, sort: Sort = "network") -> list[dict[str, 
                 low, high = row.interval95 or (None, None)
                 share = seconds / step if step else None
                 rate = row.flop / seconds if row.flop and seconds > 0 else None
+                roof = rate / engine.roof.flops_per_second if rate and engine.roof else None
                 lost = seconds - expected[key] if key in expected else None
                 values = (
-                    engine.cell, *key, seconds, low, high, share, row.flop, rate,
-                    row.gc_seconds_per_step, row.native_bytes, lost,
+                    engine.cell, *key, seconds, low, high, share, row.flop, rate, roof,
+                    row.compulsory_bytes, row.gc_seconds_per_step, row.native_bytes, lost,
                 )  # fmt: skip
                 found.append(dict(zip(_FIELDS, values, strict=True)))
     return found

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from polybench.core import units
 from polybench.core.document.layers import STEP, EngineLayers, LayerRow, LayersDocument
+from polybench.export.footnotes import roof_notes
 from polybench.export.heading import heading_of
 from polybench.export.one_line import one_line
 
@@ -120,6 +121,11 @@ def _columns(engine: EngineLayers) -> list[tuple[str, dict[Key, str]]]:
         *([("%", {key: f"{100 * value / step:.1f}" for key, value in seconds.items()})] if step else []),
         ("GFLOP/s", {key: units.number(rate / 1e9) for key, rate in rates.items() if rate > 0}),
     ]
+    if engine.roof is not None:
+        shares = {key: rate / engine.roof.flops_per_second for key, rate in rates.items() if rate > 0}
+        if residue is not None and engine.roof.share is not None:
+            shares[_STEP] = engine.roof.share
+        columns.append(("% of roof", {key: f"{100 * share:.1f}" for key, share in shares.items()}))
     collecting = {
         _key(row): _ms(row.gc_seconds_per_step) for row in engine.rows if row.gc_seconds_per_step is not None
     }
@@ -151,6 +157,7 @@ def _notes(document: LayersDocument, engines: Sequence[EngineLayers], *, compare
     if engines:
         yield "forward: with that of the ReLU; activation: the gradient through the ReLU"
         yield _intervals(document)
+        yield from roof_notes(engine.roof for engine in engines if engine.roof)
     baseline = baseline_of(document)
     if compared and baseline:
         yield f"lost: longer than {baseline.cell}, in the cell that loses most"

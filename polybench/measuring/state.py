@@ -18,6 +18,7 @@ from polybench.planning.plan import Plan, memory_groups, row
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
 from polybench.report.document import Context, rounds_of, summarize
+from polybench.report.roofs import KeptRoofs, add_roofs
 from polybench.report.saved_studies import Store
 from polybench.report.warnings import final_warnings
 from polybench.wire.environment import worker_environment
@@ -113,6 +114,7 @@ class StudyState:
         self._context.host.noise[:] = self.noise
         document = summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)
         document.finished = finished
+        add_roofs(document, self.plan.model, KeptRoofs())
         return document
 
 

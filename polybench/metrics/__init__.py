@@ -9,6 +9,7 @@ from polybench.metrics import allocations, cost, disturbance, memory, pipeline, 
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
+from polybench.metrics.roof import ROOF
 from polybench.metrics.speedup import DEVICE_SPEEDUP, SPEEDUP
 from polybench.metrics.step_time import STEP_TIME
 from polybench.metrics.throughput import EPOCH_TIME, THROUGHPUT
@@ -45,6 +46,7 @@ METRICS: dict[str, Metric] = {
         *disturbance.DISTURBANCE,
         cost.COST,
         cost.RELATIVE_COST,
+        ROOF,
         PARITY,
     )
 }
@@ -64,12 +66,13 @@ DEFAULT_COLUMNS = (
     "relative_cost",
     "cost",
     "energy",
+    "roof",
     "throughput",
 )
 """By importance: a table shows those of them that have a value and fit (export.fitting)."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup"),
+    "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup", "roof"),
     "training": ("accuracy", "time_to_accuracy"),
     "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),
     "allocation": (

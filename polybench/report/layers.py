@@ -65,7 +65,8 @@ _OF_STEPS = ("step_seconds", "step_interval95", "residue_seconds", "interval95",
 def _only(engine: EngineLayers, layer: str) -> EngineLayers:
     rows = [row for row in engine.rows if row.layer == layer]
     nothing = dict.fromkeys(_OF_STEPS)
-    return msgspec.structs.replace(engine, rows=rows, **nothing)
+    roof = engine.roof and msgspec.structs.replace(engine.roof, share=None)
+    return msgspec.structs.replace(engine, rows=rows, roof=roof, **nothing)
 
 
 def _engine(
@@ -84,6 +85,7 @@ def _engine(
         gc_seconds_per_step=result.gc.seconds_per_step,
         samples=result.samples,
         versions=result.versions,
+        roof=result.roof,
     )
     if result.samples:
         steps = [[median(one_round) for one_round in process] for process in result.samples.step_seconds]
@@ -130,6 +132,9 @@ def _row(
     one_round = _one_round(times)
     indices = [index for number in numbers if (index := one_round[number].piece) is not None]
     flop = [count for index in indices if (count := found[index].flop(part, batch_size)) is not None]
+    moved = [
+        count for index in indices if (count := found[index].compulsory_bytes(part, batch_size)) is not None
+    ]
     return LayerRow(
         layer=layer,
         part=part,
@@ -137,6 +142,7 @@ def _row(
         interval95=interval,
         gc_seconds_per_step=_collecting(numbers, times),
         flop=sum(flop) if flop else None,
+        compulsory_bytes=sum(moved) if moved else None,
         seconds=seconds,
     )
 

@@ -1,4 +1,4 @@
-"""The measured roofs that are kept on this machine."""
+"""The measured roofs that are kept on this machine, and what the steps of a study reach of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from polybench.core.arithmetic import training_multiply_adds
 from polybench.core.document.circumstances import Host
 from polybench.core.document.limit import LimitDocument
-from polybench.core.document.study import json_of
+from polybench.core.document.resources import Roof
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument, json_of
+from polybench.core.model import Model
 from polybench.data.file_cache import key_of
+from polybench.report.limit import versions_of
 from polybench.report.saved_studies import write_atomically
 
 
@@ -48,3 +53,34 @@ class KeptRoofs:
     def _path(self, host: Host, device: str, precision: str, threads: int, heap: str) -> Path:
         machine = host.hostname, host.cpu, [] if device == "cpu" else host.gpus
         return self._folder / f"{key_of(machine, device, precision, threads, heap)}.json"
+
+
+def add_roofs(study: StudyDocument, model: Model, kept: KeptRoofs) -> None:
+    """Say of each cell that was measured what it reaches of the kept roof, if there is one for it.
+
+    A roof that another version of the cell's engine was measured for is none.
+    """
+    flop = 2 * training_multiply_adds(model)
+    for result in study.results:
+        workload, seconds = result.workload, result.step_seconds
+        if seconds is None or not result.ranked:
+            continue
+        found = kept.find(
+            study.host, result.device, workload.precision, workload.threads, study.settings.heap
+        )
+        roof = _roof(found, result) if found else None
+        if roof is not None:
+            rate = flop * workload.batch_size / seconds.median
+            result.roof = msgspec.structs.replace(roof, share=rate / roof.flops_per_second)
+
+
+def _roof(found: LimitDocument, result: Result) -> Roof | None:
+    known = [one.versions for one in found.engines if one.engine == result.engine and one.status == "ok"]
+    if any(versions != versions_of(result) for versions in known):
+        return None
+    for roof in found.roofs:
+        if roof.kind == "gemm":
+            where = f"{roof.engine} on {roof.device} in {roof.precision}"
+            date = roof.measured.partition("T")[0]
+            return Roof(roof.value, None, f"{roof.shape}, {where}; polybench limit, {date}")
+    return None

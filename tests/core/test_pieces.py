@@ -74,6 +74,13 @@ def test_parts_have_the_flop_of_a_training_step(model: Model) -> None:
     assert pieces(model)[0].flop("activation", 1) is None
 
 
+def test_a_convolution_has_to_move_its_input_its_output_and_its_weights() -> None:
+    conv2 = pieces(MODELS["lenet"])[2]
+    values = 2 * (16 * 14 * 14 + 8 * 10 * 10) + 8 * 16 * 5 * 5 + 8
+    assert conv2.compulsory_bytes("forward", 2) == conv2.compulsory_bytes("data gradient", 2) == 4 * values
+    assert conv2.compulsory_bytes("activation", 2) is None
+
+
 def test_the_images_need_no_gradient() -> None:
     first, pool, second, *_ = pieces(MODELS["lenet"])
     assert [gradient.part for gradient in first.gradients()] == ["weight gradient"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from polybench.core.document.identity import Parity
-from polybench.core.document.resources import Allocation, Allocations, Energy
+from polybench.core.document.resources import Allocation, Allocations, Energy, Roof
 from polybench.core.document.times import Pipeline
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, native, study, trainings, typical_study
@@ -40,6 +40,15 @@ def test_a_cell_that_was_cut_short_is_told() -> None:
 
 def test_nothing_measured_needs_no_intervals() -> None:
     assert footnotes(study(absent("tf/cpu", "failed", "crashed"))) == []
+
+
+def test_what_percentages_are_of_is_said_once_where_they_are_shown() -> None:
+    roof = Roof(98.1e9, 0.3, "2048x2048x2048 in torch")
+    cells = [measured(f"{name}/cpu", 0.01, roof=roof) for name in ("torch", "tf")]
+    (note,) = (note for note in footnotes(study(*cells), ["roof"]) if note.startswith("roof"))
+    assert "98.1 GFLOP/s, the fastest product that was seen here (2048x2048x2048 in torch)" in note
+    assert "Winograd's algorithm may pass 100%" in note
+    assert not any(note.startswith("roof") for note in footnotes(study(*cells), ["step_time"]))
 
 
 def test_sources_of_allocations_and_energy_are_named_once() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from polybench.core.document.layers import EngineLayers, LayerRow, LayersDocument, Part
+from polybench.core.document.resources import Roof
 from polybench.core.document.times import Samples
 from polybench.export.layers import records, render
 from polybench.export.layers_rows import ordered
@@ -133,6 +134,18 @@ def test_json_is_the_document(document: LayersDocument) -> None:
     text = render(document, "json")
     assert msgspec.json.decode(text, type=LayersDocument) == document
     assert json.loads(text)["schema"] == "polybench.layers/1"
+
+
+def test_where_a_roof_is_known_each_product_has_its_share(document: LayersDocument) -> None:
+    assert "% of roof" not in render(document, "table")
+    document.engines[1].roof = Roof(16e9, 0.4, "2048x2048x2048 in torch")
+    text = render(document, "table")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "conv2 + relu data gradient 40.0 40.0 2.00 1.50 10.0 20.0 8.00 50.0 30.0 flux/cpu" in lines
+    assert "whole step 100 100.0 50.0 100.0 40.0" in lines
+    assert "roof: 16.0 GFLOP/s, the fastest product that was seen here (2048x2048x2048 in torch)" in text
+    shares = [record["roof"] for record in records(document) if record["part"] == "data gradient"]
+    assert shares == [None, pytest.approx(0.5), None, None]
 
 
 def test_one_cell_alone_loses_nothing(document: LayersDocument) -> None:

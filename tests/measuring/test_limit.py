@@ -36,7 +36,7 @@ def measured(*engines: str, recheck: bool = False, **fields: Any) -> LimitDocume
     return run_limit(Study(engines=engines, **(FAST | fields)), Silent(), recheck=recheck)
 
 
-def test_the_fastest_is_kept() -> None:
+def test_the_fastest_is_kept_and_the_next_study_says_what_it_reaches() -> None:
     document = measured("fake+slow", "fake", "fake+unavailable")
     roofs = {roof.kind: roof for roof in document.roofs}
     assert set(roofs) == {"gemm", "convolution", "triad"}
@@ -52,6 +52,20 @@ def test_the_fastest_is_kept() -> None:
     assert measured("fake").roofs == document.roofs  # kept
     again = measured("fake", recheck=True)
     assert again.roofs != document.roofs
+    (new,) = (roof for roof in again.roofs if roof.kind == "gemm")
+
+    fast: dict[str, Any] = {"data": "synthetic", "processes": 1, "rounds": 2, "steps": 5, "batch_size": 8}
+    compared = polybench.compare(engines=["fake"], devices=["cpu"], threads=1, metrics=False, **fast)
+    roof = compared.document.results[0].roof
+    assert roof is not None
+    assert roof.flops_per_second == new.value
+    assert compared.rows()[0]["roof"] == roof.share
+    layers = polybench.layers(engines=["fake"], devices=["cpu"], threads=1, **fast)
+    forward = next(row for row in layers.rows() if row["layer"] == "dense1")
+    assert forward["roof"] == pytest.approx(forward["flop_per_second"] / new.value)
+    text = layers.to_markdown()
+    assert "% of roof" in text
+    assert "fake on cpu in fp32; polybench limit, " in text
 
 
 def test_from_the_command_line_and_from_python() -> None:

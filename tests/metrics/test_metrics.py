@@ -11,6 +11,7 @@ from polybench.core.document.resources import (
     GarbageCollection,
     Memory,
     NativeAllocation,
+    Roof,
     SizeClasses,
     Utilization,
 )
@@ -122,6 +123,7 @@ def test_everything_that_a_result_can_hold() -> None:
         utilization=Utilization(187.0, 1.87, 45.5, 250, {"sm": 1380}, 61, ["thermal slowdown", "power cap"]),
         energy=Energy(4500.0, "NVML"),
         cost=Cost(0.0034, 2.5),
+        roof=Roof(98e9, 0.314, "a product"),
         device_speedup=DeviceSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
         accuracy=0.6123,
         accuracy_std=0.0081,
@@ -168,6 +170,7 @@ def test_everything_that_a_result_can_hold() -> None:
         "device_memory": "15.0 MiB",
         "device_memory_nvml": "16.0 MiB",
         "cpu": "187%",
+        "roof": "31%",
         "gpu": "45.5%",
         "power": "250 W",
         "temperature": "61.0",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.core.document.circumstances import Host, Settings, Tool
+from polybench.core.document.resources import Roof
 from polybench.core.document.result import Status
 from polybench.core.document.times import Samples
 
@@ -32,7 +33,8 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One part of one layer, or of one residual block with all that is in it.
 
     `interval95` is over processes, or over rounds where there is one process; null with a single round.
-    `flop` are those of the direct convolution or product, two for each multiply-add.
+    `flop` are those of the direct convolution or product, two for each multiply-add; `compulsory_bytes` are
+    what it has to read and write if each value moves once.
     """
 
     layer: str
@@ -43,6 +45,7 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     interval95: tuple[float, float] | None
     gc_seconds_per_step: float | None = None
     flop: int | None = None
+    compulsory_bytes: int | None = None
     native_bytes: float | None = None
     seconds: list[list[float]] = []
     """[process][round]."""
@@ -72,6 +75,8 @@ class EngineLayers(msgspec.Struct, kw_only=True):
     interval95: tuple[float, float] | None = None
     gc_seconds_per_step: float | None = None
     """Of whole steps; it is in `step_seconds`."""
+    roof: Roof | None = None
+    """Its `share` is that of whole steps."""
     rows: list[LayerRow] = []
     samples: Samples | None = None
     """Of whole steps."""

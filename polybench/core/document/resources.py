@@ -1,4 +1,5 @@
-"""What a cell used: allocations, garbage collection, memory, cores and GPU, energy, money.
+"""What a cell used: allocations, garbage collection, memory, cores and GPU, energy, money,
+and how near it came to what the machine can do.
 
 Seconds, bytes and counts; null is "not measured" or "no source", never 0.
 """
@@ -181,6 +182,19 @@ class Energy(msgspec.Struct, frozen=True):
     joules_per_epoch: float | None = None
     source: str | None = None
     """Whose power it is: of the processor's packages, of the GPU, or of both."""
+
+
+class Roof(msgspec.Struct, frozen=True):
+    """The most arithmetic that this machine was seen to do, as `polybench limit` has measured it.
+
+    `share` is how much of it a training step reaches: its FLOP are those of the direct convolution, so an
+    algorithm that needs fewer (Winograd's) may pass 1. Null where there is no step. `source` names product
+    and engine.
+    """
+
+    flops_per_second: float
+    share: float | None
+    source: str
 
 
 class Cost(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from polybench.core.document.resources import (
     Energy,
     GarbageCollection,
     Memory,
+    Roof,
     Utilization,
 )
 from polybench.core.document.times import (
@@ -62,6 +63,7 @@ class Result(msgspec.Struct, kw_only=True):
     energy: Energy = Energy()
     disturbance: Disturbance = Disturbance()
     cost: Cost | None = None
+    roof: Roof | None = None
     parity: Parity = Parity("skipped", "not asked for")
     losses: list[float] = []
     accuracy: float | None = None
