@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from polybench.api import LayersResult as LayersResult
     from polybench.api import LimitResult as LimitResult
     from polybench.api import OverheadResult as OverheadResult
+    from polybench.api import ParityResult as ParityResult
     from polybench.api import StudyResult as StudyResult
     from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from polybench.api import layers as layers
     from polybench.api import limit as limit
     from polybench.api import overhead as overhead
+    from polybench.api import parity as parity
     from polybench.api import sweep as sweep
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "LayersResult",
     "LimitResult",
     "OverheadResult",
+    "ParityResult",
     "PolybenchError",
     "StrictlyUnavailable",
     "StudyResult",
@@ -39,6 +42,7 @@ __all__ = [
     "layers",
     "limit",
     "overhead",
+    "parity",
     "sweep",
 ]
 

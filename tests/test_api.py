@@ -54,6 +54,8 @@ def test_a_sweep_has_a_row_for_each_cell_at_each_point() -> None:
     assert "most images a second at batch size 16" in str(result)
     assert "| 16" in result._repr_markdown_()
     assert len(result.to_pandas()) == 4
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    assert [trace.name for trace in result.plot().data] == ["fake/cpu", "fake+slow/cpu"]
 
 
 def test_overhead_has_a_row_a_cell() -> None:
@@ -66,6 +68,8 @@ def test_overhead_has_a_row_a_cell() -> None:
     assert len(result.to_pandas()) == 1
     with pytest.raises(BadInput, match="two batch sizes"):
         polybench.overhead(batch_sizes=[8], engines="fake+line")
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    assert result.plot().data[0].x == (1, 128)
 
 
 def test_layers_give_rows_documents_and_a_display(capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +83,20 @@ def test_layers_give_rows_documents_and_a_display(capfd: pytest.CaptureFixture[s
     assert "residue" in str(result)
     pytest.importorskip("pandas", reason="pandas is not installed")
     assert result.to_pandas().loc[("fake/cpu", "dense3", "forward"), "seconds_per_step"] > 0
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    assert result.plot("lost").data[0].name == "fake/cpu"
+
+
+def test_parity_has_a_row_for_each_comparison() -> None:
+    result = polybench.parity(engines="reference,fake", devices="cpu", data="synthetic", batch_size=4)
+    rows = result.rows()
+    assert {row["cell"] for row in rows} == {"reference/cpu"}  # the other one plays a script
+    assert all(row["relative_error"] <= row["tolerance"] for row in rows)
+    assert {row["kind"] for row in rows} == {"loss", "gradient", "weight"}
+    assert "reference/cpu: identical" in str(result)
+    assert result._repr_markdown_() == f"```\n{result}```"
+    assert json.loads(result.to_json())["results"][0]["parity"]["status"] == "pass"
+    assert len(result.to_pandas()) == len(rows)
 
 
 def test_a_data_frame_has_a_row_a_cell() -> None:

@@ -14,6 +14,7 @@ from polybench.api.results import (
     LayersResult,
     LimitResult,
     OverheadResult,
+    ParityResult,
     StudyResult,
     SweepResult,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "LimitResult",
     "Options",
     "OverheadResult",
+    "ParityResult",
     "StudyResult",
     "SweepResult",
     "compare",
@@ -47,6 +49,7 @@ __all__ = [
     "layers",
     "limit",
     "overhead",
+    "parity",
     "sweep",
 ]
 
@@ -118,6 +121,22 @@ def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Opti
     return StudyResult(run_study(study, Silent(), store=None, argv=sys.argv, strict=strict))
 
 
+def parity(*, strict: bool = False, **options: Unpack[Options]) -> ParityResult:
+    """Check that engines compute what the float64 reference computes, tensor by tensor; measure nothing.
+
+    Args:
+        strict: raise when an engine or device is unavailable.
+        options: the fields of `Study`.
+
+    Raises:
+        BadInput: an option that no machine could run.
+        StrictlyUnavailable: with `strict`.
+    """
+    return ParityResult(
+        run_study(_study(options), Silent(), store=None, argv=sys.argv, strict=strict, parity_only=True)
+    )
+
+
 def layers(
     *,
     strict: bool = False,
@@ -159,7 +178,8 @@ def sweep(*, axes: Mapping[str, Sequence[int]], **options: Unpack[Options]) -> S
     """Measure every combination of values, each as a study of its own, in random order.
 
     Args:
-        axes: of `batch_size`, `threads`, `depth`, `workers`: the values of each.
+        axes: of `batch_size`, `threads`, `depth`, `resolution`, `workers`, `augment` (0 or 1): the values
+            of each.
         options: the fields of `Study` that all have in common; `budget` is for all together.
 
     Raises:

@@ -16,6 +16,7 @@ from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument, json_of, to_json
 from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
+from polybench.export import PARITY_FORMATS, figures
 from polybench.export import explanation as explanation_text
 from polybench.export import layers as layers_text
 from polybench.export import limit as limit_text
@@ -76,6 +77,35 @@ class StudyResult:
         return rendered(self.document, name, None if columns is None else metrics_of(columns))
 
 
+class ParityResult:
+    """What the identity check found. `document` is the whole record: a study without times."""
+
+    def __init__(self, document: StudyDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each comparison of a loss, gradient or weight; none of cells not checked."""
+        return [
+            {"cell": result.cell, "status": result.parity.status, **msgspec.to_builtins(tensor)}
+            for result in self.document.results
+            for tensor in result.parity.tensors
+        ]
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return to_json(self.document).decode()
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame; needs pandas."""
+        return _data_frame(self.rows())
+
+    def __str__(self) -> str:
+        return rendered(self.document, "table", formats=PARITY_FORMATS)
+
+    def _repr_markdown_(self) -> str:
+        return f"```\n{self}```"
+
+
 class SweepResult:
     """A finished sweep. `document` is the whole record."""
 
@@ -93,6 +123,10 @@ class SweepResult:
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; needs pandas."""
         return _data_frame(self.rows())
+
+    def plot(self) -> Any:
+        """A plotly Figure: images a second over what was varied; needs plotly (extra `plot`)."""
+        return figures.sweep_figure(self.document)
 
     def __str__(self) -> str:
         return sweep_text.render(self.document, "table")
@@ -117,6 +151,10 @@ class OverheadResult:
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; needs pandas."""
         return _data_frame(self.rows())
+
+    def plot(self) -> Any:
+        """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
+        return figures.overhead_figure(self.document)
 
     def __str__(self) -> str:
         return overhead_text.render(self.document, "table")
@@ -173,6 +211,10 @@ class LayersResult:
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame, indexed by cell, layer and part; needs pandas."""
         return _data_frame(self.rows()).set_index(["cell", "layer", "part"])
+
+    def plot(self, sort: Sort = "network") -> Any:
+        """A plotly Figure: a bar for each part of each layer in each cell; needs plotly (extra `plot`)."""
+        return figures.layers_figure(self.document, sort)
 
     def __str__(self) -> str:
         return layers_text.render(self.document, "table")

@@ -106,7 +106,8 @@ def _key(row: LayerRow) -> Key:
 
 
 _NOTHING = ("", "")
-_SUM, _RESIDUE, _STEP = _TOTALS = [("sum of the parts", ""), ("residue", ""), ("whole step", "")]
+RESIDUE: Key = ("residue", "")
+_SUM, _, _STEP = _TOTALS = [("sum of the parts", ""), RESIDUE, ("whole step", "")]
 
 
 def _columns(engine: EngineLayers) -> list[tuple[str, dict[Key, str]]]:
@@ -114,7 +115,7 @@ def _columns(engine: EngineLayers) -> list[tuple[str, dict[Key, str]]]:
     step, residue = engine.step_seconds or 0.0, engine.residue_seconds
     seconds = {_key(row): row.seconds_per_step for row in engine.rows}
     if residue is not None:
-        seconds |= {_SUM: step - residue, _RESIDUE: residue, _STEP: step}
+        seconds |= {_SUM: step - residue, RESIDUE: residue, _STEP: step}
     rates = {_key(row): row.flop / row.seconds_per_step for row in engine.rows if row.flop}
     columns = [
         (f"{engine.cell} ms", {key: _ms(value) for key, value in seconds.items()}),
