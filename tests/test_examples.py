@@ -34,7 +34,10 @@ from tests.plain.test_plain import BATCH_SIZE, TIMED, folder, losses_of_engine, 
 __all__ = ["folder", "workers"]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-STUDIES = sorted(path.name for path in EXAMPLES.glob("*.toml") if path.name != REFERENCES)
+FILES = sorted(path for path in EXAMPLES.glob("*.toml") if path.name != REFERENCES)
+TABLES = {path.name: tomllib.loads(path.read_text("utf-8")) for path in FILES}
+STUDIES = [name for name, table in TABLES.items() if "sweep" not in table]
+SWEEPS = [name for name in TABLES if name not in STUDIES]
 REAL = "flux_tutorial.toml"
 """The one whose example a real engine trains; for the others a fake one will do."""
 TINY = {
@@ -51,7 +54,7 @@ TINY = {
 @pytest.mark.parametrize("name", STUDIES)
 def test_studies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A study runs as its file says, but for tiny settings."""
-    table = tomllib.loads((EXAMPLES / name).read_text("utf-8"))
+    table = TABLES[name]
     # Larger images are fewer, so that they take the same room.
     room = math.prod(find_model(table["model"]).input_shape) // math.prod(MODELS["lenet"].input_shape)
     monkeypatch.setitem(synthetic.IMAGES, "train", 64 * room)
@@ -75,10 +78,33 @@ def test_studies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert document.results[0].parity.status == ("pass" if name == REAL else "skipped")
 
 
+@pytest.mark.parametrize("name", SWEEPS)
+def test_sweeps(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its points can be planned; its smallest and largest are measured."""
+    table = TABLES[name]
+    assert table["engines"] == ["flux", "torch", "tf"]
+    monkeypatch.setitem(synthetic.IMAGES, "train", 4096)  # four of 128 x 128 fit where 64 of 32 x 32 do
+    planned = CliRunner().invoke(app, ["run", str(EXAMPLES / name), "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    points = math.prod(len(several) for several in table["sweep"].values())
+    assert planned.stdout.count("flux/cpu\n") == points
+    (axis, values), *others = table["sweep"].items()
+    ends = {axis: [values[0], values[-1]]} | {other: several[:1] for other, several in others}
+    (tmp_path / name).write_text(tomli_w.dumps(table | TINY | {"engines": ["fake"], "sweep": ends}), "utf-8")
+    shutil.copy(EXAMPLES / REFERENCES, tmp_path)
+    run = CliRunner().invoke(app, ["run", str(tmp_path / name), "--no-save", "--quiet", "--published"])
+    assert run.exit_code == 0, run.output
+    heading, rest = run.stdout.split("\n", 1)
+    assert heading == table["title"]
+    rows, authors = rest.split("published (not measured here)")
+    assert rows.count("fake/cpu  ") + rows.count("fake/cpu *") == 2
+    for number in published_numbers(EXAMPLES / REFERENCES, table["published"]):
+        assert number.hardware in authors
+
+
 def test_every_publication_has_its_study() -> None:
     publications = tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8"))
-    named = [tomllib.loads((EXAMPLES / name).read_text("utf-8"))["published"] for name in STUDIES]
-    assert sorted(named) == sorted(publications)
+    assert {table["published"] for table in TABLES.values()} == set(publications)
     for name in publications:
         assert published_numbers(EXAMPLES / REFERENCES, name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,8 @@ from polybench.commands.execute import execute, print_plan
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
+from polybench.commands.sweep import execute_sweep, print_points
+from polybench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
@@ -34,16 +36,29 @@ def run(
 ) -> None:
     """Measure what a study file says, or a saved study again; options given here replace what it says.
 
+    A file with a table [sweep] is measured at every combination of its values.
+
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
-    found, background = _find(study, quick, how.results)
+    found, background, axes = _find(study, quick, how.results)
     chosen = changes.applied_to(found)
     if quick:
         chosen = chosen.quick()
-    if dry_run:
+    if axes:
+        _refuse_for_a_sweep({"--strict": strict, "--columns": how.columns})
+        if not dry_run:
+            execute_sweep(chosen, axes, how, how.format, background)
+        print_points(chosen, axes)
+    elif dry_run:
         print_plan(chosen)
     else:
         execute(chosen, how, background=background, strict=strict)
+
+
+def _refuse_for_a_sweep(given: dict[str, Any]) -> None:
+    for option, value in given.items():
+        if value:
+            raise BadInput(f"{option}: the file is a sweep, which has no such option; leave it out")
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
@@ -61,4 +76,4 @@ def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
         return read(path, quick=quick)
     saved = Store(results_folder(results)).load(name)
     study = parse(saved.study, f"the study of {saved.id}")
-    return StudyFile(study.quick() if quick else study, Background(saved.title, saved.published))
+    return StudyFile(study.quick() if quick else study, Background(saved.title, saved.published), {})

@@ -1,14 +1,15 @@
-"""`polybench sweep`: one workload over batch sizes, threads, depths or pipeline workers."""
+"""`polybench sweep`: one workload over batch sizes, threads, depths, image sizes or pipeline workers."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
 
+from polybench.commands.execute import print_plan
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import HOW, WHAT
 from polybench.commands.outcome import emit, ensure_writable, exit_code
@@ -16,6 +17,7 @@ from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.texts import parse_integers
 from polybench.core import interrupts
+from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 AXES = ("batch_size", "threads", "workers")
 """Options of `compare` that take several values here."""
+_IN_THE_NAME = ("depth", "resolution")
+"""Axes that are part of a model's name."""
 NOT_FOR_SERIES = ("epochs", "accuracy", "until", "handicaps", "strict", "quick", "dry_run")
 OUT = ("format", "output", "results", "save", "quiet", "verbose")
 SHARED = [name for name in WHAT | HOW if name not in (*AXES, *NOT_FOR_SERIES)]
@@ -43,6 +47,10 @@ def sweep(
     depth: Annotated[
         str | None, typer.Option(help="Of a network NAME-N: --model catdog --depth 2,4.")
     ] = None,
+    resolution: Annotated[
+        str | None,
+        typer.Option(help="Height and width of the images: --model catdog-2 --resolution 64,96,128."),
+    ] = None,
     workers: Annotated[str | None, typer.Option(help="Of the input pipeline; several: 0,1,2.")] = None,
     format: Format = "table",
 ) -> None:
@@ -50,23 +58,47 @@ def sweep(
 
     Example: polybench sweep --engines torch,tf --batch-size 1,8,32,128 --processes 3
     """
+    given = {
+        "batch_size": batch_size,
+        "threads": threads,
+        "depth": depth,
+        "resolution": resolution,
+        "workers": workers,
+    }
+    values = {name: parse_integers(text, name) for name, text in given.items() if text is not None}
+    fixed = {name: one[0] for name, one in values.items() if len(one) == 1 and name not in _IN_THE_NAME}
+    axes = {name: several for name, several in values.items() if name not in fixed}
+    execute_sweep(msgspec.structs.replace(study, **fixed), axes, how, format)
+
+
+def execute_sweep(
+    study: Study,
+    axes: Mapping[str, Sequence[int]],
+    how: Presentation,
+    format: str,
+    background: Background = NO_BACKGROUND,
+) -> NoReturn:
+    """Measure every point of a sweep, print the curves, and end with the exit code."""
+    from polybench.export.sweep import render
     from polybench.machine.host import usable_threads
     from polybench.planning.grid import points
     from polybench.report.sweep import summarize
 
-    given = {"batch_size": batch_size, "threads": threads, "depth": depth, "workers": workers}
-    values = {name: parse_integers(text, name) for name, text in given.items() if text is not None}
-    fixed = {name: one[0] for name, one in values.items() if len(one) == 1 and name != "depth"}
-    axes = {name: several for name, several in values.items() if name not in fixed}
-    made = points(msgspec.structs.replace(study, **fixed), axes)
-    finished = run_points(made, how, format)
-    document = summarize(
-        axes, [(one.point.values, one.document) for one in finished], sys.argv[1:], usable_threads()
-    )
-    from polybench.export.sweep import render
-
-    emit(render(document, format), how.output)
+    finished = run_points(points(study, axes), how, format)
+    studies = [(one.point.values, one.document) for one in finished]
+    document = summarize(axes, studies, sys.argv[1:], usable_threads(), background)
+    emit(render(document, format, published=how.published), how.output)
     end(finished)
+
+
+def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
+    """What would be measured at each point, and about how long that takes."""
+    from polybench.measuring.sweep import in_words
+    from polybench.planning.grid import points
+
+    for point in points(study, axes):
+        typer.echo(f"{in_words(point.values)}:", err=True)
+        print_plan(point.study)
 
 
 def run_points(points: Sequence[Point], how: Presentation, format: str) -> list[Measured]:

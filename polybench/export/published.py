@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from polybench.core.document.study import StudyDocument
+from collections.abc import Sequence
+
+from polybench.core.document.circumstances import Published
 
 TITLE = "published (not measured here)"
 HEADER = ["what", "hardware", "quantity", "value"]
 ALIGNMENT = ["left"] * len(HEADER)
 
 
-def rows(study: StudyDocument) -> list[list[str]]:
+def rows(published: Sequence[Published]) -> list[list[str]]:
     """One row a number, in the order of the study file."""
     return [
         [number.label, number.hardware, number.quantity, f"{_digits(number.value)} {number.unit}".rstrip()]
-        for number in study.published
+        for number in published
     ]
 
 
-def sources(study: StudyDocument) -> list[str]:
+def sources(published: Sequence[Published]) -> list[str]:
     """Each publication once."""
-    return [f"source: {source}" for source in dict.fromkeys(number.source for number in study.published)]
+    return [f"source: {source}" for source in dict.fromkeys(number.source for number in published)]
 
 
 def _digits(value: float | tuple[float, float]) -> str:

@@ -94,8 +94,8 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ],
         footnotes=footnotes(study, [column.name for column in columns]),
         sentences=sentences(study),
-        published=published.rows(study),
-        sources=published.sources(study),
+        published=published.rows(study.published),
+        sources=published.sources(study.published),
     )
 
 

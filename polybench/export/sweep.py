@@ -8,13 +8,20 @@ import msgspec
 
 from polybench.core import units
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
+from polybench.export import published as of_others
+from polybench.export.one_line import one_line
 from polybench.export.records import comma_separated, laid_out, wrapped
 
 _NUMBERS = ("seconds_per_step", "samples_per_second", "speedup", "low", "high", "efficiency")
+_CROWDED = "*"
+"""Marks a row with more threads than there are cores for."""
 
 
-def render(sweep: SweepDocument, format: str) -> str:
-    """Text that ends with a newline; `format` is one of export.RECORD_FORMATS."""
+def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str:
+    """Text that ends with a newline; `format` is one of export.RECORD_FORMATS.
+
+    With `published`, people see the author's own numbers below the table; JSON always has them.
+    """
     if format == "json":
         return msgspec.json.format(msgspec.json.encode(sweep), indent=1).decode() + "\n"
     if format == "csv":
@@ -27,19 +34,30 @@ def render(sweep: SweepDocument, format: str) -> str:
     cells.sort(key=lambda one: order.get(one[1].cell, len(order)))
     lines = [_line(point, cell, by_threads) for point, cell in cells]
     notes = [wrapped(text) for text in (*_sentences(sweep), *sweep.warnings)]
-    table = laid_out(header, lines, left=len(axes) + 1, markdown=format == "markdown")
+    markdown = format == "markdown"
+    table = laid_out(header, lines, left=len(axes) + 1, markdown=markdown)
     threads = "" if by_threads or not sweep.points else f" on {sweep.host.cpu}"
-    return "\n\n".join([f"{sweep.model}{threads}", table, "\n".join(notes)]) + "\n"
+    heading = "\n".join(filter(None, [sweep.title and one_line(sweep.title), f"{sweep.model}{threads}"]))
+    authors = _published(sweep, markdown) if published and sweep.published else []
+    return "\n\n".join([heading, table, "\n".join(notes), *authors]) + "\n"
+
+
+def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
+    """A block of its own, so that nobody takes it for measured here."""
+    rows = of_others.rows(sweep.published)
+    table = laid_out(of_others.HEADER, rows, left=len(of_others.HEADER), markdown=markdown)
+    return [of_others.TITLE, table, "\n".join(map(wrapped, of_others.sources(sweep.published)))]
 
 
 def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:
-    values = [units.count(value) for value in point.values.values()]
+    values = [_value(axis, value) for axis, value in point.values.items()]
+    name = f"{cell.cell} {_CROWDED}" if point.oversubscribed else cell.cell
     if cell.seconds_per_step is None or cell.samples_per_second is None or cell.speedup is None:
-        return [*values, cell.cell, cell.status, "", "", *([""] if by_threads else [])]
+        return [*values, name, cell.status, "", "", *([""] if by_threads else [])]
     efficiency = "" if cell.efficiency is None else units.percent(cell.efficiency)
     return [
         *values,
-        cell.cell,
+        name,
         units.seconds(cell.seconds_per_step),
         units.count(round(cell.samples_per_second)),
         units.with_interval(cell.speedup, cell.interval95),
@@ -51,10 +69,8 @@ def _sentences(sweep: SweepDocument) -> Iterator[str]:
     yield "speedup: images a second, against the cell's first row; intervals: 95%, over fresh processes"
     for curve in sweep.curves:
         yield _best(curve)
-    crowded = [point for point in sweep.points if point.oversubscribed]
-    if crowded:
-        threads = ", ".join(dict.fromkeys(units.count(point.values["threads"]) for point in crowded))
-        yield f"more threads than usable cores: {threads}; such steps are slow and uneven"
+    if any(point.oversubscribed for point in sweep.points):
+        yield f"{_CROWDED} more threads than usable cores; such steps are slow and uneven"
     for point in sweep.points:
         for cell in point.cells:
             if cell.reason:
@@ -62,7 +78,7 @@ def _sentences(sweep: SweepDocument) -> Iterator[str]:
 
 
 def _best(curve: Curve) -> str:
-    at = ", ".join(f"{axis.replace('_', ' ')} {units.count(value)}" for axis, value in curve.best.items())
+    at = ", ".join(f"{axis.replace('_', ' ')} {_value(axis, value)}" for axis, value in curve.best.items())
     text = f"{curve.cell}: most images a second at {at}: {units.count(round(curve.best_samples_per_second))}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
@@ -70,8 +86,12 @@ def _best(curve: Curve) -> str:
     return text
 
 
+def _value(axis: str, value: int) -> str:
+    return ("off", "on")[value] if axis == "augment" else units.count(value)
+
+
 def _csv(sweep: SweepDocument) -> str:
-    header = [*sweep.axes, "cell", "status", *_NUMBERS, "study"]
+    header = [*sweep.axes, "cell", "status", *_NUMBERS, "oversubscribed", "study"]
     lines = [
         [
             *point.values.values(),
@@ -82,6 +102,7 @@ def _csv(sweep: SweepDocument) -> str:
             cell.speedup,
             *(cell.interval95 or (None, None)),
             cell.efficiency,
+            int(point.oversubscribed),
             point.id,
         ]
         for point in sweep.points

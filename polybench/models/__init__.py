@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from polybench.core.errors import BadInput
 from polybench.core.model import Model
 from polybench.core.names import pick
@@ -28,14 +30,44 @@ NAMES = tuple(_CATDOG if name == "catdog-2" else name for name in MODELS)
 def find_model(name: str) -> Model:
     """The network of this name: a row of MODELS, `catdog-N` for a depth N, or a layer (see `single_layer`).
 
+    `NAME@SIZE` is a network for images of SIZE x SIZE pixels.
+
     Raises:
         BadInput: there is none; the message has the nearest names, or the depths.
     """
     if " " in name:
         return single_layer(name)
+    name, at, size = name.partition("@")
+    if at:
+        return _resized(name, size)
     if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
         return catdog(int(depth[1]))
     if name != _CATDOG:
         pick(name, dict.fromkeys(NAMES), "model")
         return MODELS[name]
     raise BadInput(f"{name}: give its number of convolutions, {DEPTHS[0]} to {DEPTHS[-1]}: catdog-4")
+
+
+def _resized(name: str, size: str) -> Model:
+    """A network for other images: one that averages over all pixels at its end, or computes its own width."""
+    if not re.fullmatch(r"[1-9]\d{0,3}", size):
+        raise BadInput(f"{name}@{size}: after @ stands the height and width of images in pixels: catdog-2@96")
+    model, pixels = find_model(name), int(size)
+    if name.startswith("catdog-"):
+        return catdog(int(name.removeprefix("catdog-")), pixels)
+    channels, height, _ = model.input_shape
+    if pixels == height:
+        return model
+    try:
+        return msgspec.structs.replace(
+            model,
+            name=f"{name}@{size}",
+            summary=f"{model.summary}; for images of {size} x {size}",
+            input_shape=(channels, pixels, pixels),
+            parity_batch_size=max(2, model.parity_batch_size * height**2 // max(height, pixels) ** 2),
+        )
+    except ValueError:
+        raise BadInput(
+            f"{name}@{size}: {name} is made for images of {height} x {height};"
+            " resnet32 and catdog-N take others"
+        ) from None

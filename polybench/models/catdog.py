@@ -8,7 +8,7 @@
 
 Source: "GPU vs CPU Deep Learning: Training Performance of Convolutional Networks", 2018, which tells the
 first three and that there were deeper ones, of 30 and more convolutions; how those were built is ours, and so
-are batch and optimizer.
+are batch and optimizer. `catdog-N@SIZE` takes images of another size: its first dense layer has other inputs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,20 +21,24 @@ from polybench.core.optimizers import Optimizer
 DEPTHS = range(2, 1001)
 
 
-def catdog(depth: int) -> Model:
-    """The network with `depth` convolutions.
+def catdog(depth: int, size: int | None = None) -> Model:
+    """The network with `depth` convolutions, for images of `size` x `size` pixels.
 
     Raises:
-        BadInput: there is none with so few, or so many.
+        BadInput: there is none with so few, or so many, or nothing is left of so small an image.
     """
     if depth not in DEPTHS:
         raise BadInput(f"catdog-{depth}: the number of convolutions is {DEPTHS[0]} to {DEPTHS[-1]}")
-    size = 64 if depth < 4 else 128
+    own = 64 if depth < 4 else 128
+    size = size or own
     filters = ((), (), (32, 32), (32, 32, 64))[depth] if depth < 4 else (64,) * depth
     convolutions = tuple(_convolutions(filters))
-    features = filters[-1] * _side(size, min(depth, 4)) ** 2
+    side = _side(size, min(depth, 4))
+    if side < 1:
+        raise BadInput(f"catdog-{depth}@{size}: nothing is left of so small an image; try catdog-{depth}@64")
+    features = filters[-1] * side**2
     return Model(
-        name=f"catdog-{depth}",
+        name=f"catdog-{depth}" if size == own else f"catdog-{depth}@{size}",
         summary=f"cats against dogs, {size} x {size}: {depth} convolutions, 2 dense layers",
         input_shape=(3, size, size),
         classes=2,
@@ -48,8 +52,8 @@ def catdog(depth: int) -> Model:
         ),
         batch_size=32,
         optimizer=Optimizer("momentum", learning_rate=0.01, momentum=0.9),
-        parity_batch_size=16 if depth < 4 else 2,
-        published_parameters={2: 813_346, 3: 323_938, 4: 407_874}.get(depth),
+        parity_batch_size=16 if depth < 4 and size <= own else 2,
+        published_parameters={2: 813_346, 3: 323_938, 4: 407_874}.get(depth) if size == own else None,
     )
 
 

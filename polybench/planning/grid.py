@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.core.errors import BadInput
+from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.planning.plan import resolve
 
-AXES = ("batch_size", "threads", "depth", "workers")
+AXES = ("batch_size", "threads", "depth", "resolution", "workers", "augment")
 """What may be varied. Engines, devices and precisions vary within each study: they are cells. `depth` is the
-N of a model `NAME-N`, as catdog's; the others are the study's fields."""
+N of a model `NAME-N`, as catdog's, `resolution` the SIZE of `NAME@SIZE`; the others are the study's fields,
+`augment` as 0 or 1."""
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 """For the fixed cost of a step: from where it is most of it to where it is little."""
@@ -41,10 +43,11 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[Point]:
         BadInput: nothing is varied, a value comes twice, or a point is no valid study.
     """
     if not axes:
-        options = ", ".join(f"--{axis.replace('_', '-')}" for axis in AXES)
+        options = ", ".join(_option(axis) for axis in AXES if axis != "augment")
         raise BadInput(f"nothing is varied; give several values to one of {options}: --batch-size 1,8,32")
     for axis, several in axes.items():
-        _check(f"--{axis.replace('_', '-')}", several, least=0 if axis == "workers" else 1)
+        pick(axis, dict.fromkeys(AXES), "field of a sweep")
+        _check(axis, several)
     combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axes.values()))]
     checked: set[str] = set()
     made = []
@@ -58,15 +61,31 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[Point]:
     return made
 
 
-def _check(option: str, values: Sequence[int], least: int) -> None:
+def _option(axis: str) -> str:
+    return f"--{axis.replace('_', '-')}"
+
+
+def _check(axis: str, values: Sequence[int]) -> None:
+    if not values:
+        raise BadInput(f"{_option(axis)} has no value")
     if len(set(values)) < len(values):
-        raise BadInput(f"{option} has a value twice: {','.join(map(str, values))}")
+        raise BadInput(f"{_option(axis)} has a value twice: {','.join(map(str, values))}")
+    least = 0 if axis in ("workers", "augment") else 1
     if min(values) < least:
-        raise BadInput(f"{option} {min(values)}: at least {least}")
+        raise BadInput(f"{_option(axis)} {min(values)}: at least {least}")
+    if axis == "augment" and max(values) > 1:
+        raise BadInput(f"{_option(axis)} {max(values)}: 0 or 1")
 
 
 def _at(study: Study, values: Mapping[str, int], parts: int) -> Study:
-    fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis != "depth"}
+    fields: dict[str, Any] = {
+        axis: value for axis, value in values.items() if axis not in ("depth", "resolution")
+    }
+    if "augment" in fields:
+        fields["augment"] = bool(fields["augment"])
+    model, _, size = study.model.partition("@")
     if "depth" in values:
-        fields["model"] = f"{study.model.partition('-')[0]}-{values['depth']}"
+        model = f"{model.partition('-')[0]}-{values['depth']}"
+    size = str(values.get("resolution", size))
+    fields["model"] = f"{model}@{size}" if size else model
     return msgspec.structs.replace(study, budget=study.budget / parts, **fields)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.core.document.circumstances import Background
+from polybench.core.document.circumstances import Background, Published
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.spec import Study
+from polybench.planning.grid import points
 from polybench.planning.plan import resolve
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import Place, TomlText
@@ -30,6 +31,8 @@ class StudyFile(NamedTuple):
 
     study: Study
     background: Background
+    axes: dict[str, list[int]]
+    """Of planning.grid; empty where the file is one study and not a sweep."""
 
 
 class Extra(msgspec.Struct, frozen=True):
@@ -42,6 +45,8 @@ class Extra(msgspec.Struct, frozen=True):
     """As `--quick`."""
     when_quick: dict[str, Any] = {}
     """The fields that then replace the study's."""
+    sweep: dict[str, list[int | bool]] = {}
+    """An axis of planning.grid -> its values: the file is as many studies as there are combinations."""
 
 
 _STUDY = dict.fromkeys(Study.__struct_fields__)
@@ -61,13 +66,19 @@ def read(path: Path, *, quick: bool = False) -> StudyFile:
     """
     text = TomlText.read(path)
     study, extra = _parse(text, quick)
-    if extra.published is None:
-        return StudyFile(study, Background(extra.title))
+    axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
+    published: list[Published] = []
     try:
-        published = published_numbers(path.parent / REFERENCES, extra.published)
+        if axes:
+            points(study, axes)
+    except BadInput as error:
+        raise text.error(("sweep",), error) from None
+    try:
+        if extra.published is not None:
+            published = published_numbers(path.parent / REFERENCES, extra.published)
     except BadInput as error:
         raise text.error(("published",), error) from None
-    return StudyFile(study, Background(extra.title, published))
+    return StudyFile(study, Background(extra.title, published), axes)
 
 
 def parse(text: str, name: str) -> Study:

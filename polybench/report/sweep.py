@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
@@ -16,7 +17,11 @@ Point = tuple[dict[str, int], StudyDocument]
 
 
 def summarize(
-    axes: Mapping[str, Sequence[int]], points: Sequence[Point], argv: Sequence[str], usable_threads: int
+    axes: Mapping[str, Sequence[int]],
+    points: Sequence[Point],
+    argv: Sequence[str],
+    usable_threads: int,
+    background: Background = NO_BACKGROUND,
 ) -> SweepDocument:
     """Everything a sweep says.
 
@@ -25,6 +30,7 @@ def summarize(
         points: values and finished study of each, in the order of the axes; at least one.
         argv: the command line, for the record.
         usable_threads: of this machine, to tell where there were more.
+        background: what the study file says beside the study.
     """
     first: dict[str, Result] = {}
     for _, document in points:
@@ -52,6 +58,8 @@ def summarize(
         points=made,
         curves=_curves(made),
         warnings=list(dict.fromkeys(text for _, document in points for text in document.warnings)),
+        title=background.title,
+        published=background.published,
     )
 
 

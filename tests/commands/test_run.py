@@ -133,3 +133,18 @@ def test_bad_input(program: Callable[..., CompletedProcess[str]], study: Path) -
         error = run(name).exception
         assert isinstance(error, BadInput)
         assert message in str(error)
+
+
+@pytest.mark.parametrize("options", [("--strict",), ("--columns", "speedup"), ("--format", "latex")])
+def test_a_sweep_takes_no_options_that_it_would_ignore(study: Path, options: tuple[str, ...]) -> None:
+    study.write_text(STUDY + "[sweep]\nbatch_size = [8, 16]\n")
+    refused = run(study, *options)
+    assert isinstance(refused.exception, BadInput)
+    assert options[0].removeprefix("--") in str(refused.exception)
+
+
+def test_the_points_of_a_sweep_can_be_looked_at_before(study: Path) -> None:
+    study.write_text(STUDY + "[sweep]\nbatch_size = [8, 16]\n")
+    planned = run(study, "--dry-run")
+    assert planned.stdout == 2 * "fake/cpu\nfake+slow/cpu\n"
+    assert "batch size 16:\nlenet, batch 16, fp32" in planned.stderr

@@ -57,9 +57,16 @@ def test_a_sweep_finds_what_batch_size_brings() -> None:
 
 def test_more_threads_than_cores_are_told() -> None:
     text = run("sweep", "--engines", "fake", "--threads", "1,512")
-    assert "more threads than usable cores: 512" in text
+    assert "fake/cpu *" in text
+    assert "* more threads than usable cores" in text
     assert "efficiency" in text
     assert "most images a second at threads" in text
+
+
+def test_too_many_threads_are_marked_whatever_is_varied() -> None:
+    text = run("sweep", "--engines", "fake", "--threads", "512", "--batch-size", "8,16", "--format", "csv")
+    assert [row["oversubscribed"] for row in csv.DictReader(io.StringIO(text))] == ["1", "1"]
+    assert [row["batch_size"] for row in csv.DictReader(io.StringIO(text))] == ["8", "16"]
 
 
 def test_a_cell_that_fails_has_its_reason_and_the_others_their_numbers() -> None:

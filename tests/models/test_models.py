@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polybench.core.errors import BadInput
-from polybench.core.layers import Conv, Flatten, MaxPool, walk
+from polybench.core.layers import Conv, Dense, Flatten, MaxPool, walk
 from polybench.core.model import Model
 from polybench.models import MODELS, NAMES, find_model
 
@@ -67,8 +67,32 @@ def test_further_convolutions_of_catdog_stand_before_the_last_poolings_first() -
 
 
 @pytest.mark.parametrize(
+    ("name", "shape", "features"),
+    [
+        ("catdog-2@96", (3, 96, 96), 32 * 22 * 22),
+        ("catdog-5@64", (3, 64, 64), 64 * 2 * 2),
+        ("resnet32@64", (3, 64, 64), 64),
+    ],
+)
+def test_a_network_for_images_of_another_size(name: str, shape: tuple[int, ...], features: int) -> None:
+    model = find_model(name)
+    assert (model.name, model.input_shape) == (name, shape)
+    assert next(layer for layer in model.layers if isinstance(layer, Dense)).inputs == features
+    assert 2 <= model.parity_batch_size <= find_model(name.partition("@")[0]).parity_batch_size
+
+
+@pytest.mark.parametrize("name", ["catdog-2@64", "catdog-4@128", "resnet32@32", "lenet@32"])
+def test_its_own_size_is_the_network_itself(name: str) -> None:
+    assert find_model(name) == find_model(name.partition("@")[0])
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("lenet@64", "lenet is made for images of 32 x 32; resnet32 and catdog-N take others"),
+        ("catdog-4@45", "nothing is left of so small an image"),
+        ("catdog-4@", "catdog-4@: after @ stands the height and width"),
+        ("resnet32@64x64", "after @ stands the height and width"),
         (
             "lenett",
             f"did you mean 'lenet'.*models are: {', '.join(sorted(NAMES))}$",

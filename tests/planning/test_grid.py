@@ -31,6 +31,18 @@ def test_identity_is_checked_once_a_model() -> None:
     assert [point.study.parity for point in made] == [True, False, True, False]
 
 
+def test_depth_and_resolution_are_in_the_models_name() -> None:
+    made = points(Study(engines=("fake",), model="catdog-2@96"), {"depth": [3], "resolution": [32, 64]})
+    assert [point.study.model for point in made] == ["catdog-3@32", "catdog-3@64"]
+    (made,) = points(Study(engines=("fake",), model="catdog-2@96"), {"depth": [3]})
+    assert made.study.model == "catdog-3@96"
+
+
+def test_augmentation_is_off_or_on() -> None:
+    study = Study(engines=("fake",), input="pipeline", augment=True)
+    assert [point.study.augment for point in points(study, {"augment": [0, 1]})] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("study", "axes", "message"),
     [
@@ -40,6 +52,11 @@ def test_identity_is_checked_once_a_model() -> None:
         (Study(engines=("fake",), model="catdog"), {"depth": [2, 1]}, "catdog-1"),
         (STUDY, {"batch_size": [8, 0]}, "batch"),
         (STUDY, {"workers": [0, 1]}, "--input pipeline"),
+        (STUDY, {"augment": [0, 1]}, "--input pipeline"),
+        (STUDY, {"augment": [1, 2]}, "--augment 2: 0 or 1"),
+        (STUDY, {"threads": []}, "--threads has no value"),
+        (STUDY, {"thread": [1, 2]}, "did you mean 'threads'"),
+        (STUDY, {"resolution": [32, 64]}, "lenet is made for images of 32 x 32"),
     ],
 )
 def test_what_cannot_be_swept_is_said_before_anything_is_measured(

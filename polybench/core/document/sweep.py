@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, Tool
+from polybench.core.document.circumstances import Host, Published, Tool
 
 
 class SweptCell(msgspec.Struct, frozen=True):
@@ -61,3 +61,6 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     points: list[SweepPoint]
     curves: list[Curve]
     warnings: list[str] = []
+    title: str | None = None
+    published: list[Published] = []
+    """What the author of a study file's sweep printed."""
