@@ -35,6 +35,7 @@ LONGEST = (
     "engines/flux/test_julia_package.py",
     "engines/flux/test_engine.py",
     "engines/flux/test_worker.py",
+    "test_notebooks.py",
     "test_examples.py",
     "plain/test_layer.py",
     "measuring/test_layers.py",
