@@ -17,9 +17,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, settings
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+
+# Machines are shared: that an example, or the making of one, takes long says nothing of the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 sys.dont_write_bytecode = False  # what that variable became in this process
 

@@ -250,7 +250,7 @@ def test_locate(small_cifar, tmp_path):
     assert locate(archive.parent) == archive
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 255), st.integers(0, 3071)), min_size=1, max_size=5)
 )

@@ -53,7 +53,7 @@ def test_resnet32_has_32_layers_with_weights_and_2_projections() -> None:
     assert not any(layer.bias for layer in walk(MODELS["resnet32"].layers) if isinstance(layer, Conv))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 60))
 def test_catdog_has_as_many_convolutions_as_it_says(depth: int) -> None:
     found = kinds(find_model(f"catdog-{depth}"))
