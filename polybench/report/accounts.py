@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 
 import msgspec
 
@@ -25,10 +25,15 @@ COLLECTOR = "the garbage collector"
 
 
 def difference(base: Result, other: Result) -> tuple[float, Interval | None]:
-    """Seconds by which a typical step of `other` is longer, with an interval over pairs of processes."""
+    """Seconds by which a typical step of `other` is longer, with an interval over pairs of processes.
+
+    The interval is about that difference, not about the mean of the pairs', which is not quite the same.
+    """
     levels = zip(process_levels(quiet_steps(other)), process_levels(quiet_steps(base)), strict=False)
     apart = [math.exp(ours) - math.exp(theirs) for ours, theirs in levels]
-    return other.typical_seconds - base.typical_seconds, student_interval(apart)
+    seconds = other.typical_seconds - base.typical_seconds
+    interval = student_interval(apart)
+    return seconds, _shifted(interval, seconds - fmean(apart)) if interval else None
 
 
 def by_layers(base: Result, other: Result, document: LayersDocument) -> Account | None:
