@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: compare test lint readme schema clean
+.PHONY: compare test coverage lint readme schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -11,6 +11,9 @@ compare: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+coverage: $(INSTALLED) # of workers, too, whose imports take half as long again: not for every commit
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
