@@ -19,22 +19,23 @@ import pytest
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.measuring.scratch import scratch_folder
 from polybench.report.saved_studies import Store
+from tests import small
 from tests.measuring.test_study import Listener, run, small_data
 
 __all__ = ["small_data"]
 
-ENDLESS = [
-    "--rounds",
-    "100000",
-    "--budget",
-    "1h",
-    "--processes",
-    "3",
-    "--data",
-    "synthetic",
-    "--batch-size",
-    "16",
-]
+OFTEN = ["--rounds", "100000", "--steps", "5", "--budget", "1h", "--processes", "3"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.cifar_folder(tmp_path_factory.mktemp("images"), 100)
+
+
+def compare(images: Path, results: Path, engines: str, *options: str) -> list[str]:
+    """The program's command line."""
+    command = [sys.executable, "-m", "polybench", "compare", "--engines", engines, "--data", str(images)]
+    return [*command, "--batch-size", "16", "--results", str(results), *options]
 
 
 class When(Listener):
@@ -52,20 +53,10 @@ class When(Listener):
 
 
 @contextlib.contextmanager
-def endless_study(results: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def endless_study(images: Path, results: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The program, whose study is in its third round and would go on for an hour."""
-    command = [
-        sys.executable,
-        "-m",
-        "polybench",
-        "compare",
-        "--engines",
-        "fake,fake+slow",
-        *ENDLESS,
-        *options,
-    ]
     with subprocess.Popen(
-        [*command, "--results", str(results)],
+        compare(images, results, "fake,fake+slow", *OFTEN, *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -85,9 +76,9 @@ def saved(results: Path) -> StudyDocument:
     return from_json(path.read_bytes())
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.05, 0.3, 1.0])
-def test_ctrl_c_twice_loses_nothing(tmp_path: Path, pause: float) -> None:
-    with endless_study(tmp_path, "--format", "json") as process:
+@pytest.mark.parametrize("pause", [0.0, 0.3, 1.0])
+def test_ctrl_c_twice_loses_nothing(images: Path, tmp_path: Path, pause: float) -> None:
+    with endless_study(images, tmp_path, "--format", "json") as process:
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         time.sleep(pause)
@@ -99,8 +90,8 @@ def test_ctrl_c_twice_loses_nothing(tmp_path: Path, pause: float) -> None:
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_closed_terminal_is_an_interrupt(tmp_path: Path) -> None:
-    with endless_study(tmp_path) as process:
+def test_a_closed_terminal_is_an_interrupt(images: Path, tmp_path: Path) -> None:
+    with endless_study(images, tmp_path) as process:
         process.send_signal(signal.SIGHUP)
         process.communicate(timeout=60)
         assert process.returncode == 130
@@ -141,21 +132,12 @@ def test_what_cannot_be_saved_is_printed_and_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--output", "/dev/full"]])
-def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path: Path, options: list[str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "polybench",
-        "compare",
-        "--engines",
-        "fake",
-        "--data",
-        "synthetic",
-        "--quick",
-    ]
+def test_an_output_that_is_full_is_told_in_a_sentence(
+    images: Path, tmp_path: Path, options: list[str]
+) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
-            [*command, "--batch-size", "16", "--results", str(tmp_path), *options],
+            compare(images, tmp_path, "fake", "--quick", *options),
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert done.returncode == 1
@@ -164,22 +146,11 @@ def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path: Path, options: l
     assert saved(tmp_path).finished is True
 
 
-def test_a_reader_of_the_progress_that_goes_away_ends_nothing(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "polybench",
-        "compare",
-        "--engines",
-        "fake",
-        "--data",
-        "synthetic",
-        "--quick",
-    ]
+def test_a_reader_of_the_progress_that_goes_away_ends_nothing(images: Path, tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [*command, "--batch-size", "16", "--results", str(tmp_path)],
+        compare(images, tmp_path, "fake", "--quick"),
         stdout=subprocess.PIPE, stderr=write, text=True, timeout=120, check=False,
     )  # fmt: skip
     os.close(write)
