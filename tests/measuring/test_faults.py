@@ -52,6 +52,12 @@ class When(Listener):
             self.act()
 
 
+def _hear_signals() -> None:
+    """Where tests run in the background, a shell or nohup has told all its children to ignore these."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def endless_study(images: Path, results: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The program, whose study is in its third round and would go on for an hour."""
@@ -60,8 +66,7 @@ def endless_study(images: Path, results: Path, *options: str) -> Iterator[subpro
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where tests run in the background, the shell has told all its children to ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+        preexec_fn=_hear_signals,  # noqa: PLW1509 - no threads here
     ) as process:
         assert process.stderr is not None
         assert any("round 3" in line for line in process.stderr)
