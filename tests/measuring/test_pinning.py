@@ -51,7 +51,7 @@ class Affinities(Listener):
     ("engine", "processes"),
     [
         ("fake", 1),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("flux", "tf")),
+        pytest.param("flux", 1, marks=pytest.mark.slow),
         pytest.param("torch", 2, marks=pytest.mark.slow),  # the second is its DataLoader's
     ],
 )
