@@ -24,6 +24,7 @@ from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.sweep import sweep
+from polybench.commands.terminal import echo, shown
 from polybench.commands.weights import weights
 from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
@@ -57,7 +58,7 @@ app.add_typer(setup, name="setup")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"polybench {__version__}")
+        echo(f"polybench {__version__}")
         raise typer.Exit
 
 
@@ -84,5 +85,5 @@ def main() -> None:
 
 def _say(text: str, code: int) -> int:
     if text:
-        print(text, file=sys.stderr)
+        print(shown(text), file=sys.stderr)
     return code

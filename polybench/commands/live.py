@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from polybench.commands.terminal import shown
 from polybench.measuring.progress import Progress
 
 
@@ -36,10 +37,10 @@ class LiveLine:
 
     def warn(self, text: str) -> None:
         """Print above the line, where it stays."""
-        self._live.console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
+        self._live.console.print(f"warning: {shown(text)}", style="yellow", highlight=False, markup=False)
 
     def _draw(self) -> None:
-        line = Text(self._stage, style="cyan", overflow="ellipsis", no_wrap=True)
+        line = Text(shown(self._stage), style="cyan", overflow="ellipsis", no_wrap=True)
         if self._ends_at is not None and (left := self._ends_at - time.monotonic()) >= 1:
             line.append(f"  about {left:.0f} s left", style="dim")
         self._live.update(line, refresh=True)
@@ -67,7 +68,7 @@ class Lines:
         self._print(f"warning: {text}", style="yellow")
 
     def _print(self, text: str, style: str | None = None) -> None:
-        self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(shown(text), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 class _Console(Console):

@@ -15,6 +15,7 @@ from polybench.commands.options import HOW, WHAT
 from polybench.commands.outcome import emit, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
+from polybench.commands.terminal import echo
 from polybench.commands.texts import parse_integers
 from polybench.core import interrupts
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
@@ -97,7 +98,7 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
     from polybench.planning.grid import points
 
     for point in points(study, axes):
-        typer.echo(f"{in_words(point.values)}:", err=True)
+        echo(f"{in_words(point.values)}:", err=True)
         print_plan(point.study)
 
 
