@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import NoReturn
 
-import typer
-
 from polybench.commands.explain import Explained, explain_measured
 from polybench.commands.live import progress_on_stderr
-from polybench.commands.outcome import columns, emit, ensure_writable, exit_code
+from polybench.commands.outcome import columns, end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.terminal import echo
 from polybench.core import interrupts, units
@@ -59,15 +56,8 @@ def execute(
     text = rendered(result, how.format, metrics, formats, published=how.published)
     if explained.document is not None and how.format != "json":  # the JSON has the sentences
         text += f"\n{render_below(explained.document, how.format)}"
-    try:
-        emit(text, how.output)
-    finally:
-        if store is not None and store.unsaved is None and not how.quiet:
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                echo(f"saved as {result.id}; print it again with: polybench show {result.id}", err=True)
-    unsaved = store is not None and store.unsaved is not None
-    codes = (exit_code(result, parity_only=parity_only), explained.code, int(unsaved))
-    raise typer.Exit(next((grave for grave in (130, 1) if grave in codes), codes[0]))
+    said = f"saved as {result.id}; print it again with: polybench show {result.id}"
+    end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
 
 
 def print_plan(study: Study) -> None:

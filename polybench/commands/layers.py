@@ -11,7 +11,7 @@ import typer
 
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import HOW, WHAT
-from polybench.commands.outcome import emit, ensure_writable, exit_code_of_layers
+from polybench.commands.outcome import end, ensure_writable, exit_code_of_layers
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.sweep import Format
@@ -64,15 +64,9 @@ def layers(
     from polybench.export.layers import render
     from polybench.export.layers_rows import ORDERS
     from polybench.measuring.layers import run_layers
-    from polybench.models.single_layer import row_of, single_layer
     from polybench.report.saved_studies import Store, results_folder
 
-    only = None
-    if layer is not None:
-        name = f"{layer} on {input}" if input else layer
-        study, only = msgspec.structs.replace(study, model=name), row_of(single_layer(name))
-    elif input is not None:
-        raise BadInput("--input is for a layer by itself; add --layer")
+    study, only = _of_one_layer(study, layer, input)
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     order = pick(sort, ORDERS, "order")
     ensure_writable(how.output)
@@ -88,11 +82,19 @@ def layers(
             only=only,
             script=script,
         )
-    emit(render(document, format, order), how.output)
-    unsaved = store is not None and store.unsaved is not None
-    if store is not None and not unsaved and not how.quiet:
-        echo(f"saved as {document.id}; polybench explain finds it", err=True)
     if script is not None and not how.quiet:
         echo(f"programs that show the part that loses most: {script}", err=True)
-    code = exit_code_of_layers(document)
-    raise typer.Exit(1 if unsaved and not code else code)
+    said = f"saved as {document.id}; polybench explain finds it"
+    end(render(document, format, order), how, store, said, exit_code_of_layers(document))
+
+
+def _of_one_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:
+    """A study of the layer, and the name of its row; the study as it is where no layer is given."""
+    from polybench.models.single_layer import row_of, single_layer
+
+    if layer is None:
+        if input is not None:
+            raise BadInput("--input is for a layer by itself; add --layer")
+        return study, None
+    name = f"{layer} on {input}" if input else layer
+    return msgspec.structs.replace(study, model=name), row_of(single_layer(name))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
+import typer
+
+from polybench.commands.presentation import Presentation
 from polybench.commands.terminal import echo
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
@@ -16,6 +21,9 @@ from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.names import split_names
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
+
+if TYPE_CHECKING:
+    from polybench.report.saved_studies import Store
 
 
 def columns(text: str | None) -> list[Metric] | None:
@@ -55,6 +63,27 @@ def emit(text: str, output: Path | None) -> None:
         if output is None:  # or Python would try it again when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise PolybenchError(f"cannot write {output or 'to standard output'}: {error.strerror}") from error
+
+
+def end(text: str, how: Presentation, store: Store | None, saved: str, *codes: int) -> NoReturn:
+    """Print a result, say that it is saved, and end with the gravest code.
+
+    Args:
+        text: the result.
+        how: where to print it, and how much is said beside it.
+        store: where it was to be saved; None is nowhere.
+        saved: what is said then, on standard error.
+        codes: of the interface; the first one where no other is graver. 1 if something is not saved.
+    """
+    lost = store is not None and bool(store.unsaved)
+    try:
+        emit(text, how.output)
+    finally:
+        if store is not None and not lost and not how.quiet:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                echo(saved, err=True)
+    known = (*codes, int(lost))
+    raise typer.Exit(next((grave for grave in (130, 1) if grave in known), codes[0]))
 
 
 def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from polybench.commands.outcome import emit
+from polybench.commands.outcome import end
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
-from polybench.commands.sweep import OUT, SHARED, Format, end, run_points
+from polybench.commands.sweep import OUT, SHARED, Format, exit_code_of_all, run_points
 from polybench.commands.texts import parse_integers
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
@@ -36,7 +36,7 @@ def overhead(
     sizes = list(BATCH_SIZES) if batch_size is None else parse_integers(batch_size, "batch_size")
     if len(set(sizes)) < 2:
         raise BadInput(f"--batch-size {batch_size}: a line needs two batch sizes")
-    finished = run_points(points(study, {"batch_size": sizes}), how, format)
+    finished, store = run_points(points(study, {"batch_size": sizes}), how, format)
     documents = {one.point.values["batch_size"]: one.document for one in finished}
-    emit(render(summarize(documents, sys.argv[1:]), format), how.output)
-    end(finished)
+    text = render(summarize(documents, sys.argv[1:]), format)
+    end(text, how, store, "each batch size is saved as a study", exit_code_of_all(finished))

@@ -12,7 +12,7 @@ import typer
 from polybench.commands.execute import print_plan
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.options import HOW, WHAT
-from polybench.commands.outcome import emit, ensure_writable, exit_code
+from polybench.commands.outcome import end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
@@ -26,6 +26,7 @@ from polybench.export import RECORD_FORMATS
 if TYPE_CHECKING:
     from polybench.measuring.sweep import Measured
     from polybench.planning.grid import Point
+    from polybench.report.saved_studies import Store
 
 AXES = ("batch_size", "threads", "workers")
 """Options of `compare` that take several values here."""
@@ -85,11 +86,11 @@ def execute_sweep(
     from polybench.planning.grid import points
     from polybench.report.sweep import summarize
 
-    finished = run_points(points(study, axes), how, format)
+    finished, store = run_points(points(study, axes), how, format)
     studies = [(one.point.values, one.document) for one in finished]
     document = summarize(axes, studies, sys.argv[1:], usable_threads(), background)
-    emit(render(document, format, published=how.published), how.output)
-    end(finished)
+    text = render(document, format, published=how.published)
+    end(text, how, store, "each point is saved as a study", exit_code_of_all(finished))
 
 
 def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
@@ -102,8 +103,10 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
         print_plan(point.study)
 
 
-def run_points(points: Sequence[Point], how: Presentation, format: str) -> list[Measured]:
-    """Measure them with progress on standard error; each is saved like a study."""
+def run_points(
+    points: Sequence[Point], how: Presentation, format: str
+) -> tuple[list[Measured], Store | None]:
+    """Measure them with progress on standard error; each is saved like a study, there."""
     from polybench.measuring.sweep import run_sweep
     from polybench.report.saved_studies import Store, results_folder
 
@@ -111,10 +114,10 @@ def run_points(points: Sequence[Point], how: Presentation, format: str) -> list[
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        return run_sweep(points, progress, store=store, argv=sys.argv[1:])
+        return run_sweep(points, progress, store=store, argv=sys.argv[1:]), store
 
 
-def end(finished: list[Measured]) -> NoReturn:
-    """With the code of the interface, the gravest of all studies."""
+def exit_code_of_all(finished: Sequence[Measured]) -> int:
+    """The gravest of all studies."""
     codes = [exit_code(one.document) for one in finished]
-    raise typer.Exit(next((code for code in (130, 1, 4) if code in codes), 0) if codes else 4)
+    return next((code for code in (130, 1, 4) if code in codes), 0) if codes else 4

@@ -85,10 +85,8 @@ def run_layers(
         if script is not None and times:
             _write_programs(state, make(inside=True), folder, script)
         document = make(inside=inside)
-    if store is not None:
-        store.try_to_save(document)
-        if store.unsaved is not None:
-            progress.warn(store.unsaved)
+    if store is not None and (why_not := store.try_to_save(document)) is not None:
+        progress.warn(why_not)
     return document
 
 

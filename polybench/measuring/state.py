@@ -105,10 +105,11 @@ class StudyState:
 
     def _save(self, document: StudyDocument) -> None:
         # A full disk is no reason to stop measuring: there may be room again, and all is printed at the end.
-        if self._store is not None:
-            self._store.try_to_save(document)
-            if self._store.unsaved is not None:
-                self.warn(self._store.unsaved)
+        why_not = self._store.try_to_save(document) if self._store is not None else None
+        if why_not is not None and document.finished:
+            self.warn(why_not)
+        elif why_not is not None:
+            self.progress.warn(f"{why_not}; tried again later")
 
     def _document(self, *, finished: bool) -> StudyDocument:
         self._context.host.noise[:] = self.noise

@@ -39,12 +39,12 @@ class Store:
     """A folder of studies.
 
     Attributes:
-        unsaved: why the last document that was to be saved is not there; None where it is.
+        unsaved: of documents that could not be saved the last time: the ID, and why.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.unsaved: str | None = None
+        self.unsaved: dict[str, str] = {}
 
     def ensure_writable(self) -> None:
         """Find out before measuring, not after.
@@ -68,7 +68,7 @@ class Store:
         path = self.folder / f"{study.id}.json"
         self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since
         write_atomically(path, to_json(study))
-        self.unsaved = None
+        self.unsaved.pop(study.id, None)
         return path
 
     def save_layers(self, layers: LayersDocument) -> Path:
@@ -76,18 +76,21 @@ class Store:
         path = self.folder / _LAYERS / f"{layers.id}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json_of(layers))
-        self.unsaved = None
+        self.unsaved.pop(layers.id, None)
         return path
 
-    def try_to_save(self, document: StudyDocument | LayersDocument) -> None:
-        """Save it, or say in `unsaved` why not, with the place of a copy if there is room for one."""
+    def try_to_save(self, document: StudyDocument | LayersDocument) -> str | None:
+        """Save it, or return why not; if it is finished with the place of a copy, where there is room."""
         try:
             if isinstance(document, StudyDocument):
                 self.save(document)
             else:
                 self.save_layers(document)
         except OSError as error:
-            self.unsaved = f"cannot save to {self.folder}: {error.strerror}{_copy_elsewhere(document)}"
+            growing = isinstance(document, StudyDocument) and document.finished is False
+            copy = "" if growing else _copy_elsewhere(document)
+            self.unsaved[document.id] = f"cannot save to {self.folder}: {error.strerror}{copy}"
+        return self.unsaved.get(document.id)
 
     def paths(self) -> list[Path]:
         """All saved studies, readable or not, oldest first."""

@@ -179,13 +179,15 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Ask the worker to end, wait a little, then make it."""
-        if self._process.returncode is None and not self._ended_within(0):
-            self.send(Close())
-            with contextlib.suppress(CellFailed, Unavailable):
-                while not isinstance(self._next_answer(Close(), _GRACE_SECONDS), Closed):
-                    pass  # an answer to an earlier request that nobody waited for
-                self._ended_within(_GRACE_SECONDS)
-        self.kill()
+        try:
+            if self._process.returncode is None and not self._ended_within(0):
+                with contextlib.suppress(CellFailed, Unavailable):
+                    self.send(Close())
+                    while not isinstance(self._next_answer(Close(), _GRACE_SECONDS), Closed):
+                        pass  # an answer to an earlier request that nobody waited for
+                    self._ended_within(_GRACE_SECONDS)
+        finally:  # an interrupt may end the waiting
+            self.kill()
 
     def kill(self) -> None:
         """End the worker and whatever it started: terminate, then kill. Safe to call again."""

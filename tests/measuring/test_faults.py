@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,9 +132,36 @@ def test_what_cannot_be_saved_is_printed_and_told(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert result.results[0].measured
-    assert store.unsaved is not None
-    assert "File too large" in store.unsaved
-    assert store.unsaved in result.warnings
+    why_not = store.unsaved[result.id]
+    assert "File too large" in why_not
+    assert why_not in result.warnings
+
+
+def test_of_a_disk_that_has_room_again_nothing_is_left_to_say(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store, listener = Store(tmp_path), Listener()
+
+    class Full(Listener):
+        """From the first process to the second."""
+
+        def stage(self, text: str) -> None:
+            if "starting" in text:
+                limit = 1000 if "process 1" in text else before[0]
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+
+        def warn(self, text: str) -> None:
+            listener.warn(text)
+
+    copies = set(Path(tempfile.gettempdir()).glob("polybench-*.json"))
+    try:
+        result = run("fake", listener=Full(), store=store, parity=False, metrics=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert any("tried again later" in text for text in listener.warnings)
+    assert result.warnings == saved(tmp_path).warnings
+    assert not any("cannot save" in text for text in result.warnings)
+    assert not store.unsaved
+    assert set(Path(tempfile.gettempdir()).glob("polybench-*.json")) == copies
 
 
 @pytest.mark.parametrize("options", [[], ["--output", "/dev/full"]])
