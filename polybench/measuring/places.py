@@ -9,6 +9,7 @@ import msgspec
 
 from polybench.core.document.places import AllocationsDocument, EnginePlaces, Places
 from polybench.core.document.result import Result
+from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.spec import Study
@@ -90,15 +91,7 @@ def _document(study: StudyDocument, found: dict[str, Places]) -> AllocationsDocu
 
 
 def _engine(result: Result, found: Places | None) -> EnginePlaces:
-    engine = EnginePlaces(
-        cell=result.cell,
-        engine=result.engine,
-        variant=result.variant,
-        device=result.device,
-        status=result.status,
-        reason=result.reason,
-        remedy=result.remedy,
-    )
+    engine = EnginePlaces(**fields_of(result))
     if found is not None:
         engine.source, engine.covers, engine.places = found.source, found.covers, found.places
         engine.bytes_per_step = sum(place.bytes_per_step for place in found.places)

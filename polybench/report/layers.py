@@ -10,6 +10,7 @@ import msgspec
 
 from polybench.core.document.layers import STEP, EngineLayers, LayerRow, LayersDocument, Part
 from polybench.core.document.result import Result
+from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.model import Model
 from polybench.core.pieces import Piece, pieces
@@ -73,13 +74,7 @@ def _engine(
     result: Result, found: Sequence[Piece], times: Times, whole_step: bool, inside: bool
 ) -> EngineLayers:
     engine = EngineLayers(
-        cell=result.cell,
-        engine=result.engine,
-        variant=result.variant,
-        device=result.device,
-        status=result.status,
-        reason=result.reason,
-        remedy=result.remedy,
+        **fields_of(result),
         parity=result.parity.status,
         whole_step=whole_step,
         gc_seconds_per_step=result.gc.seconds_per_step,

@@ -12,6 +12,7 @@ from polybench.core import units
 from polybench.core.document.circumstances import Host
 from polybench.core.document.limit import STEADY, Kind, LimitDocument, LimitEngine, MeasuredRoof
 from polybench.core.document.result import Result
+from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.pieces import Piece
 from polybench.core.statistics import median_interval
@@ -140,16 +141,7 @@ def _others(host: Host, threads: int) -> float:
 
 
 def _engine(result: Result) -> LimitEngine:
-    return LimitEngine(
-        cell=result.cell,
-        engine=result.engine,
-        variant=result.variant,
-        device=result.device,
-        status=result.status,
-        reason=result.reason,
-        remedy=result.remedy,
-        versions=versions_of(result),
-    )
+    return LimitEngine(**fields_of(result), versions=versions_of(result))
 
 
 def versions_of(result: Result) -> dict[str, str]:

@@ -12,9 +12,11 @@ from polybench.core.document.overhead import (
     OverheadPoint,
 )
 from polybench.core.document.result import Result
+from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.fixed_cost import fixed_cost
 from polybench.core.statistics import process_levels
+from polybench.report.disturbance import quiet_steps
 
 
 def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> OverheadDocument:
@@ -42,14 +44,9 @@ def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead
     measured = {result.workload.batch_size: result for result in everywhere if result.ranked}
     worst = next((result for result in everywhere if not result.ranked), everywhere[0])
     row = EngineOverhead(
-        cell=cell,
-        engine=worst.engine,
-        variant=worst.variant,
-        device=worst.device,
-        status=worst.status,
-        reason=worst.reason or worst.parity.reason,
-        points=[_point(size, result) for size, result in sorted(measured.items())],
+        **fields_of(worst), points=[_point(size, result) for size, result in sorted(measured.items())]
     )
+    row.reason = row.reason or worst.parity.reason
     levels = [_levels(result) for result in measured.values()]
     processes = list(zip(*levels, strict=False))  # a process that one of them lacks is left out
     if len(measured) < 2 or not processes:
@@ -63,7 +60,7 @@ def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead
 
 def _levels(result: Result) -> list[float]:
     """Seconds of a typical step of each process."""
-    return [math.exp(level) for level in process_levels(result.steps)]
+    return [math.exp(level) for level in process_levels(quiet_steps(result))]
 
 
 def _point(size: int, result: Result) -> OverheadPoint:

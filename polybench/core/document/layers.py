@@ -14,7 +14,7 @@ import msgspec
 
 from polybench.core.document.circumstances import Host, Settings, Tool
 from polybench.core.document.resources import Roof
-from polybench.core.document.result import Status
+from polybench.core.document.row import Row
 from polybench.core.document.times import Samples
 
 SCHEMA = "polybench.layers/1"
@@ -51,7 +51,7 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     """[process][round]."""
 
 
-class EngineLayers(msgspec.Struct, kw_only=True):
+class EngineLayers(Row, kw_only=True):
     """One cell: whole steps, measured in the same rounds as the parts, and these.
 
     `residue_seconds`, with `interval95`, is `step_seconds` less the sum of the rows: below 0 where parts
@@ -59,13 +59,6 @@ class EngineLayers(msgspec.Struct, kw_only=True):
     means over processes and rounds, which add up; `compare` has a geometric mean.
     """
 
-    cell: str
-    engine: str
-    variant: str | None
-    device: str
-    status: Status
-    reason: str | None = None
-    remedy: str | None = None
     parity: Literal["pass", "fail", "skipped"]
     whole_step: bool = False
     """The step is compiled as a whole, so that its layers have no times of their own."""

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from polybench.core.document.circumstances import Host, Tool
-from polybench.core.document.result import Status
+from polybench.core.document.row import Row
 
 Kind = Literal["gemm", "convolution", "triad"]
 """A product of square matrices; a convolution of the network; a = b + s c over arrays that no cache holds."""
@@ -53,16 +53,9 @@ class MeasuredRoof(msgspec.Struct, frozen=True, kw_only=True):
         return self.change is not None and abs(self.change) <= STEADY and self.others <= STEADY
 
 
-class LimitEngine(msgspec.Struct, frozen=True, kw_only=True):
+class LimitEngine(Row, kw_only=True):
     """One cell that was asked, and what it was."""
 
-    cell: str
-    engine: str
-    variant: str | None
-    device: str
-    status: Status
-    reason: str | None = None
-    remedy: str | None = None
     versions: dict[str, str] = {}
 
 

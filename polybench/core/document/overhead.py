@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from polybench.core.document.circumstances import Host, Tool
+from polybench.core.document.row import Row
 
 Interval = tuple[float, float]
 
@@ -28,19 +29,13 @@ class OverheadIntervals(msgspec.Struct, frozen=True):
     seconds_per_sample: Interval | None
 
 
-class EngineOverhead(msgspec.Struct, kw_only=True):
+class EngineOverhead(Row, kw_only=True):
     """seconds of a step = fixed_seconds + seconds_per_sample x batch size, for one cell.
 
     `half_batch` is the batch size at which arithmetic is half of a step. `worst` is by how much a point
     differs from the line at most, as a fraction: where it is large, the cost is no line.
     """
 
-    cell: str
-    engine: str
-    variant: str | None
-    device: str
-    status: str
-    reason: str | None = None
     fixed_seconds: float | None = None
     seconds_per_sample: float | None = None
     intervals: OverheadIntervals = OverheadIntervals(None, None)

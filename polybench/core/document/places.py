@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from polybench.core.document.circumstances import Host, Settings, Tool
-from polybench.core.document.result import Status
+from polybench.core.document.row import Row
 
 SCHEMA = "polybench.allocations/1"
 
@@ -38,16 +38,9 @@ class Places(msgspec.Struct, frozen=True):
     places: list[Place]
 
 
-class EnginePlaces(msgspec.Struct, kw_only=True):
+class EnginePlaces(Row, kw_only=True):
     """One cell; without `source`, `status`, `reason` and `remedy` say why."""
 
-    cell: str
-    engine: str
-    variant: str | None
-    device: str
-    status: Status
-    reason: str | None = None
-    remedy: str | None = None
     source: str | None = None
     covers: str | None = None
     bytes_per_step: float | None = None
