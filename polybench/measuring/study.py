@@ -58,7 +58,7 @@ def run_study(
     with started(study, progress, store=store, argv=argv, background=background, watched=watched) as running:
         state = running.state
         try:
-            verify(state, running.scratch, strict=strict)
+            verify(state, running.scratch, strict=strict, required=parity_only)
             if not parity_only:
                 measure(state, running.observer)
                 count_native(state)

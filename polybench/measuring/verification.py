@@ -22,7 +22,7 @@ from polybench.wire.process import WorkerProcess
 NO_ARITHMETIC = Parity("skipped", "this engine plays a script: no arithmetic to check")
 
 
-def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
+def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = False) -> None:
     """Load every distinct cell once and check it; what is learned holds for its repeats, too.
 
     Nothing is started where the study has no check, unless `strict`: the first replicate finds out what is
@@ -32,6 +32,7 @@ def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
         state: of the study; its records get probe, parity, and the reason of what cannot go on.
         scratch: the study's folder for files.
         strict: refuse to go on when an engine or device is unavailable.
+        required: a cell that the reference's failure leaves unchecked has failed.
 
     Raises:
         StrictlyUnavailable: with `strict`.
@@ -40,7 +41,7 @@ def verify(state: StudyState, scratch: Path, *, strict: bool) -> None:
         return
     first = [record for record in state.alive if record.cell.repeat == 1]
     for group in state.groups(first):
-        _Verification(state, scratch, group).run()
+        _Verification(state, scratch, group, required).run()
     _copy_to_repeats(state.records, first)
     state.save()
     missing = [record for record in state.records if record.status == "unavailable"]
@@ -61,9 +62,10 @@ def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord])
 class _Verification:
     """One group of cells: their workers start side by side, and are checked one after the other."""
 
-    def __init__(self, state: StudyState, scratch: Path, group: Sequence[CellRecord]) -> None:
+    def __init__(self, state: StudyState, scratch: Path, group: Sequence[CellRecord], required: bool) -> None:
         self._state, self._scratch, self._group = state, scratch, group
         self._study, self._files = state.plan.study, state.files
+        self._required = required
         self._checker: Checker | None = None
 
     def run(self) -> None:
@@ -89,8 +91,10 @@ class _Verification:
                     self._without_reference(record, error)
 
     def _without_reference(self, record: CellRecord, error: ReferenceFailed) -> None:
-        """The cell is measured without a check; the next one gets a reference of its own."""
+        """Unless it is required, the cell is measured without; the next one gets a reference of its own."""
         self._checker = None
+        if self._required:
+            record.status, record.reason = "failed", f"not checked: the reference {error}"
         record.parity = Parity("skipped", f"the reference {error}")
         self._state.warn(f"{record.cell.name} is not checked: the reference failed ({error})")
 

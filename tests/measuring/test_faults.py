@@ -17,11 +17,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from polybench.commands.outcome import exit_code
 from polybench.core.document.study import StudyDocument, from_json
+from polybench.core.spec import Study
 from polybench.measuring.scratch import scratch_folder
+from polybench.measuring.study import run_study
 from polybench.report.saved_studies import Store
 from tests import small
-from tests.measuring.test_study import Listener, run, small_data
+from tests.measuring.test_study import FAST, Listener, run, small_data
 
 __all__ = ["small_data"]
 
@@ -192,12 +195,13 @@ def test_a_reader_of_the_progress_that_goes_away_ends_nothing(images: Path, tmp_
     assert saved(tmp_path).finished is True
 
 
-def test_without_its_reference_a_cell_is_measured_and_not_checked() -> None:
-    def kill_the_reference() -> None:
-        for child in psutil.Process().children(recursive=True):
-            if Path(f"/proc/{child.pid}/fd/1").readlink().name == "reference.log":
-                child.kill()
+def kill_the_reference() -> None:
+    for child in psutil.Process().children(recursive=True):
+        if Path(f"/proc/{child.pid}/fd/1").readlink().name == "reference.log":
+            child.kill()
 
+
+def test_without_its_reference_a_cell_is_measured_and_not_checked() -> None:
     listener = When("checking reference/cpu", kill_the_reference)
     (result,) = run("reference", listener=listener, processes=1, rounds=1, parity=True, batch_size=8).results
     assert result.status == "ok"
@@ -205,6 +209,16 @@ def test_without_its_reference_a_cell_is_measured_and_not_checked() -> None:
     assert result.parity.status == "skipped"
     assert "SIGKILL" in (result.parity.reason or "")
     assert any("reference/cpu is not checked" in text for text in listener.warnings)
+
+
+def test_a_check_that_is_all_that_was_asked_for_has_failed_without_its_reference() -> None:
+    listener = When("checking reference/cpu", kill_the_reference)
+    study = Study(engines=("reference",), **(FAST | {"parity": True, "batch_size": 8}))
+    document = run_study(study, listener, store=None, parity_only=True)
+    (result,) = document.results
+    assert result.status == "failed"
+    assert "SIGKILL" in (result.reason or "")
+    assert exit_code(document, parity_only=True) == 1
 
 
 def test_scratch_of_a_living_study_is_kept_whatever_its_number(own_folders: Path) -> None:
