@@ -20,7 +20,7 @@ _LARGEST = 64 << 20
 """The official files have 31 MB; twice that, if Python 3 wrote them anew, whose protocol 2 has no bytes."""
 
 _MOST_OPERATIONS = 1_000_000
-"""An official file has some 20,000: two for each label."""
+"""A file of this content has 30,000 (one for each label, two for each name), 90,000 if Python 3 wrote it."""
 _LARGEST_MEMO = 1 << 20
 """Python allocates as many places as the largest number that a pickle gives to one."""
 
