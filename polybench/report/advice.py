@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, get_args
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.core.statistics import Ratio, differs, ratio_of_studies
+from polybench.core.statistics import Ratio, differs
 from polybench.report.belonging import Axis, Varied, varied
-from polybench.report.comparisons import relative
-from polybench.report.disturbance import no_verdict, quiet_steps
+from polybench.report.comparisons import relative, relative_across_studies
+from polybench.report.disturbance import no_verdict
 
 
 class Gain(NamedTuple):
@@ -48,7 +48,7 @@ def _variants(study: StudyDocument, result: Result) -> Iterator[Gain]:
         same = same and other.workload.precision == result.workload.precision
         if not (other.ranked and same and other.variant != result.variant):
             continue
-        found = relative(result, other, {one.cell: quiet_steps(one) for one in (result, other)})
+        found = relative(result, other)
         if found is None or found.no_verdict is not None:
             continue
         if _faster(Ratio(found.speedup, found.interval95, found.scope)):
@@ -66,13 +66,8 @@ def _elsewhere(study: StudyDocument, result: Result, studies: Iterable[StudyDocu
 
 
 def _gain(result: Result, axis: Axis, row: Varied) -> Gain | None:
-    """A step of another batch size is another amount of work: the time of as many images compares."""
-    other = row.result
-    found = ratio_of_studies(quiet_steps(result), quiet_steps(other))
-    work = other.workload.batch_size / result.workload.batch_size
-    interval = found.interval95 and (work * found.interval95[0], work * found.interval95[1])
-    found = Ratio(work * found.value, interval, found.scope)
-    if not _faster(found) or no_verdict(result, other) is not None:
+    found = relative_across_studies(result, row.result)
+    if not _faster(found) or no_verdict(result, row.result) is not None:
         return None
     before = result.typical_seconds
     after = before / found.value

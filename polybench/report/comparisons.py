@@ -12,40 +12,31 @@ from polybench.core.document.resources import Allocations, Cost
 from polybench.core.document.result import Result
 from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
 from polybench.core.document.training import AccuracyDifference
-from polybench.report.disturbance import no_verdict
-
-CellSamples = list[list[list[float]]]
-"""Seconds of a step as [process][round][sample]."""
+from polybench.report.disturbance import no_verdict, quiet_steps
 
 
-def relate(
-    results: Sequence[Result],
-    samples: Mapping[str, CellSamples],
-    base: str | None,
-    prices: Mapping[str, float],
-) -> None:
+def relate(results: Sequence[Result], base: str | None, prices: Mapping[str, float]) -> None:
     """Fill in what depends on other cells; only a ranked cell is compared.
 
     Args:
         results: every cell of a study, changed in place.
-        samples: of each cell, by its name.
         base: the cell that others are compared with; None when nothing could be measured.
         prices: dollars an hour, by device.
     """
     by_name = {result.cell: result for result in results}
     for result in results:
         if base is not None and result.ranked:
-            result.relative = relative(by_name[base], result, samples)
+            result.relative = relative(by_name[base], result)
             result.cost = _cost(prices, result, by_name[base])
             result.allocations = _relative_allocations(by_name[base], result)
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
-        result.device_speedup = _device_speedup(result, results, samples)
+        result.device_speedup = _device_speedup(result, results)
         result.break_even = _break_even(result, results)
 
 
-def relative(base: Result, other: Result, samples: Mapping[str, CellSamples]) -> Relative | None:
-    """Speed of `other` in relation to `base`; None where no round was measured by both."""
-    ours, theirs = samples[base.cell], samples[other.cell]
+def relative(base: Result, other: Result) -> Relative | None:
+    """Speed of `other` in relation to `base`; None where no undisturbed round was measured by both."""
+    ours, theirs = quiet_steps(base), quiet_steps(other)
     if other is base:
         return Relative(base.cell, 1.0, None, "processes" if len(ours) > 1 else "within one run")
     try:
@@ -53,6 +44,20 @@ def relative(base: Result, other: Result, samples: Mapping[str, CellSamples]) ->
     except ValueError:  # no process and round in common
         return None
     return Relative(base.cell, ratio.value, ratio.interval95, ratio.scope, no_verdict(base, other))
+
+
+def relative_across_studies(base: Result, other: Result) -> statistics.Ratio:
+    """How much faster `other` works on images than `base`, of another study, perhaps of another batch size.
+
+    A step of another batch size is another amount of work: images a second are what compares.
+
+    Raises:
+        ValueError: one of them was not measured.
+    """
+    found = statistics.ratio_of_studies(quiet_steps(base), quiet_steps(other))
+    work = other.workload.batch_size / base.workload.batch_size
+    interval = found.interval95 and (work * found.interval95[0], work * found.interval95[1])
+    return statistics.Ratio(work * found.value, interval, found.scope)
 
 
 def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | None:
@@ -78,9 +83,7 @@ def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | No
     return AccuracyDifference(base.cell, value, interval, epochs.pop(), len(pairs))
 
 
-def _device_speedup(
-    result: Result, results: Sequence[Result], samples: Mapping[str, CellSamples]
-) -> DeviceSpeedup | None:
+def _device_speedup(result: Result, results: Sequence[Result]) -> DeviceSpeedup | None:
     """Against the CPU: the same variant of the engine, or plain where that was not measured.
 
     At the same precision, or at fp32: the CPU has no tf32.
@@ -94,7 +97,7 @@ def _device_speedup(
     }
     for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
         if (cpu := on_cpu.get(like)) is not None:
-            found = relative(cpu, result, samples)
+            found = relative(cpu, result)
             if found is None:
                 return None
             return DeviceSpeedup(cpu.cell, found.speedup, found.interval95, found.scope, found.no_verdict)

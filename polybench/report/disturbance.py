@@ -41,7 +41,7 @@ def add_disturbance(result: Result, readings: Sequence[Sequence[BlockReading]], 
         involuntary_switches_per_step=_mean((block.involuntary_switches for block in blocks), steps),
         blocks_repeated=sum(block.repeats > 0 for block in blocks),
         blocks_disturbed=sum(block.disturbed for block in blocks),
-        blocks=[list(process) for process in readings if process],
+        blocks=[list(process) for process in readings[: len(samples.step_seconds)]],
     )
     share = fault_share(result.disturbance) or 0.0
     if share > NOTABLE_SHARE and result.step_seconds is not None:

@@ -82,8 +82,7 @@ def summarize(
     """
     base = baseline(plan, records)
     results = [_result(plan, files, record) for record in records]
-    samples = {record.cell.name: undisturbed(rounds_of(record), record.readings) for record in records}
-    relate(results, samples, base, plan.study.prices)
+    relate(results, base, plan.study.prices)
     return StudyDocument(
         id=context.id,
         created=context.created,

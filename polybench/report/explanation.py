@@ -18,7 +18,6 @@ from polybench.report.accounts import by_batch_size, by_layers, by_start, differ
 from polybench.report.advice import gains
 from polybench.report.belonging import layers_of, varied
 from polybench.report.comparisons import relative
-from polybench.report.disturbance import quiet_steps
 from polybench.report.explanation_words import advice, sentences
 from polybench.report.not_measured import left_out, not_measured
 
@@ -87,7 +86,7 @@ def _why_not(result: Result) -> str:
 
 
 def _pair(document: StudyDocument, base: Result, other: Result, saved: Saved) -> Pair:
-    found = relative(base, other, {one.cell: quiet_steps(one) for one in (base, other)})
+    found = relative(base, other)
     seconds, interval = difference(base, other)
     accounts = (_layers(document, base, other, saved), _batch_size(document, base, other, saved))
     pair = Pair(

@@ -8,7 +8,7 @@ from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
-from polybench.core.statistics import ratio_of_studies
+from polybench.report.comparisons import relative_across_studies
 
 KNEE = 0.9
 """Of the best throughput: who has that has most of what there is to have."""
@@ -64,23 +64,19 @@ def summarize(
 
 
 def _cell(result: Result, first: Result | None, by_threads: bool) -> SweptCell:
-    if not result.ranked or first is None or first.samples is None or result.samples is None:
+    if not result.ranked or first is None:
         reason = result.reason or result.parity.reason
         return SweptCell(result.cell, result.status, reason)
-    found = ratio_of_studies(first.samples.step_seconds, result.samples.step_seconds)
-    # A step of another batch size is another amount of work: throughput is what compares.
-    work = result.workload.batch_size / first.workload.batch_size
-    speedup = work * found.value
-    interval = found.interval95
+    found = relative_across_studies(first, result)
     threads = result.workload.threads / first.workload.threads
     return SweptCell(
         result.cell,
         result.status,
         seconds_per_step=result.step_seconds.median if result.step_seconds else None,
         samples_per_second=result.samples_per_second,
-        speedup=speedup,
-        interval95=(work * interval[0], work * interval[1]) if interval and result is not first else None,
-        efficiency=speedup / threads if by_threads else None,
+        speedup=found.value,
+        interval95=found.interval95 if result is not first else None,
+        efficiency=found.value / threads if by_threads else None,
     )
 
 

@@ -8,20 +8,24 @@ import msgspec
 import pytest
 
 from polybench.core.document.identity import Parity
-from polybench.core.document.resources import Allocation, Allocations, Cost, NativeAllocation
+from polybench.core.document.resources import (
+    Allocation,
+    Allocations,
+    BlockReading,
+    Cost,
+    Disturbance,
+    NativeAllocation,
+)
 from polybench.core.document.result import Result
 from polybench.core.document.times import Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
+from polybench.report import overhead, sweep
 from polybench.report.comparisons import relate
-from tests.factories import absent, measured, native, trainings
+from tests.factories import WORKLOAD, absent, measured, native, study, trainings
 
 
 def related(*results: Result, prices: dict[str, float] | None = None) -> dict[str, Result]:
-    found = {
-        result.cell: result.samples.step_seconds if isinstance(result.samples, Samples) else []
-        for result in results
-    }
-    relate(results, found, "torch/cpu", prices or {})
+    relate(results, "torch/cpu", prices or {})
     return {result.cell: result for result in results}
 
 
@@ -163,3 +167,27 @@ def test_only_the_same_trainings_are_compared(base: dict[str, Any], other: dict[
     both = {"trainings": trainings(0.5, 0.6)}
     by_name = related(measured("torch/cpu", 0.02, **both | base), measured("tf/cpu", 0.01, **both | other))
     assert by_name["tf/cpu"].accuracy_difference is None
+
+
+def test_what_compares_studies_leaves_disturbed_rounds_out() -> None:
+    """One of three rounds is ten times as long and disturbed: curves and fixed costs are of the others."""
+
+    def at(batch_size: int, seconds: float) -> Result:
+        steps = [[[seconds], [10 * seconds], [seconds]] for _ in range(3)]
+        block = BlockReading(1.0, 1.0, 0.0, 0.0)
+        blocks = [[block, msgspec.structs.replace(block, disturbed=True), block]] * 3
+        return measured(
+            "fake/cpu",
+            seconds,
+            workload=msgspec.structs.replace(WORKLOAD, batch_size=batch_size),
+            samples=Samples("step", 1, steps),
+            disturbance=Disturbance(blocks=blocks, blocks_disturbed=3),
+        )
+
+    sizes = {16: study(at(16, 0.002)), 64: study(at(64, 0.005))}
+    points = [({"batch_size": size}, document) for size, document in sizes.items()]
+    _, second = sweep.summarize({"batch_size": list(sizes)}, points, [], 2).points
+    assert second.cells[0].speedup == pytest.approx(64 * 0.002 / (16 * 0.005))
+    (engine,) = overhead.summarize(sizes, []).engines
+    assert engine.fixed_seconds == pytest.approx(0.001)
+    assert engine.seconds_per_sample == pytest.approx(0.003 / 48)
