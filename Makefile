@@ -2,18 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+# A file stays in one process: its tests share workers, which take seconds to start.
+PYTEST := $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: compare test coverage lint readme schema clean
+.PHONY: compare test test-all coverage lint readme schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
 	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(INSTALLED) # with those marked slow, as CI runs them
+	$(PYTEST) $(ARGS)
 
 coverage: $(INSTALLED) # of workers, too, whose imports take half as long again: not for every commit
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

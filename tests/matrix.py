@@ -15,7 +15,7 @@ from polybench.engines import ENGINES
 from polybench.models import MODELS, find_model
 from polybench.models.lenet import LENET
 from polybench.models.smallvgg import smallvgg
-from tests.networks import EVERYTHING
+from tests.networks import EVERYTHING, RESNET8
 
 TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and name != "reference")
 
@@ -33,7 +33,7 @@ LENET_CELLS = (
     *CHAINED,
 )
 """With lenet and its own optimizer, in test_identity.py."""
-SLOW_CELLS = ("torch+compile", *CHAINED)
+SLOW_CELLS = ("torch+compile", "flux+default_threads", *CHAINED)
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05, schedule=((1, 0.02), (2, 0.004))),
@@ -72,16 +72,25 @@ class Network(NamedTuple):
 
     model: Model
     batch_size: int = 2
+    engines: tuple[str, ...] = TESTED
 
+
+COMPILING = ("flux", "jax")
+"""Each compiles every network anew, layer by layer, in both precisions: half a minute, a deep one minutes."""
+_NOT_COMPILING = tuple(engine for engine in TESTED if engine not in COMPILING)
 
 _OTHERWISE = {
+    "resnet32": Network(find_model("resnet32"), engines=_NOT_COMPILING),
     "rosetta": Network(find_model("rosetta"), 1),
     # With its own images of 256 x 256 it takes gigabytes, and is checked by hand.
     "smallvgg": Network(smallvgg(36), 4),
     # Those that add dropout, and convolutions between the poolings.
     "catdog-2": Network(find_model("catdog-3")),
 }
-_MORE = (Network(find_model("catdog-5"), 1),)
+_MORE = (
+    Network(RESNET8, engines=COMPILING),
+    Network(find_model("catdog-5"), 1, _NOT_COMPILING),  # three more of the layers that catdog-3 has
+)
 NETWORKS = {
     row.model.name: row
     for row in (
@@ -90,7 +99,7 @@ NETWORKS = {
     )
 }
 """In test_networks.py."""
-NETWORK_CASES = tuple((network, engine) for network in NETWORKS for engine in TESTED)
+NETWORK_CASES = tuple((network, engine) for network, row in NETWORKS.items() for engine in row.engines)
 
 
 class Check(NamedTuple):

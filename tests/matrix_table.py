@@ -5,10 +5,13 @@ from __future__ import annotations
 from polybench.core.optimizers import Optimizer
 from polybench.models import MODELS, NAMES, find_model
 from tests import matrix as cases
-from tests.networks import EVERYTHING
+from tests.networks import EVERYTHING, RESNET8
 
 NOT_CHECKED, PLAIN = "-", "✓"
-_EVERYTHING = "every layer and option"
+_SAID = {
+    EVERYTHING.name: "every layer and option",
+    RESNET8.name: "`resnet32`, with one block a stage",
+}
 
 
 def matrix() -> str:
@@ -25,6 +28,7 @@ def matrix() -> str:
     columns = [f"`{engine}`" for engine in cases.TESTED]
     lines = [("network", "optimizer", *columns)]
     order = [*NAMES, *cases.NETWORKS, EVERYTHING.name]
+    order.insert(order.index("resnet32") + 1, RESNET8.name)
     for network, optimizer in sorted(cells, key=lambda key: order.index(key[0])):
         found = cells[network, optimizer]
         lines.append((_name(network), optimizer, *(_in_words(engine, found) for engine in cases.TESTED)))
@@ -34,8 +38,8 @@ def matrix() -> str:
 
 def _name(network: str) -> str:
     """With the size of its images where it is checked with others than its own."""
-    if network == EVERYTHING.name:
-        return _EVERYTHING
+    if network in _SAID:
+        return _SAID[network]
     checked = cases.NETWORKS[network].model if network in cases.NETWORKS else find_model(network)
     _, height, width = checked.input_shape
     own = checked.input_shape == find_model(network).input_shape

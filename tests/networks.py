@@ -1,5 +1,7 @@
 """Networks for tests only."""
 
+import msgspec
+
 from polybench.core.layers import (
     AveragePool,
     BatchNorm,
@@ -7,12 +9,14 @@ from polybench.core.layers import (
     Dense,
     Dropout,
     Flatten,
+    Layer,
     MaxPool,
     ReLU,
     Residual,
 )
 from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
+from polybench.models.resnet32 import BLOCKS, CHANNELS, RESNET32
 
 # Every layer and option of the vocabulary, in a network that can be differentiated entry by entry.
 EVERYTHING = Model(
@@ -47,3 +51,17 @@ EVERYTHING = Model(
     optimizer=Optimizer(),
     parity_batch_size=4,
 )
+
+
+def _shallow(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Of each stage of a ResNet the first block, which changes the shape where any does."""
+    first = next(index for index, layer in enumerate(layers) if isinstance(layer, Residual))
+    end = first + 2 * BLOCKS * len(CHANNELS)  # a block and its ReLU
+    starts = range(first, end, 2 * BLOCKS)
+    return (*layers[:first], *(layer for at in starts for layer in layers[at : at + 2]), *layers[end:])
+
+
+RESNET8 = msgspec.structs.replace(
+    RESNET32, name="resnet8", summary="", layers=_shallow(RESNET32.layers), published_parameters=None
+)
+"""`resnet32` with one block a stage, for engines that compile each layer anew."""

@@ -29,6 +29,15 @@ Drive = Callable[..., Outcome]
 BATCHES, BATCH_SIZE = 4, 8
 REPOSITORY = Path(__file__).parents[2]
 
+SOON_COMPILED = {
+    "PYTHON_JULIACALL_OPTIMIZE": "0",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
+}
+"""For workers that compile many networks and run each a few steps: what is compiled is not optimized, and
+computes the same. Julia still takes what packages have precompiled with more. As users have it, the engines
+are held to the reference in test_identity.py.
+"""
+
 
 @pytest.fixture(scope="session")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -21,7 +21,8 @@ from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 from tests import small
-from tests.matrix import EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
+from tests.engines.conftest import SOON_COMPILED
+from tests.matrix import COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
 from tests.networks import EVERYTHING
 from tests.sessions import InProcess
 
@@ -30,7 +31,14 @@ REPOSITORY = Path(__file__).parents[2]
 
 Workers = Callable[[str], WorkerProcess]
 
-every_engine = pytest.mark.parametrize("name", EVERYTHING_CELLS)
+every_engine = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in EVERYTHING_CELLS],
+)
+PUBLISHED = [
+    pytest.param(network, name, marks=pytest.mark.slow) if name in COMPILING else (network, name)
+    for network, name in NETWORK_CASES
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +50,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
         def worker(engine: str) -> WorkerProcess:
             if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+                environment = worker_environment(ENGINES[engine], "cpu", 2) | SOON_COMPILED
+                environment["PYTHONPATH"] = str(REPOSITORY)
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
                 started[engine].ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
@@ -89,9 +98,9 @@ def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: s
     assert weights == set(EVERYTHING.tensor_shapes())
 
 
-@pytest.mark.parametrize(("network", "name"), NETWORK_CASES)
+@pytest.mark.parametrize(("network", "name"), PUBLISHED)
 def test_the_published_networks_do(check: Check, name: str, network: str, tmp_path: Path) -> None:
-    model, batch_size = NETWORKS[network]
+    model, batch_size, _ = NETWORKS[network]
     parity = check(name, task(name, model, batch_size, 1, tmp_path))
     assert parity.status == "pass", parity.reason
     if not any(isinstance(layer, MaxPool) for layer in walk(model.layers)):

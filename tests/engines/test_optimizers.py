@@ -31,7 +31,7 @@ from polybench.wire.messages import (
 )
 from polybench.wire.process import WorkerProcess
 from tests import small
-from tests.engines.conftest import REPOSITORY
+from tests.engines.conftest import REPOSITORY, SOON_COMPILED
 from tests.matrix import OPTIMIZER_CASES, OPTIMIZERS
 from tests.sessions import InProcess
 
@@ -59,7 +59,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
         def get(engine: str) -> WorkerProcess:
             if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+                environment = worker_environment(ENGINES[engine], "cpu", 2) | SOON_COMPILED
+                environment["PYTHONPATH"] = str(REPOSITORY)
                 log = tmp_path_factory.mktemp(engine) / "log"
                 process = stack.enter_context(WorkerProcess(os.environ | environment, log))
                 started[engine] = process

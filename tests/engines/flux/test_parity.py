@@ -20,6 +20,7 @@ from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded
 from polybench.wire.process import WorkerProcess
 from tests import small
+from tests.engines.conftest import SOON_COMPILED
 from tests.sessions import InProcess
 
 REPOSITORY = Path(__file__).parents[3]
@@ -35,7 +36,8 @@ Check = Callable[..., Parity]
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
-    environment = worker_environment(ENGINES["flux"], "cpu", 2) | {"PYTHONPATH": str(REPOSITORY)}
+    environment = worker_environment(ENGINES["flux"], "cpu", 2) | SOON_COMPILED
+    environment["PYTHONPATH"] = str(REPOSITORY)
     with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
         try:
             worker.ask(Load(ENGINES["flux"].factory), Loaded, 240)

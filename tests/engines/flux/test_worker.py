@@ -1,4 +1,4 @@
-"""A flux worker as a study has it: how it starts, and that it can be ended while Julia computes."""
+"""A flux worker as a study has it: how it starts, where it runs, and that it ends while Julia computes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Advance, Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 from tests import small
+from tests.measuring.test_pinning import allowed_cpus
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +35,11 @@ def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
     ("environment", "cached", "number"),
     [({}, {"cached_code": 1.0}, signal.SIGTERM), ({COLD_START: "yes"}, {}, signal.SIGKILL)],
 )
-def test_it_starts_with_cached_code_or_cold_and_ends_while_julia_computes(
+def test_it_starts_with_cached_code_or_cold_on_its_core_and_ends_while_julia_computes(
     tmp_path: Path, environment: dict[str, str], cached: dict[str, float], number: signal.Signals
 ) -> None:
-    environment = worker_environment(ENGINES["flux"], "cpu", 2) | environment
+    cpu = max(os.sched_getaffinity(0))
+    environment = worker_environment(ENGINES["flux"], "cpu", 2, cpus=(cpu,)) | environment
     with WorkerProcess(environment, tmp_path / "log") as worker:
         detail = prepare(worker, tmp_path).startup.detail
         assert {name: detail[name] for name in detail if name == "cached_code"} == cached
@@ -45,6 +47,7 @@ def test_it_starts_with_cached_code_or_cold_and_ends_while_julia_computes(
         time.sleep(0.5)
         process = psutil.Process(worker.pid)
         assert process.cpu_times().user > 0
+        assert allowed_cpus([worker.pid]) == {str(cpu)}  # Julia's threads, BLAS's and the collector's
         os.kill(worker.pid, number)
         worker.kill()
         assert not psutil.pid_exists(worker.pid)
