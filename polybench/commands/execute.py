@@ -9,7 +9,7 @@ from polybench.commands.explain import Explained, explain_measured
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import columns, end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
-from polybench.commands.terminal import echo
+from polybench.commands.terminal import echo, width
 from polybench.core import interrupts, units
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.errors import BadInput
@@ -53,7 +53,8 @@ def execute(
         explained = Explained(None)
         if how.explain:
             explained = explain_measured(result, store, progress, sys.argv[1:])
-    text = rendered(result, how.format, metrics, formats, published=how.published)
+    line = width(how.output)
+    text = rendered(result, how.format, metrics, formats, published=how.published, width=line)
     if explained.document is not None and how.format != "json":  # the JSON has the sentences
         text += f"\n{render_below(explained.document, how.format)}"
     said = f"saved as {result.id}; print it again with: polybench show {result.id}"

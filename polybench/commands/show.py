@@ -9,6 +9,7 @@ import typer
 from polybench.commands.outcome import columns, emit, ensure_writable
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
+from polybench.commands.terminal import width
 from polybench.core.names import pick
 from polybench.export import FORMATS
 from polybench.export.rendering import rendered
@@ -29,4 +30,5 @@ def show(
     pick(how.format, FORMATS, "format")
     ensure_writable(how.output)
     document = Store(results_folder(how.results)).load(study)
-    emit(rendered(document, how.format, metrics, published=how.published), how.output)
+    line = width(how.output)
+    emit(rendered(document, how.format, metrics, published=how.published, width=line), how.output)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 import typer
+
+from polybench.export import WIDTH
 
 _ASCII = [*range(9), *range(11, 32)]
 _OTHERS = [*range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -13,9 +19,20 @@ JSON reads the others as the same characters, and has escaped those of ASCII bef
 """
 
 
+_NARROWEST = 40
+"""Characters: a cell's name and its time, and notes with more than a word in a line."""
+
+
 def shown(text: str) -> str:
     """The same with control characters as they are written in a string: an escape is `\\x1b`."""
     return text.translate(_SHOWN).encode("utf-8", "backslashreplace").decode()
+
+
+def width(output: Path | None) -> int:
+    """Characters of a line where results go: the terminal's, or WIDTH in a file or pipe."""
+    if output is not None or not sys.stdout.isatty():
+        return WIDTH
+    return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from polybench.export.rows import Column
 
 
+WIDTH = 100
+"""Characters of a line where nobody says how wide the terminal is. Columns that somebody asked for may make
+a table wider."""
+
+
 class FormatRow(NamedTuple):
     """Where a format is, and who reads it.
 
@@ -18,14 +23,16 @@ class FormatRow(NamedTuple):
         module: has `render`, and is loaded only when asked for.
         audience: people get the important columns, as many as fit, and published numbers only with
             `--published`; programs get every column, and the whole document.
+        has_width: it is read on a terminal, whose width `render` takes; a document has none.
     """
 
     module: str
     audience: Literal["people", "programs"]
+    has_width: bool = False
 
 
 FORMATS: dict[str, FormatRow] = {
-    "table": FormatRow("polybench.export.terminal", "people"),
+    "table": FormatRow("polybench.export.terminal", "people", has_width=True),
     "markdown": FormatRow("polybench.export.markdown", "people"),
     "csv": FormatRow("polybench.export.comma", "programs"),
     "json": FormatRow("polybench.export.json_document", "programs"),
@@ -46,8 +53,13 @@ RECORD_FORMATS = ("table", "markdown", "csv", "json")
 
 
 def render(
-    name: str, study: StudyDocument, columns: Sequence[Column], formats: Mapping[str, FormatRow] = FORMATS
+    name: str,
+    study: StudyDocument,
+    columns: Sequence[Column],
+    formats: Mapping[str, FormatRow] = FORMATS,
+    width: int = WIDTH,
 ) -> str:
     """The study as text that ends with a newline; raises KeyError for a name that `formats` does not have."""
-    text: str = import_module(formats[name].module).render(study, columns)
+    row = formats[name]
+    text: str = import_module(row.module).render(study, columns, *([width] if row.has_width else []))
     return text

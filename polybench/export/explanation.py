@@ -9,9 +9,9 @@ from textwrap import fill
 from polybench.core import units
 from polybench.core.document.explanation import Account, Entry, ExplanationDocument, Pair, Sentence
 from polybench.core.document.study import json_of
+from polybench.export import WIDTH
 from polybench.export.heading import heading_of
 from polybench.export.records import laid_out
-from polybench.export.terminal import WIDTH
 
 FORMATS = ("table", "markdown", "json")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from polybench.core import units
 from polybench.core.document.identity import Deviation
@@ -12,8 +13,10 @@ from polybench.core.document.study import StudyDocument
 from polybench.export.one_line import one_line
 
 
-def footnotes(study: StudyDocument, columns: Sequence[str] = ()) -> list[str]:
+def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
     """How sure, failed checks, deviations, pipelines, sources, roofs, trainings, cells cut short, warnings.
+
+    What a number is of stands below tables that show it; what makes rows differ, below all.
 
     Args:
         study: which the table shows.
@@ -29,10 +32,10 @@ def footnotes(study: StudyDocument, columns: Sequence[str] = ()) -> list[str]:
         ),
         *_deviations(study),
         *_pipelines(study),
-        *_sources(study),
+        *_sources(study, set(columns)),
         *(_native(study) if any(name.startswith("native_") for name in columns) else ()),
         *(roof_notes(result.roof for result in study.results if result.roof) if "roof" in columns else ()),
-        *_trainings(study),
+        *(_trainings(study) if {"accuracy", "time_to_accuracy"} & set(columns) else ()),
         *(
             f"{result.cell}: interrupted: {one_line(result.reason or 'times are of what was measured')}"
             for result in study.results
@@ -87,15 +90,18 @@ def _pipelines(study: StudyDocument) -> list[str]:
     return notes
 
 
-def _sources(study: StudyDocument) -> list[str]:
-    """What each engine's numbers of allocations and energy can see: one line for each source."""
+def _sources(study: StudyDocument, columns: AbstractSet[str]) -> list[str]:
+    """What each engine's shown numbers of allocations and energy can see: one line for each source."""
     sources: dict[str, list[str]] = {}
     for result in study.results:
-        for where, allocation in (("", result.allocations.host), ("device ", result.allocations.device)):
-            if allocation is not None:
+        found = (("", result.allocations.host), ("device_", result.allocations.device))
+        for prefix, allocation in found:
+            shown = {f"{prefix}allocated", f"{prefix}allocations"} & columns
+            if allocation is not None and shown:
+                where = prefix.replace("_", " ")
                 text = f"{where}allocations are from {allocation.source}: {allocation.covers}"
                 sources.setdefault(text, []).append(_plain_name(result))
-        if result.energy.source:
+        if result.energy.source and "energy" in columns:
             sources.setdefault(f"energy is from {result.energy.source}", []).append(result.device)
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in sources.items()]
 

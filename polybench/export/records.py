@@ -9,8 +9,8 @@ from textwrap import fill
 
 from tabulate import tabulate
 
+from polybench.export import WIDTH
 from polybench.export.one_line import one_line
-from polybench.export.terminal import WIDTH
 
 
 def laid_out(header: Sequence[str], lines: Sequence[Sequence[str]], left: int, markdown: bool) -> str:

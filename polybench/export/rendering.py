@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from polybench.core.document.study import StudyDocument
-from polybench.export import FORMATS, FormatRow, render
+from polybench.export import FORMATS, WIDTH, FormatRow, render
 from polybench.metrics import DEFAULT_COLUMNS, METRICS, in_order, metrics_of
 from polybench.metrics.base import Metric
 
@@ -19,6 +19,7 @@ def rendered(
     formats: Mapping[str, FormatRow] = FORMATS,
     *,
     published: bool = False,
+    width: int = WIDTH,
 ) -> str:
     """The study as text that ends with a newline.
 
@@ -28,17 +29,23 @@ def rendered(
         columns: in this order; None for what the format shows by itself.
         formats: the table of formats.
         published: whether people see the published numbers below the table.
+        width: characters of a line, where the format has any.
     """
     for_people = formats[format].audience == "people"
     if for_people and not published:
         study = msgspec.structs.replace(study, published=[])
     if columns is None:
-        columns = important_columns(study) if for_people else list(METRICS.values())
-    return render(format, study, columns, formats)
+        columns = list(METRICS.values())
+        if for_people:
+            columns = important_columns(study, width if formats[format].has_width else None)
+    return render(format, study, columns, formats, width)
 
 
-def important_columns(study: StudyDocument) -> list[Metric]:
-    """What a table shows by itself: the important metrics that have a value and fit."""
+def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:
+    """What a table shows by itself: the important metrics that have a value and fit.
+
+    `width` is that of a line in characters, None where there is no limit.
+    """
     from polybench.export.fitting import fitting  # brings tabulate, which help pages need not wait for
 
-    return in_order(fitting(study, metrics_of(DEFAULT_COLUMNS)))
+    return in_order(fitting(study, metrics_of(DEFAULT_COLUMNS), width))

@@ -46,6 +46,11 @@ class Column(Protocol):
         """At the 95 % level, in the unit of `value`; None where there is none."""
         ...
 
+    @property
+    def needs(self) -> str:
+        """What gives it a value."""
+        ...
+
     def text(self, result: Result, /) -> str:
         """What people see; "" where there is no source."""
         ...
@@ -92,11 +97,21 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
             for result in study.results
             if not result.ranked and not failed_parity(result)
         ],
-        footnotes=footnotes(study, [column.name for column in columns]),
+        footnotes=[*footnotes(study, [column.name for column in columns]), *_empty(study, columns)],
         sentences=sentences(study),
         published=published.rows(study.published),
         sources=published.sources(study.published),
     )
+
+
+def _empty(study: StudyDocument, columns: Sequence[Column]) -> list[str]:
+    """Of columns that somebody chose and that nothing filled: what would."""
+    measured = [result for result in study.results if result.measured]
+    empty: dict[str, list[str]] = {}
+    for column in columns:
+        if measured and not any(column.text(result) for result in measured):
+            empty.setdefault(column.needs, []).append(column.name)
+    return [f"empty: {', '.join(names)}: {needs}" for needs, names in empty.items()]
 
 
 def outcome(result: Result) -> str:

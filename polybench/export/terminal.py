@@ -8,26 +8,27 @@ from textwrap import fill, wrap
 from tabulate import tabulate
 
 from polybench.core.document.study import StudyDocument
-from polybench.export import published
+from polybench.export import WIDTH, published
 from polybench.export.rows import NOT_RANKED, Column, Table, build
 
-WIDTH = 100
-"""Columns of a terminal. Columns that somebody asked for may make the table wider."""
 TITLE_WIDTH = 8
 """Titles wrap to the width that most values have ("14,971", "2.15 s", "412 MiB")."""
 
 
-def render(study: StudyDocument, columns: Sequence[Column]) -> str:
-    """Heading, table, notes and closing sentences; no colour, no escape sequences."""
+def render(study: StudyDocument, columns: Sequence[Column], width: int = WIDTH) -> str:
+    """Heading, table, notes and closing sentences; no colour, no escape sequences.
+
+    All but the table itself wraps to `width` characters.
+    """
     table = build(study, columns)
     header, ranked, unranked = _aligned(table)
     blocks = (
-        table.heading,
-        [*header, *ranked, *_absent(table)],
+        [_wrapped(line, width, rest="  ") for line in table.heading],
+        [*header, *ranked, *_absent(table, width)],
         [NOT_RANKED, *unranked] if unranked else [],
-        [_wrapped(note, first="  ", rest="    ") for note in table.footnotes],
-        [_wrapped(sentence) for sentence in table.sentences],
-        _published(table),
+        [_wrapped(note, width, first="  ", rest="    ") for note in table.footnotes],
+        [_wrapped(sentence, width) for sentence in table.sentences],
+        _published(table, width),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -60,27 +61,33 @@ def _numbers_aligned(column: Sequence[str]) -> list[str]:
     return [f"{number}{space}{rest.rjust(width)}" if number else "" for number, space, rest in parts]
 
 
-def _absent(table: Table) -> list[str]:
-    width = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
+def _absent(table: Table, width: int) -> list[str]:
+    names = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
     return [
-        _wrapped(outcome, first=f"{cell:<{width}}  ", rest=" " * (width + 2))
+        _wrapped(outcome, width, first=f"{cell:<{names}}  ", rest=" " * (names + 2))
         for cell, outcome in table.absent
     ]
 
 
-def _published(table: Table) -> list[str]:
+def _published(table: Table, width: int) -> list[str]:
     if not table.published:
         return []
     text = tabulate(table.published, published.HEADER, "simple", disable_numparse=True)
     lines = [line.rstrip() for line in text.splitlines()]
-    return [published.TITLE, "", *lines, "", *(_wrapped(source, first="  ") for source in table.sources)]
+    return [
+        published.TITLE,
+        "",
+        *lines,
+        "",
+        *(_wrapped(source, width, first="  ") for source in table.sources),
+    ]
 
 
-def _wrapped(text: str, first: str = "", rest: str = "") -> str:
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
     # Commands to copy and paths must stay in one piece.
     return fill(
         text,
-        WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,

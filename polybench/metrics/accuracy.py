@@ -25,6 +25,7 @@ ACCURACY = Metric(
     better="higher",
     value=lambda result: result.accuracy,
     in_words=_in_words,
+    needs="needs `--accuracy`",
 )
 
 TIME_TO_ACCURACY = Metric(
@@ -34,4 +35,5 @@ TIME_TO_ACCURACY = Metric(
     better="lower",
     value=lambda result: result.time_to_accuracy.seconds if result.time_to_accuracy else None,
     in_words=_time_in_words,
+    needs="needs `--until accuracy=0.60`",
 )

@@ -13,6 +13,9 @@ from polybench.core.document.resources import Allocation, NativeAllocation
 from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
 
+_ON_A_GPU = "needs a cell on CUDA; see `polybench doctor`"
+_COLLECTED = "no engine here tells what its garbage collector does"
+
 
 def _host(result: Result) -> Allocation | None:
     return result.allocations.host
@@ -36,6 +39,7 @@ def _native(
         better="lower",
         value=lambda result: value(native) if (native := result.allocations.native) else None,
         show=units.nbytes if unit == "B" else units.number,
+        needs="needs memray (`pip install 'polybench[memray]'`), and no `--no-metrics`",
         note=note,
     )
 
@@ -65,6 +69,7 @@ DEVICE_ALLOCATED = Metric(
     better="lower",
     value=lambda result: device.bytes_per_step if (device := _device(result)) else None,
     show=units.nbytes,
+    needs=_ON_A_GPU,
 )
 
 DEVICE_ALLOCATIONS = Metric(
@@ -74,6 +79,7 @@ DEVICE_ALLOCATIONS = Metric(
     better="lower",
     value=lambda result: device.count_per_step if (device := _device(result)) else None,
     show=units.number,
+    needs=_ON_A_GPU,
 )
 
 NATIVE = (
@@ -129,6 +135,7 @@ GC_TIME = Metric(
     better="lower",
     value=lambda result: result.gc.seconds_per_step,
     show=units.seconds,
+    needs=_COLLECTED,
 )
 
 FULL_SWEEPS = Metric(
@@ -138,4 +145,5 @@ FULL_SWEEPS = Metric(
     better="lower",
     value=lambda result: result.gc.full_sweeps,
     show=units.count,
+    needs=_COLLECTED,
 )

@@ -22,7 +22,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     `name` is the key for --columns and CSV, `title` heads the column. `unit` is the SI unit of `value` (""
     for a plain number, None for words). `value` is None where nothing could measure it. `show` makes text
     of a value; `in_words` of a whole result, where the value alone does not say enough. `interval` is at the
-    95 % level, in the same unit. `note` is what the name does not say, for lists of all metrics.
+    95 % level, in the same unit. `note` is what the name does not say, for lists of all metrics. `needs` is
+    what gives it a value where it has none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     in_words: Callable[[Result], str] | None = None
     interval: Callable[[Result], Interval | None] = _no_interval
     note: str = ""
+    needs: str = "not measured here; see `polybench doctor`"
 
     def text(self, result: Result) -> str:
         """What the table shows; "" where there is no value."""

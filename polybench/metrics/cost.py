@@ -8,6 +8,8 @@ from __future__ import annotations
 from polybench.core import units
 from polybench.metrics.base import Metric
 
+_NEEDS = "needs `--price`, as in `--price cpu=0.24`"
+
 COST = Metric(
     name="cost",
     title="cost per epoch",
@@ -16,6 +18,7 @@ COST = Metric(
     value=lambda result: result.cost.dollars_per_epoch if result.cost else None,
     show=lambda dollars: f"${units.number(dollars)}",
     note="of an epoch, with `--price cpu=0.24 --price cuda=3.06`, dollars an hour",
+    needs=_NEEDS,
 )
 
 RELATIVE_COST = Metric(
@@ -25,4 +28,5 @@ RELATIVE_COST = Metric(
     better="lower",
     value=lambda result: result.cost.relative if result.cost else None,
     show=units.number,
+    needs=_NEEDS,
 )

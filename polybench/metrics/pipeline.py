@@ -25,6 +25,7 @@ def _part(
         better=better,
         value=lambda result: of(result.pipeline) if result.pipeline else None,
         show=show,
+        needs="needs `--input pipeline`",
     )
 
 

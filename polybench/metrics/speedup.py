@@ -35,4 +35,5 @@ DEVICE_SPEEDUP = Metric(
     show=units.ratio,
     interval=lambda result: result.device_speedup.interval95 if result.device_speedup else None,
     note="CUDA against the same engine's CPU",
+    needs="needs `--devices cpu,cuda`",
 )

@@ -52,6 +52,7 @@ THROTTLE = Metric(
     unit=None,
     better=None,
     value=lambda result: ", ".join(result.utilization.throttle or ()) or None,
+    needs="nothing throttled, or it cannot be read; see `polybench doctor`",
 )
 
 ENERGY = Metric(

@@ -20,10 +20,10 @@ ERASE_LINE = "\x1b[2K"
 CYAN = "\x1b[36m"
 
 
-def on_a_terminal(*arguments: str) -> tuple[int, str]:
-    """Exit code of `polybench` and all that it wrote, on a terminal of 100 columns."""
+def on_a_terminal(*arguments: str, columns: int = COLUMNS) -> tuple[int, str]:
+    """Exit code of `polybench` and all that it wrote, on a terminal of so many columns."""
     terminal, own = pty.openpty()
-    fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("4H", 40, COLUMNS, 0, 0))
+    fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "CI")}
     program = subprocess.Popen(
         [sys.executable, "-m", "polybench", *arguments],
@@ -59,3 +59,17 @@ def test_a_live_line_and_then_the_table(folder: Path) -> None:
     assert lines[0].startswith("lenet (39,558 parameters) on cifar10, batch 16")
     assert {line.split()[0] for line in lines if "not checked" in line} == {"fake/cpu", "fake+slow/cpu"}
     assert max(map(len, lines)) <= COLUMNS
+
+
+def test_a_table_is_as_wide_as_the_terminal(folder: Path, tmp_path: Path) -> None:
+    options = ["--batch-size", "16", "--processes", "1", "--rounds", "2", "--steps", "3", "--quiet"]
+    options += ["--results", str(tmp_path)]
+    assert on_a_terminal("compare", "--engines", "fake", "--data", str(folder), *options)[0] == 0
+    tables = {
+        columns: on_a_terminal("show", "last", "--results", str(tmp_path), columns=columns)[1].splitlines()
+        for columns in (60, COLUMNS)
+    }
+    assert max(map(len, tables[60])) <= 60 < max(map(len, tables[COLUMNS]))
+    file = tmp_path / "table.txt"
+    on_a_terminal("show", "last", "--results", str(tmp_path), "--output", str(file), columns=60)
+    assert file.read_text("utf-8").splitlines() == tables[COLUMNS]

@@ -10,7 +10,7 @@ from tests.factories import FLUX_DEVIATIONS, absent, measured, native, study, tr
 
 
 def test_order_and_words() -> None:
-    assert footnotes(typical_study()) == [
+    assert footnotes(typical_study(), []) == [
         "intervals: 95%, over fresh processes",
         "tf+keras_fit/cpu: parity check failed: loss 3.1e-2 from the reference",
         "flux: max-pool gradient goes to the first value within 3.5e-4 of the maximum (NNlib); "
@@ -24,22 +24,22 @@ def test_a_deviation_is_told_once_an_engine() -> None:
     cells = [
         measured(f"flux/{device}", 0.02, parity=Parity("pass", deviations=FLUX_DEVIATIONS)) for device in "ab"
     ]
-    assert sum(note.startswith("flux:") for note in footnotes(study(*cells))) == 1
+    assert sum(note.startswith("flux:") for note in footnotes(study(*cells), [])) == 1
 
 
 def test_one_run_is_labelled() -> None:
-    (note,) = footnotes(study(measured("torch/cpu", 0.0165, processes=1)))
+    (note,) = footnotes(study(measured("torch/cpu", 0.0165, processes=1)), [])
     assert "within one run" in note
     assert "no verdict" in note
 
 
 def test_a_cell_that_was_cut_short_is_told() -> None:
-    notes = footnotes(study(measured("torch/cpu", 0.0165, status="interrupted", reason="Ctrl-C")))
+    notes = footnotes(study(measured("torch/cpu", 0.0165, status="interrupted", reason="Ctrl-C")), [])
     assert "torch/cpu: interrupted: Ctrl-C" in notes
 
 
 def test_nothing_measured_needs_no_intervals() -> None:
-    assert footnotes(study(absent("tf/cpu", "failed", "crashed"))) == []
+    assert footnotes(study(absent("tf/cpu", "failed", "crashed")), []) == []
 
 
 def test_what_percentages_are_of_is_said_once_where_they_are_shown() -> None:
@@ -54,17 +54,18 @@ def test_what_percentages_are_of_is_said_once_where_they_are_shown() -> None:
 def test_sources_of_allocations_and_energy_are_named_once() -> None:
     heap = Allocations(Allocation(1, 2, "Base.gc_num()", "Julia's heap"))
     both = Allocations(Allocation(1, 2, "profiler", "tensors"), Allocation(1, 2, "memory_stats", "requests"))
-    notes = footnotes(
-        study(
-            measured("flux/cpu", 0.03, allocations=heap),
-            measured("flux+default_threads/cpu", 0.03, allocations=heap),
-            measured("torch/cuda", 0.01, allocations=both, energy=Energy(1, "NVML, GPU only")),
-        )
+    document = study(
+        measured("flux/cpu", 0.03, allocations=heap),
+        measured("flux+default_threads/cpu", 0.03, allocations=heap),
+        measured("torch/cuda", 0.01, allocations=both, energy=Energy(1, "NVML, GPU only")),
     )
+    notes = footnotes(document, ["allocated", "device_allocations", "energy"])
     assert "flux, flux+default_threads: allocations are from Base.gc_num(): Julia's heap" in notes
     assert "torch: allocations are from profiler: tensors" in notes
     assert "torch: device allocations are from memory_stats: requests" in notes
     assert "cuda: energy is from NVML, GPU only" in notes
+    assert not any(" from " in note for note in footnotes(document, ["step_time"]))
+    assert not any("device" in note or "energy" in note for note in footnotes(document, ["allocated"]))
 
 
 def test_what_may_be_divided_is_told_where_it_is_shown() -> None:
@@ -84,18 +85,20 @@ def test_what_may_be_divided_is_told_where_it_is_shown() -> None:
 
 def test_a_pipeline_that_keeps_up_is_told_with_both_rates() -> None:
     pipeline = Pipeline(0.001, 0.009, 25_000.0, 14_000.0)
-    notes = footnotes(study(measured("torch/cpu", 0.01, pipeline=pipeline)))
+    notes = footnotes(study(measured("torch/cpu", 0.01, pipeline=pipeline)), [])
     assert (
         "torch/cpu: 12,800 images/s; its pipeline alone 25,000, training alone 14,000: 91% of the smaller"
         in notes
     )
-    untold = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))))
+    untold = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
     assert not any("alone" in note for note in untold)
 
 
 def test_a_training_that_was_not_finished_is_no_seed_of_an_accuracy() -> None:
     first, second, last = trainings(0.5, 0.6, 0.1)
     begun = [first, second, msgspec.structs.replace(last, epochs=last.epochs[:1], complete=False)]
-    notes = footnotes(study(measured("torch/cpu", 0.0165, trainings=begun)))
+    document = study(measured("torch/cpu", 0.0165, trainings=begun))
+    notes = footnotes(document, ["accuracy"])
     assert "trained for 2 epochs at most, from 2 seeds; accuracy ± its standard deviation over them" in notes
     assert "torch/cpu: 1 training not finished, and not in its accuracy" in notes
+    assert not any("training" in note for note in footnotes(document, ["step_time"]))

@@ -27,7 +27,7 @@ def test_every_format_names_every_cell_that_has_a_result(name: str) -> None:
 def test_people_get_the_important_columns_and_programs_all() -> None:
     header, *_ = rendered(typical_study(), "csv").splitlines()
     assert set(METRICS) <= {column.partition(" ")[0] for column in header.split(",")}
-    assert len(important_columns(typical_study())) < len(METRICS)
+    assert len(important_columns(typical_study(), None)) < len(METRICS)
     assert METRICS["second_step"].title not in rendered(typical_study(), "markdown")
 
 

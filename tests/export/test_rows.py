@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from polybench.core.document.identity import Parity
 from polybench.export.rows import build
+from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
 from tests.factories import absent, measured, study, typical_study
 
@@ -44,3 +45,12 @@ def test_a_cell_that_failed_after_some_rounds_is_not_ranked(columns: list[Metric
     table = build(study(measured("tf/cpu", 0.01, status="failed", reason="timed out")), columns)
     assert table.ranked == table.unranked == []
     assert table.absent == [("tf/cpu", "failed: timed out")]
+
+
+def test_a_chosen_column_that_is_empty_says_what_it_needs() -> None:
+    chosen = metrics_of(["step_time", "cost", "relative_cost", "power"])
+    *_, cost, power = build(study(measured("torch/cpu", 0.01)), chosen).footnotes
+    assert cost == "empty: cost, relative_cost: needs `--price`, as in `--price cpu=0.24`"
+    assert power == "empty: power: not measured here; see `polybench doctor`"
+    assert not any("empty" in note for note in build(typical_study(), metrics_of(["parity"])).footnotes)
+    assert build(study(absent("torch/cpu", "failed", "crashed")), chosen).footnotes == []
