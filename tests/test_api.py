@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
 import operator
 from collections.abc import Sequence
@@ -34,7 +36,12 @@ def test_compare_gives_rows_documents_and_a_display(
     result = polybench.compare(engines=["fake", "fake+slow"], devices=["cpu"], **FAST)
     assert capfd.readouterr() == ("", "")  # nothing is printed
     fast, slow = result.rows()
-    assert fast["cell"] == "fake/cpu"
+    assert (fast["cell"], slow["engine"], slow["variant"], slow["device"]) == (
+        "fake/cpu", "fake", "slow", "cpu",
+    )  # fmt: skip
+    for name in ("step_time", "speedup"):
+        assert slow[f"{name}_low"] <= slow[name] <= slow[f"{name}_high"]
+    assert list(csv.DictReader(io.StringIO(result.to_csv())))[1]["study"] == result.document.id
     assert slow["step_time"] == pytest.approx(0.02, rel=0.2)
     assert from_json(result.to_json().encode()) == result.document
     assert "| fake+slow/cpu" in result.to_markdown()

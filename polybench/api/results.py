@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
 from polybench.core.document.overhead import OverheadDocument
+from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument, json_of, to_json
 from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
@@ -25,6 +26,7 @@ from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
 from polybench.export.rendering import rendered
 from polybench.metrics import metrics_of
+from polybench.metrics.base import Metric
 from polybench.report.saved_studies import Store, results_folder
 
 
@@ -35,16 +37,21 @@ class StudyResult:
         self.document = document
 
     def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
-        """One dictionary a cell: its name, its status and the columns' values in SI units."""
+        """One dictionary a cell: what it is, its status, and the columns' values in SI units.
+
+        A column `speedup` with an interval has `speedup_low` and `speedup_high` beside it, None where there
+        is none.
+        """
         metrics = metrics_of(columns)
         return [
-            {
-                "cell": result.cell,
-                "status": result.status,
-                **{metric.name: metric.value(result) for metric in metrics},
-            }
+            {name: getattr(result, name) for name in _CELL}
+            | {name: value for metric in metrics for name, value in _values(metric, result)}
             for result in self.document.results
         ]
+
+    def to_csv(self, columns: Sequence[str] | None = None) -> str:
+        """CSV as the command line has it, by default with every column."""
+        return self._render("csv", columns)
 
     def to_json(self) -> str:
         """The document of the public interface."""
@@ -238,6 +245,17 @@ class ExplanationResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return explanation_text.render(self.document, "markdown")
+
+
+_CELL = ("cell", "engine", "variant", "device", "status")
+
+
+def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:
+    yield metric.name, metric.value(result)
+    if metric.has_interval:
+        low, high = metric.interval(result) or (None, None)
+        yield f"{metric.name}_low", low
+        yield f"{metric.name}_high", high
 
 
 def _data_frame(rows: list[dict[str, Any]]) -> Any:

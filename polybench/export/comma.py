@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
@@ -13,39 +13,40 @@ from polybench.export.rows import Column
 
 
 def render(study: StudyDocument, columns: Sequence[Column]) -> str:
-    """CSV with one header line; units stand in brackets in it, empty is "not measured"."""
+    """CSV with one header line; units stand in brackets in it, empty is "not measured".
+
+    The header depends on the columns only, so files of several studies can be put together. What was
+    measured, and where, is in every row.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_header(study, columns))
+    writer.writerow([*_STUDY, *_CELL, *_header(columns), *_ABSENT])
     writer.writerows(_row(study, result, columns) for result in study.results)
     return text.getvalue()
 
 
-def _header(study: StudyDocument, columns: Sequence[Column]) -> list[str]:
-    header = ["cell", "engine", "variant", "device", "status", "ranked"]
+_STUDY = ("study", "created", "model", "data", "batch_size", "threads", "host")
+_CELL = ("cell", "engine", "variant", "device", "precision", "status", "ranked")
+_ABSENT = ("reason", "remedy")
+
+
+def _header(columns: Sequence[Column]) -> Iterator[str]:
     for column in columns:
         unit = f" [{column.unit}]" if column.unit else ""
-        header.append(f"{column.name}{unit}")
-        if _has_interval(study, column):
-            header += [f"{column.name}_low{unit}", f"{column.name}_high{unit}"]
-    return [*header, "reason", "remedy"]
+        yield f"{column.name}{unit}"
+        if column.has_interval:
+            yield f"{column.name}_low{unit}"
+            yield f"{column.name}_high{unit}"
 
 
 def _row(study: StudyDocument, result: Result, columns: Sequence[Column]) -> list[object]:
-    row: list[object] = [
-        result.cell,
-        result.engine,
-        result.variant,
-        result.device,
-        result.status,
-        "yes" if result.ranked else "no",
-    ]
+    work = result.workload
+    row: list[object] = [study.id, study.created, work.model, work.dataset, work.batch_size, work.threads]
+    row += [study.host.hostname, result.cell, result.engine, result.variant, result.device, work.precision]
+    row += [result.status, "true" if result.ranked else "false"]
     for column in columns:
         row.append(column.value(result))
-        if _has_interval(study, column):
+        if column.has_interval:
             row += column.interval(result) or (None, None)
-    return [*row, one_line(result.reason or ""), one_line(result.remedy or "")]
-
-
-def _has_interval(study: StudyDocument, column: Column) -> bool:
-    return any(column.interval(result) for result in study.results)
+    texts = (one_line(text) if isinstance(text, str) else text for text in row)
+    return [*texts, one_line(result.reason or ""), one_line(result.remedy or "")]

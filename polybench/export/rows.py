@@ -51,6 +51,11 @@ class Column(Protocol):
         """What gives it a value."""
         ...
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether it can have one."""
+        ...
+
     def text(self, result: Result, /) -> str:
         """What people see; "" where there is no source."""
         ...

@@ -37,6 +37,11 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     needs: str = "not measured here; see `polybench doctor`"
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether it can have one; that of a result may still be missing."""
+        return self.interval is not _no_interval
+
     def text(self, result: Result) -> str:
         """What the table shows; "" where there is no value."""
         if self.in_words is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from polybench.export import render
 from polybench.metrics.base import Metric
-from tests.factories import typical_study
+from tests.factories import absent, study, typical_study
 
 
 @pytest.fixture
@@ -39,6 +39,28 @@ def test_status_of_cells_without_times(rows: dict[str, dict[str, str]]) -> None:
 
 
 def test_ranked(rows: dict[str, dict[str, str]]) -> None:
-    assert rows["tf/cpu"]["ranked"] == "yes"
-    assert rows["tf+keras_fit/cpu"]["ranked"] == "no"
+    assert rows["tf/cpu"]["ranked"] == "true"
+    assert rows["tf+keras_fit/cpu"]["ranked"] == "false"
     assert rows["tf+keras_fit/cpu"]["variant"] == "keras_fit"
+
+
+def test_every_row_says_what_was_measured_and_where(rows: dict[str, dict[str, str]]) -> None:
+    document = typical_study()
+    settings = document.settings
+    for row in rows.values():
+        assert (row["study"], row["created"], row["host"]) == (
+            document.id, document.created, document.host.hostname,
+        )  # fmt: skip
+        assert (row["model"], row["data"], row["precision"]) == ("lenet", settings.dataset, "fp32")
+        assert (row["batch_size"], row["threads"]) == (str(settings.batch_size), str(settings.threads))
+
+
+def test_the_header_is_the_same_whatever_was_measured(columns: list[Metric]) -> None:
+    headers = {
+        render("csv", one, columns).splitlines()[0]
+        for one in (typical_study(), study(), study(absent("tf/cpu", "failed", "crashed")))
+    }
+    (header,) = headers
+    for name in ("step_time_low [s]", "step_time_high [s]", "speedup_low", "speedup_high"):
+        assert name in header.split(",")
+    assert "peak_memory_low" not in header
