@@ -20,6 +20,7 @@ from polybench.core.document.study import from_json
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.machine import host
 from tests.factories import typical_study
 
 FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 2, "steps": 5, "batch_size": 16}
@@ -113,6 +114,20 @@ def test_a_data_frame_has_a_row_a_cell() -> None:
     assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
 
 
+def test_progress_is_told_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "usable_threads", lambda: 1)
+    lines: list[str] = []
+    polybench.compare(engines="fake", progress=lines.append, **FAST, threads=2)
+    assert lines[0] == "preparing data"
+    assert any("round 2 of 2" in line for line in lines)
+    assert any(line.startswith("warning: 2 threads on 1 usable cores") for line in lines)
+
+
+def test_everything_public_is_listed() -> None:
+    assert set(polybench.__all__) <= set(dir(polybench))
+    assert {"compare", "StudyResult", "BadInput"} <= set(dir(polybench))
+
+
 def test_quick_is_one_process() -> None:
     options = {name: value for name, value in FAST.items() if name != "processes"}
     assert polybench.compare(engines=["fake"], quick=True, **options).document.settings.processes == 1
@@ -125,9 +140,24 @@ def test_lists_may_be_written_as_on_the_command_line() -> None:
     ]  # fmt: skip
 
 
-def test_bad_options_name_the_place() -> None:
-    with pytest.raises(BadInput, match="batch_size"):
-        polybench.compare(engines=["fake"], batch_size=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size: Expected `int` >= 1"),
+        ({"engines": 3}, "engines: Expected `array`, got `int`"),
+        ({"schedule": [(1, "x")]}, "schedule[0][1]: Expected `float`, got `str`"),
+        ({"epocs": 3}, "unknown option 'epocs'; did you mean 'epochs'"),
+    ],
+)
+def test_bad_options_name_the_place(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as found:
+        polybench.compare(**({"engines": ["fake"]} | options))
+    assert message in str(found.value)
+    assert "$" not in str(found.value)
+    assert "handicaps" not in str(found.value)  # for tests only
+
+
+def test_unknown_columns_are_bad_input() -> None:
     with pytest.raises(BadInput, match="unknown column"):
         StudyResult(typical_study()).rows(["speeed"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -18,13 +18,13 @@ from polybench.api.results import (
     StudyResult,
     SweepResult,
 )
-from polybench.core.errors import BadInput
-from polybench.core.names import split_names
+from polybench.core.errors import BadInput, said
+from polybench.core.names import pick, split_names
 from polybench.core.spec import Study
 from polybench.machine.host import usable_threads
 from polybench.measuring.layers import run_layers
 from polybench.measuring.limit import run_limit
-from polybench.measuring.progress import Silent
+from polybench.measuring.progress import Progress, Silent, Told
 from polybench.measuring.study import run_study
 from polybench.measuring.sweep import run_sweep
 from polybench.models.single_layer import row_of, single_layer
@@ -97,18 +97,24 @@ class Options(TypedDict, total=False):
     handicaps: dict[str, float]
 
 
+Tell = Callable[[str], object]
+"""Called with each line of progress, between measurements: `print`, or a logger's `info`."""
+
 _LISTS = ("engines", "devices", "precision")
 """Also as text, as on the command line: "torch,tf"."""
 
 
-def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Options]) -> StudyResult:
+def compare(
+    *, strict: bool = False, quick: bool = False, progress: Tell | None = None, **options: Unpack[Options]
+) -> StudyResult:
     """Train the identical network in several engines and compare what it costs.
 
-    Nothing is printed, and nothing is saved before `save()`.
+    Nothing is saved before `save()`.
 
     Args:
         strict: raise when an engine or device is unavailable.
         quick: one process, a timed part of at most 10 s, no verdict.
+        progress: called with what runs and with warnings, `print` for one; by default nobody is told.
         options: the fields of `Study`.
 
     Raises:
@@ -118,23 +124,23 @@ def compare(*, strict: bool = False, quick: bool = False, **options: Unpack[Opti
     study = _study(options)
     if quick:
         study = study.quick()
-    return StudyResult(run_study(study, Silent(), store=None, argv=sys.argv, strict=strict))
+    return StudyResult(run_study(study, _told(progress), store=None, argv=sys.argv, strict=strict))
 
 
-def parity(*, strict: bool = False, **options: Unpack[Options]) -> ParityResult:
+def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> ParityResult:
     """Check that engines compute what the float64 reference computes, tensor by tensor; measure nothing.
 
     Args:
         strict: raise when an engine or device is unavailable.
+        progress: as of `compare`.
         options: the fields of `Study`.
 
     Raises:
         BadInput: an option that no machine could run.
         StrictlyUnavailable: with `strict`.
     """
-    return ParityResult(
-        run_study(_study(options), Silent(), store=None, argv=sys.argv, strict=strict, parity_only=True)
-    )
+    told, study = _told(progress), _study(options)
+    return ParityResult(run_study(study, told, store=None, argv=sys.argv, strict=strict, parity_only=True))
 
 
 def layers(
@@ -143,6 +149,7 @@ def layers(
     quick: bool = False,
     inside: bool = False,
     layer: str | None = None,
+    progress: Tell | None = None,
     **options: Unpack[Options],
 ) -> LayersResult:
     """Time every layer of a network alone, in several engines, beside whole steps.
@@ -152,6 +159,7 @@ def layers(
         quick: one process, a timed part of at most 10 s.
         inside: give every layer inside of residual blocks rows of its own.
         layer: instead of a network's, a layer by itself, "conv 3x3 64->64 pad 1 on 56x56".
+        progress: as of `compare`.
         options: the fields of `Study`.
 
     Raises:
@@ -165,7 +173,7 @@ def layers(
     return LayersResult(
         run_layers(
             study.quick() if quick else study,
-            Silent(),
+            _told(progress),
             argv=sys.argv,
             strict=strict,
             inside=inside,
@@ -174,27 +182,33 @@ def layers(
     )
 
 
-def sweep(*, axes: Mapping[str, Sequence[int]], **options: Unpack[Options]) -> SweepResult:
+def sweep(
+    *, axes: Mapping[str, Sequence[int]], progress: Tell | None = None, **options: Unpack[Options]
+) -> SweepResult:
     """Measure every combination of values, each as a study of its own, in random order.
 
     Args:
         axes: of `batch_size`, `threads`, `depth`, `resolution`, `workers`, `augment` (0 or 1): the values
             of each.
+        progress: as of `compare`.
         options: the fields of `Study` that all have in common; `budget` is for all together.
 
     Raises:
         BadInput: an option or a value that no machine could run.
     """
-    finished = run_sweep(points(_study(options), axes), Silent(), store=None, argv=sys.argv)
+    finished = run_sweep(points(_study(options), axes), _told(progress), store=None, argv=sys.argv)
     studies = [(one.point.values, one.document) for one in finished]
     return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
 
 
-def overhead(*, batch_sizes: Sequence[int] = BATCH_SIZES, **options: Unpack[Options]) -> OverheadResult:
+def overhead(
+    *, batch_sizes: Sequence[int] = BATCH_SIZES, progress: Tell | None = None, **options: Unpack[Options]
+) -> OverheadResult:
     """Fit the fixed cost of a step and the cost of a sample over batch sizes.
 
     Args:
         batch_sizes: at least two.
+        progress: as of `compare`.
         options: the fields of `Study`; `budget` is for all together.
 
     Raises:
@@ -202,9 +216,8 @@ def overhead(*, batch_sizes: Sequence[int] = BATCH_SIZES, **options: Unpack[Opti
     """
     if len(set(batch_sizes)) < 2:
         raise BadInput("a line needs two batch sizes")
-    finished = run_sweep(
-        points(_study(options), {"batch_size": batch_sizes}), Silent(), store=None, argv=sys.argv
-    )
+    planned = points(_study(options), {"batch_size": batch_sizes})
+    finished = run_sweep(planned, _told(progress), store=None, argv=sys.argv)
     documents = {one.point.values["batch_size"]: one.document for one in finished}
     return OverheadResult(summarize_overhead(documents, sys.argv))
 
@@ -225,20 +238,29 @@ def explain(study: str, *, against: str | None = None, results: Path | None = No
     return ExplanationResult(explain_study(store.load(study), saved, against))
 
 
-def limit(*, recheck: bool = False, **options: Unpack[Options]) -> LimitResult:
+def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> LimitResult:
     """Measure the most that this machine does, or take what is kept of it.
 
     Args:
         recheck: measure again what is kept.
+        progress: as of `compare`.
         options: of `Study`: engines, devices, precision, threads, heap, pin, model, batch_size, budget.
 
     Raises:
         BadInput: an option that no machine could run.
     """
-    return LimitResult(run_limit(_study(options), Silent(), argv=sys.argv, recheck=recheck))
+    return LimitResult(run_limit(_study(options), _told(progress), argv=sys.argv, recheck=recheck))
+
+
+def _told(tell: Tell | None) -> Progress:
+    return Silent() if tell is None else Told(tell)
 
 
 def _study(options: Options) -> Study:
+    public = dict.fromkeys(name for name in Study.__struct_fields__ if name != "handicaps")
+    for name in options:
+        if name not in Study.__struct_fields__:
+            pick(name, public, "option")
     fields: dict[str, Any] = {
         name: split_names(value) if name in _LISTS and isinstance(value, str) else value
         for name, value in options.items()
@@ -246,4 +268,4 @@ def _study(options: Options) -> Study:
     try:
         return msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:
-        raise BadInput(str(error)) from error
+        raise BadInput(said(error)) from error

@@ -56,3 +56,10 @@ class CellFailed(PolybenchError):
     """A worker crashed, hung, answered nonsense or computed something that is not finite."""
 
     __module__ = "polybench"
+
+
+def said(error: Exception) -> str:
+    """What msgspec found wrong, with the field in a user's words: not "at `$.engines`"."""
+    problem, _, where = str(error).partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    return f"{field}: {problem}" if field else problem

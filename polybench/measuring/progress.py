@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -32,3 +33,23 @@ class Silent:
 
     def warn(self, text: str) -> None:
         """Nothing; warnings are in the result too."""
+
+
+class Told:
+    """Tells a function, `print` for one, a line at a time."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+
+    def stage(self, text: str) -> None:
+        """A line."""
+        self._tell(text)
+
+    def remaining(self, seconds: float) -> None:
+        """A line, where that is a second or more."""
+        if seconds >= 1:
+            self._tell(f"about {seconds:.0f} s left")
+
+    def warn(self, text: str) -> None:
+        """A line that says so."""
+        self._tell(f"warning: {text}")

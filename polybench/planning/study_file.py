@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from polybench.core.document.circumstances import Background, Published
-from polybench.core.errors import BadInput
+from polybench.core.errors import BadInput, said
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.planning.grid import points
@@ -159,8 +159,7 @@ def _converted(entries: _Entries, kind: type[T]) -> T:
     try:
         record = msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at ")
-        raise BadInput(f"{where.strip('`').removeprefix('$.').replace('[...]', '')}: {problem}") from error
+        raise BadInput(said(error)) from error
     if isinstance(record, Study):
         resolve(record)
     return record
