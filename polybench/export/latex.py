@@ -20,13 +20,14 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         *table.sentences,
         *table.sources,
     ]
+    authors = ["left"] * len(table.published_header)
     lines = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped('; '.join(table.heading))}}}",
         *_rows(table.ranked, table.header, table.alignment),
         *_block(NOT_RANKED, table.unranked, table.header, table.alignment),
-        *_block(published.TITLE, table.published, published.HEADER, published.ALIGNMENT),
+        *_block(published.TITLE, table.published, table.published_header, authors),
         r"\par\smallskip\footnotesize\raggedright",
         *(rf"{_escaped(note)}\par" for note in notes),
         r"\end{table}",

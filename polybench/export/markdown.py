@@ -25,7 +25,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         _list([*(f"{cell}: {outcome}" for cell, outcome in table.absent), *table.footnotes]),
         "  \n".join(_escaped(sentence) for sentence in table.sentences),
         f"**{published.TITLE}**" if table.published else "",
-        _rows(table.published, published.HEADER, published.ALIGNMENT),
+        _rows(table.published, table.published_header, ["left"] * len(table.published_header)),
         _list(table.sources),
     )
     return "\n\n".join(block for block in blocks if block) + "\n"

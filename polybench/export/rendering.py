@@ -48,4 +48,6 @@ def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:
     """
     from polybench.export.fitting import fitting  # brings tabulate, which help pages need not wait for
 
-    return in_order(fitting(study, metrics_of(DEFAULT_COLUMNS), width))
+    # What authors printed is of an epoch.
+    first = ("step_time", "epoch_time") if any(number.cell for number in study.published) else ()
+    return in_order(fitting(study, metrics_of((*first, *DEFAULT_COLUMNS)), width))

@@ -79,8 +79,9 @@ class Table(msgspec.Struct, frozen=True):
     footnotes: list[str]
     sentences: list[str]
     """The comparisons in words."""
+    published_header: list[str]
     published: list[list[str]]
-    """Rows under a header of their own, `export.published.HEADER`."""
+    """Rows under that header of their own."""
     sources: list[str]
     """Where the published numbers are from."""
 
@@ -104,7 +105,8 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ],
         footnotes=[*footnotes(study, [column.name for column in columns]), *_empty(study, columns)],
         sentences=sentences(study),
-        published=published.rows(study.published),
+        published_header=published.header(study.published, study.results),
+        published=published.rows(study.published, study.results),
         sources=published.sources(study.published),
     )
 

@@ -72,7 +72,7 @@ def _absent(table: Table, width: int) -> list[str]:
 def _published(table: Table, width: int) -> list[str]:
     if not table.published:
         return []
-    text = tabulate(table.published, published.HEADER, "simple", disable_numparse=True)
+    text = tabulate(table.published, table.published_header, "simple", disable_numparse=True)
     lines = [line.rstrip() for line in text.splitlines()]
     return [
         published.TITLE,

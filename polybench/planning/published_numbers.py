@@ -20,6 +20,8 @@ class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str
     hardware: str
     source: str | None = None
+    cell: str | None = None
+    epochs: int = 1
 
 
 class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +49,8 @@ def published_numbers(path: Path, name: str) -> list[Published]:
             number.unit,
             number.hardware,
             number.source or publication.source,
+            number.cell,
+            number.epochs,
         )
         for number in publication.numbers
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from polybench.core import units
 from polybench.core.document.circumstances import Published
 from polybench.core.document.study import from_json
 from polybench.export import FORMATS
@@ -46,3 +47,33 @@ def test_csv_is_of_what_was_measured(columns: list[Metric]) -> None:
 
 def test_json_always_has_them(columns: list[Metric]) -> None:
     assert from_json(rendered(STUDY, "json", columns).encode()) == STUDY
+
+
+@pytest.mark.parametrize("name", FOR_PEOPLE)
+def test_a_time_of_epochs_stands_beside_that_of_the_cell_that_repeats_it(name: str) -> None:
+    ours = typical_study().result("tf/cpu").epoch_seconds
+    assert ours is not None
+    numbers = [
+        Published("theirs", "time of 10 epochs", 20 * ours, "s", "K80", "a blog", "tf/cpu", 10),
+        Published("theirs", "time an epoch", (ours, 3 * ours), "s", "P100", "a blog", "tf/cpu"),
+        Published("theirs", "time an epoch", 1.5, "s", "V100", "a blog", "tf/cuda"),  # failed here
+        Published("theirs", "speedup", 3.0, "times", "V100", "a blog"),
+    ]
+    text = rendered(msgspec.structs.replace(typical_study(), published=numbers), name, published=True)
+    k80, p100, v100, other = (line for line in text.splitlines() if "theirs" in line)
+    assert f"tf/cpu {units.seconds(10 * ours)}" in k80
+    assert "2.00 times" in k80
+    assert "1.00 to 3.00 times" in p100
+    assert "tf/cuda" not in v100
+    assert other.count("times") == 1
+
+
+def test_without_such_a_cell_the_block_has_the_authors_numbers_only(columns: list[Metric]) -> None:
+    assert "ratio" not in rendered(STUDY, "markdown", columns, published=True)
+
+
+def test_the_epoch_is_a_column_where_authors_timed_epochs() -> None:
+    number = Published("theirs", "time an epoch", 1.0, "s", "K80", "a blog", "tf/cpu")
+    document = msgspec.structs.replace(typical_study(), published=[number])
+    assert "epoch time" in rendered(document, "markdown", published=True)
+    assert "epoch time" not in rendered(document, "markdown")

@@ -87,6 +87,9 @@ class Published(msgspec.Struct, frozen=True):
     unit: str
     hardware: str
     source: str
+    cell: str | None = None
+    """Which cell repeats what ran, where `value` is the time of `epochs` whole epochs in seconds."""
+    epochs: int = 1
 
 
 class Background(msgspec.Struct, frozen=True):
