@@ -40,7 +40,9 @@ def execute(
         raise BadInput(f"--explain is words, and --format {how.format} has none: {', '.join(EXPLAINED)}")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+    repeated = how.output is None and sys.stdout.isatty() and formats[how.format].audience == "people"
+    told = progress_on_stderr(quiet=how.quiet, verbose=how.verbose, repeated=repeated and not parity_only)
+    with interrupts.deferred(), told as progress:
         result = run_study(
             study,
             progress,

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -20,8 +20,10 @@ class LiveLine:
     There is no refresh thread: while a block is timed, this process sleeps.
     """
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, *, repeated: bool = False) -> None:
         self._live = live
+        self._repeated = repeated
+        self._held: list[str] = []
         self._stage = ""
         self._ends_at: float | None = None
 
@@ -36,14 +38,28 @@ class LiveLine:
         self._draw()
 
     def warn(self, text: str) -> None:
-        """Print above the line, where it stays."""
+        """Print above the line; where the result repeats it, it goes with the line."""
+        if self._repeated:
+            self._held.append(text)
+            self._draw()
+        else:
+            self._print(text)
+
+    def keep(self) -> None:
+        """Have all warnings stay: nothing will repeat them."""
+        for text in self._held:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
         self._live.console.print(f"warning: {shown(text)}", style="yellow", highlight=False, markup=False)
 
     def _draw(self) -> None:
         line = Text(shown(self._stage), style="cyan", overflow="ellipsis", no_wrap=True)
         if self._ends_at is not None and (left := self._ends_at - time.monotonic()) >= 1:
             line.append(f"  about {left:.0f} s left", style="dim")
-        self._live.update(line, refresh=True)
+        held = (f"warning: {shown(text)}" for text in self._held)
+        warnings = (Text(text, style="yellow", overflow="ellipsis", no_wrap=True) for text in held)
+        self._live.update(Group(*warnings, line), refresh=True)
 
 
 class Lines:
@@ -79,11 +95,19 @@ class _Console(Console):
 
 
 @contextlib.contextmanager
-def progress_on_stderr(*, quiet: bool, verbose: bool) -> Iterator[Progress]:
-    """What fits standard error: a live line, plain lines, or with `quiet` warnings only."""
+def progress_on_stderr(*, quiet: bool, verbose: bool, repeated: bool = False) -> Iterator[Progress]:
+    """What fits standard error: a live line, plain lines, or with `quiet` warnings only.
+
+    With `repeated`, the result on this terminal has all warnings again: those of the live line go with it.
+    """
     console = _Console(stderr=True)
     if quiet or verbose or not console.is_terminal:
         yield Lines(console, quiet)
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield LiveLine(live)
+        line = LiveLine(live, repeated=repeated)
+        try:
+            yield line
+        except BaseException:  # there will be no result
+            line.keep()
+            raise

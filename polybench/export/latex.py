@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tabulate import LATEX_ESCAPE_RULES, tabulate
@@ -10,9 +11,15 @@ from polybench.core.document.study import StudyDocument
 from polybench.export import published
 from polybench.export.rows import NOT_RANKED, Column, build
 
+_LABEL = re.compile(r"[^A-Za-z0-9-]+")
+"""What a label may not have, or what packages make something else of."""
+
 
 def render(study: StudyDocument, columns: Sequence[Column]) -> str:
-    """A `table` environment, caption above, notes below, for a document in UTF-8."""
+    """A `table` environment, caption above, notes below, for a document in UTF-8.
+
+    Its label is `tab:` and the study's ID.
+    """
     table = build(study, columns)
     notes = [
         *(f"{cell}: {outcome}" for cell, outcome in table.absent),
@@ -25,6 +32,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped('; '.join(table.heading))}}}",
+        rf"\label{{tab:{_LABEL.sub('-', study.id)}}}",
         *_rows(table.ranked, table.header, table.alignment),
         *_block(NOT_RANKED, table.unranked, table.header, table.alignment),
         *_block(published.TITLE, table.published, table.published_header, authors),

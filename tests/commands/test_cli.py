@@ -15,7 +15,7 @@ from polybench import cli
 from polybench.commands import doctor
 from polybench.core.document.study import from_json
 from polybench.data import synthetic
-from polybench.export import FORMATS
+from polybench.export import FORMATS, PARITY_FORMATS
 from tests.small import cifar_folder
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
@@ -150,6 +150,14 @@ def test_strict_is_exit_code_3(run: Run) -> None:
     result = run("compare", "--engines", "fake,fake+unavailable", "--strict", *FAST)
     assert result.returncode == 3
     assert "the fake framework is not installed" in result.stderr
+
+
+def test_parity_offers_the_formats_that_it_has(run: Run) -> None:
+    text = " ".join(run("parity", "--help").stdout.split())
+    assert "table or json." in text
+    assert "latex" not in text
+    assert set(PARITY_FORMATS) == {"table", "json"}
+    assert run("parity", "--engines", "fake", "--format", "csv").returncode == 2
 
 
 def test_parity_gives_every_tensor(run: Run) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import re
 import time
 
 import pytest
@@ -41,6 +43,41 @@ def test_a_live_line_says_what_runs_and_how_long() -> None:
     assert "round 1 of 5" in screen.getvalue()
     assert "s left" in screen.getvalue()
     assert "warning: noise" in screen.getvalue()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_warning_that_the_result_repeats_goes_with_the_line(
+    fails: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich: as on a terminal
+    with (
+        contextlib.suppress(RuntimeError),
+        progress_on_stderr(quiet=False, verbose=False, repeated=True) as progress,
+    ):
+        progress.stage("round 1 of 5")
+        progress.warn("noise")
+        progress.stage("round 2 of 5")
+        if fails:
+            raise RuntimeError
+    written = capsys.readouterr().err
+    assert "warning: noise" in written
+    assert [line for line in on_screen(written) if line] == (["warning: noise"] if fails else [])
+
+
+def on_screen(written: str) -> list[str]:
+    """What is left of it: carriage returns, lines up and erased lines done, colours ignored."""
+    lines, row = [""], 0
+    for part in re.findall(r"\x1b\[\d*[A-Za-z]|\x1b\[[?\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1] or 1)
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif part[0] not in "\x1b\r":
+            lines[row] += part
+    return lines
 
 
 def test_a_live_line_draws_only_when_told() -> None:

@@ -11,6 +11,7 @@ import sys
 import termios
 from pathlib import Path
 
+from tests.commands.test_live import on_screen
 from tests.plain.test_plain import folder
 
 __all__ = ["folder"]
@@ -73,3 +74,11 @@ def test_a_table_is_as_wide_as_the_terminal(folder: Path, tmp_path: Path) -> Non
     file = tmp_path / "table.txt"
     on_a_terminal("show", "last", "--results", str(tmp_path), "--output", str(file), columns=60)
     assert file.read_text("utf-8").splitlines() == tables[COLUMNS]
+
+
+def test_a_warning_is_there_once(folder: Path) -> None:
+    options = ["--batch-size", "16", "--processes", "1", "--rounds", "1", "--steps", "3", "--no-save"]
+    options += ["--threads", "64", "--engines", "fake", "--data", str(folder)]
+    _, written = on_a_terminal("compare", *options)
+    text = " ".join(" ".join(on_screen(written)).split())
+    assert text.count("64 threads on") == 1

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import msgspec
+
 from polybench.export import render
 from polybench.metrics.base import Metric
 from tests.factories import absent, study, typical_study
@@ -24,3 +26,12 @@ def test_nothing_measured(columns: list[Metric]) -> None:
     text = render("latex", study(absent("tf/cpu", "failed", "crashed")), columns)
     assert "tabular" not in text
     assert r"tf/cpu: failed: crashed\par" in text
+
+
+def test_it_can_be_referred_to_by_the_studys_id(columns: list[Metric]) -> None:
+    document = typical_study()
+    lines = render("latex", document, columns).splitlines()
+    label = lines.index(rf"\label{{tab:{document.id}}}")
+    assert lines[label - 1].startswith(r"\caption")  # before it, it would number something else
+    odd = msgspec.structs.replace(document, id="a_b}c")
+    assert r"\label{tab:a-b-c}" in render("latex", odd, columns)
