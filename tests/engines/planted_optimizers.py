@@ -19,10 +19,10 @@ class KerasOwn(TensorFlowEngine):
     def build(self, job: Job, weights: Weights) -> None:
         import keras
 
-        from polybench.engines.tensorflow import optimizers as tensorflow_optimizers
+        from polybench.engines.support.keras import optimizers as keras_optimizers
 
         own = {name: getattr(keras.optimizers, name) for name in ("Adam", "RMSprop")}
-        with patch.multiple(tensorflow_optimizers, **own):
+        with patch.multiple(keras_optimizers, **own):
             super().build(job, weights)
 
 

@@ -17,8 +17,8 @@ import pytest
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
 from polybench.engines.jax.allocations import SOURCE as PLANNED
-from polybench.engines.tensorflow import allocations
-from polybench.engines.tensorflow.allocations import HOST_COVERS, POOL_COVERS, SILENT, SOURCE
+from polybench.engines.support.tensorflow import allocations
+from polybench.engines.support.tensorflow.allocations import HOST_COVERS, POOL_COVERS, SILENT, SOURCE
 from polybench.models.lenet import LENET
 from tests.engines.lab import Lab, RunCheck, in_process_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from polybench.core.layers import Dense, Flatten
 from polybench.engines.flux.allocations import NATIVELY_UNSEEN as NATIVELY_UNSEEN_IN_JULIA
-from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN
+from polybench.engines.support.tensorflow.allocations import NATIVELY_UNSEEN
 from polybench.models.lenet import LENET
 from polybench.worker.native import count_native
 from tests.engines.lab import Lab, RunCheck, in_process_of

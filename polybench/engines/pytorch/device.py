@@ -1,4 +1,4 @@
-"""A device by its name, the thread pools, and TensorFloat-32: set, never inherited."""
+"""A device by its name, and TensorFloat-32: set, never inherited."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ def find_device(device: str) -> Any:
     index = cuda_index(device, torch.cuda.device_count(), cuda_build=cuda_build, install=CUDA_INSTALL)
     torch.cuda.set_device(index)  # streams and graphs are made on the current device
     return torch.device("cuda", index)
-
-
-def set_threads(threads: int) -> None:
-    """Of both pools, intra-op and inter-op."""
-    import torch
-
-    torch.set_num_threads(threads)
-    # The inter-op pool can be sized only once in a process, even to the size that it has.
-    if torch.get_num_interop_threads() != threads:
-        torch.set_num_interop_threads(threads)
 
 
 def set_tf32(allowed: bool) -> None:

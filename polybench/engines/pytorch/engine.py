@@ -16,10 +16,8 @@ from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe
 from polybench.core.pieces import Piece
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.pytorch import optimizers as pytorch_optimizers
-from polybench.engines.pytorch.allocations import allocations, places
-from polybench.engines.pytorch.build_facts import build_facts
 from polybench.engines.pytorch.cudagraph import GraphedStep, check_graphable
-from polybench.engines.pytorch.device import find_device, set_tf32, set_threads
+from polybench.engines.pytorch.device import find_device, set_tf32
 from polybench.engines.pytorch.training_step import loss_of_batch, training_step
 from polybench.engines.support.arrays import as_dtype, touch
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
@@ -27,6 +25,9 @@ from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.rates import at_rates
 from polybench.engines.support.replay import timed
+from polybench.engines.support.torch.allocations import allocations, places
+from polybench.engines.support.torch.build_facts import build_facts
+from polybench.engines.support.torch.threads import set_threads
 
 
 class TorchEngine(Engine):

@@ -1,22 +1,10 @@
-"""The device that TensorFlow may see, and its thread pools: set, never inherited."""
+"""The device that TensorFlow may see: set, never inherited."""
 
 from __future__ import annotations
 
 from polybench.engines.support.frameworks import cuda_index
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
-
-
-def set_threads(threads: int) -> None:
-    """Of both pools, intra-op and inter-op."""
-    import tensorflow as tf
-
-    pools = tf.config.threading
-    # Not possible any more once the process has computed something; then they have this size already.
-    if pools.get_intra_op_parallelism_threads() != threads:
-        pools.set_intra_op_parallelism_threads(threads)
-    if pools.get_inter_op_parallelism_threads() != threads:
-        pools.set_inter_op_parallelism_threads(threads)
 
 
 def show_only(device: str) -> None:

@@ -17,19 +17,21 @@ from polybench.core.job import Conventions, Job, Probe
 from polybench.core.pieces import Piece
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
-from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
+from polybench.engines.support.keras.layout import batch_to_keras
 from polybench.engines.support.rates import at_rates
 from polybench.engines.support.replay import timed
-from polybench.engines.tensorflow.allocations import NATIVELY_UNSEEN, allocations, onednn_is_on, places
-from polybench.engines.tensorflow.build_facts import build_facts
-from polybench.engines.tensorflow.device import set_threads, show_only
-from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.engines.support.tensorflow.allocations import (
+    NATIVELY_UNSEEN,
+    allocations,
+    onednn_is_on,
+    places,
+)
+from polybench.engines.support.tensorflow.build_facts import build_facts
+from polybench.engines.support.tensorflow.threads import set_threads
+from polybench.engines.tensorflow.device import show_only
 from polybench.engines.tensorflow.pipeline import Pipeline
 from polybench.engines.tensorflow.training_step import step_functions
-from polybench.engines.tensorflow.variables import Placed, assign, values_of
-
-POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
 class TensorFlowEngine(Engine):
@@ -63,8 +65,9 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
-        from polybench.engines.tensorflow.layers import conventions, network
-        from polybench.engines.tensorflow.optimizers import CanonicalOptimizer
+        from polybench.engines.support.keras.canonical_model import CanonicalModel
+        from polybench.engines.support.keras.layers import conventions
+        from polybench.engines.support.keras.optimizers import CanonicalOptimizer
 
         self._job = job
         self._fit = "keras_fit" in job.variants
@@ -77,16 +80,11 @@ class TensorFlowEngine(Engine):
         show_only(job.device)
         tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
         self._dtype = job.dtype
-        keras.config.set_floatx(job.dtype)
-        keras.config.set_dtype_policy(
-            "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
-        )
-
         xla, eager = ("xla" in job.variants), ("eager" in job.variants)
         if xla and eager:
             raise Unavailable("XLA compiles a tf.function, and eager has none", "leave +xla or +eager out")
         with tf.device(self._device):
-            self._network = network(job.model, given_masks=job.dropout == "given", seed=job.seed)
+            self._network = CanonicalModel(job, weights)
             self._model = self._network.model
             self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
         self._loss_function = loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -103,17 +101,6 @@ class TensorFlowEngine(Engine):
         )
 
         self._conventions = conventions(job)
-        self._flattened = flattened_shapes(job.model)
-        self._variables = {
-            name: Placed(variable, self._flattened.get(name))
-            for name, variable in self._network.variables(job.model.tensor_shapes()).items()
-        }
-        # Keras has its own order where a residual block has two branches.
-        names = {id(placed.variable): name for name, placed in self._variables.items()}
-        self._trained = [names[id(variable)] for variable in self._model.trainable_variables]
-        # The generators of dropout are among them: it draws the same masks after every reset.
-        self._initial_state = values_of(self._model.non_trainable_variables)
-        self.start_from(weights)
         self.reset()
 
     def conventions(self) -> Conventions:
@@ -135,16 +122,11 @@ class TensorFlowEngine(Engine):
         self._batches = self._pipeline.draw(self._device)
 
     def reset(self) -> None:
-        assign(self._initial_state)
-        for name, placed in self._variables.items():
-            placed.variable.assign(self._initial[name])
+        self._network.reset()
         self._optimizer.reset()
 
     def start_from(self, weights: Weights) -> None:
-        self._initial = {
-            name: to_keras(weights[name].astype(self._dtype), placed.flattened)
-            for name, placed in self._variables.items()
-        }
+        self._network.start_from(weights)
 
     def run_steps(self, first: int, n: int) -> float:
         return self._timed(self._training(first, n))
@@ -156,7 +138,7 @@ class TensorFlowEngine(Engine):
             stretches = optimizer.stretches(first, n)
             return partial(self._fit_on, [(self._dataset(steps), steps, rate) for steps, rate in stretches])
         steps = at_rates(optimizer, first, n, self._optimizer.set_rate)
-        return partial(self._loop, self._with_masks(steps))
+        return partial(self._loop, self._network.with_masks(steps))
 
     def _loop(self, steps: Iterable[int]) -> Any:
         batches, train_step = self._batches, self._step
@@ -189,7 +171,7 @@ class TensorFlowEngine(Engine):
             return []
         import keras
 
-        given = iter(self._with_masks(steps))
+        given = iter(self._network.with_masks(steps))
         return [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(given))]
 
     def _timed(self, training: Callable[[], Any]) -> float:
@@ -212,21 +194,11 @@ class TensorFlowEngine(Engine):
         return int((logits.numpy().argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
-        (step,) = self._with_masks([step])
-        state = values_of(self._model.non_trainable_variables)
+        (step,) = self._network.with_masks([step])
+        state = self._network.state()
         loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
-        assign(state)  # the forward pass has moved it
-        return Snapshot(
-            float(loss),
-            {
-                name: from_keras(gradient.numpy(), self._variables[name].flattened)
-                for name, gradient in zip(self._trained, gradients, strict=True)
-            },
-            {
-                name: from_keras(placed.variable.numpy(), placed.flattened)
-                for name, placed in self._variables.items()
-            },
-        )
+        self._network.restore(state)  # the forward pass has moved it
+        return Snapshot(float(loss), self._network.gradients(gradients), self._network.weights())
 
     def batch(self, step: int) -> tuple[Array, Array]:
         images, labels = self._batches[step % len(self._batches)]
@@ -281,17 +253,6 @@ class TensorFlowEngine(Engine):
 
     def close(self) -> None:
         pass
-
-    def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
-        """The same steps; where dropout masks are given, each one's are put in place before it."""
-        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
-
-    def _give_masks(self, step: int) -> int:
-        batch_size = len(self._batches[step % len(self._batches)][1])
-        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
-            values = batch_to_keras(mask, self._flattened.get(name))
-            self._network.named[name].mask.assign(values.astype(self._dtype))
-        return step
 
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU a step returns when it is done

@@ -13,9 +13,9 @@ from polybench.core.document.layers import Part
 from polybench.core.layers import Conv, Dense
 from polybench.core.pieces import Piece
 from polybench.engines.base import Weights
+from polybench.engines.support.keras.layers import layers_alone
+from polybench.engines.support.keras.layout import to_keras
 from polybench.engines.support.replay import Call
-from polybench.engines.tensorflow.layers import layers_alone
-from polybench.engines.tensorflow.layout import to_keras
 
 
 def calls(piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool) -> dict[Part, Call]:

@@ -1,4 +1,4 @@
-"""The layout's arithmetic, which needs no TensorFlow, and what only a process with TensorFlow can show."""
+"""What only a process with TensorFlow can show."""
 
 from __future__ import annotations
 
@@ -7,62 +7,13 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
-from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
-from polybench.core.model import Model
-from polybench.core.spec import Optimizer, Workload
+from polybench.core.spec import Workload
 from polybench.engines.base import Engine, Weights
 from polybench.engines.reference.layers import batch_statistics
-from polybench.engines.tensorflow.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
 from polybench.models.initial_weights import initial_weights
-from polybench.models.lenet import LENET
 from tests.engines import pipeline_checks
 from tests.engines.lab import Check, Lab, RunCheck, in_process_of
 from tests.networks import EVERYTHING
-
-
-@pytest.mark.parametrize(
-    ("shape", "flattened"), [((8, 16, 5, 3), None), ((120, 200), None), ((120, 200), (8, 5, 5)), ((7,), None)]
-)
-def test_there_and_back(shape: tuple[int, ...], flattened: tuple[int, int, int] | None) -> None:
-    value = np.random.default_rng(0).random(shape)
-    np.testing.assert_array_equal(from_keras(to_keras(value, flattened), flattened), value)
-
-
-def test_a_dense_layer_after_a_flatten_sees_the_same_pixels() -> None:
-    random = np.random.default_rng(0)
-    images, weight = random.random((2, 3, 4, 5)), random.random((6, 60))
-    channels_last = images.transpose(0, 2, 3, 1).reshape(2, -1)
-    np.testing.assert_array_equal(batch_to_keras(images).reshape(2, -1), channels_last)
-    np.testing.assert_array_equal(batch_to_keras(images.reshape(2, -1), (3, 4, 5)), channels_last)
-    expected = images.reshape(2, -1) @ weight.T
-    np.testing.assert_allclose(channels_last @ to_keras(weight, (3, 4, 5)), expected)
-
-
-def test_a_convolution_kernel_goes_to_height_width_in_out() -> None:
-    value = np.random.default_rng(0).random((8, 16, 5, 3))
-    assert to_keras(value, None)[1, 2, 10, 7] == value[7, 10, 1, 2]
-
-
-def after_flatten(*layers: Layer) -> Model:
-    network = (Flatten(), *layers, Dense("dense", 12, 2))
-    return Model("test", "", (3, 2, 2), 2, network, 2, Optimizer(), 2)
-
-
-def test_flattened_features_are_read_up_to_the_first_dense_layer() -> None:
-    assert flattened_shapes(LENET) == {"dense1.weight": (8, 5, 5)}
-    norm, dropout = BatchNorm("norm", 12), Dropout("dropout", 0.5)
-    features = ("norm.weight", "norm.bias", "norm.running_mean", "norm.running_variance")
-    block = Residual((norm,), (dropout,))
-    expected = dict.fromkeys((*features, "dropout", "dense.weight"), (3, 2, 2))
-    assert flattened_shapes(after_flatten(norm, dropout)) == expected
-    assert flattened_shapes(after_flatten(Flatten(), block, Flatten())) == expected
-    assert flattened_shapes(after_flatten(Dense("first", 12, 12), block)) == {"first.weight": (3, 2, 2)}
-
-
-def test_features_of_two_orders_cannot_be_added() -> None:
-    mixed = Residual((Dense("inner", 12, 12),))
-    with pytest.raises(Unavailable, match="tf has no layer residual"):
-        flattened_shapes(after_flatten(mixed))
 
 
 @in_process_of("tf")
@@ -144,7 +95,7 @@ def test_given_masks_change_from_step_to_step_also_in_one_fit_without_another_tr
 def test_batch_statistics_are_eigens_running_sums_bit_for_bit(lab: Lab) -> None:
     import tensorflow as tf
 
-    from polybench.engines.tensorflow.layers import _EIGEN_SUMS
+    from polybench.engines.support.keras.layers import _EIGEN_SUMS
 
     x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
     found = tf.nn.moments(tf.constant(x), (0, 1, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.core.document.resources import DeviceAllocation
-from polybench.engines.pytorch.allocations import _device
+from polybench.engines.support.torch.allocations import _device
 
 BEFORE = {
     "allocation.all.allocated": 100,

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import keras
-import tensorflow as tf
-from keras import layers
+from keras import layers, ops
 
 from polybench.core.job import EXACT, Conventions, Job
 from polybench.core.layers import (
@@ -66,12 +65,13 @@ class Network(NamedTuple):
         return found
 
 
-def network(model: Model, *, given_masks: bool, seed: int) -> Network:
+def network(model: Model, *, masks_for: int | None, seed: int) -> Network:
     """`model` as a `keras.Sequential` or, with residual blocks, in Keras's functional way.
 
-    Its dropout layers are `GivenDropout` with `given_masks`; otherwise they draw from `seed` and their names.
+    Its dropout layers are `GivenDropout` with `masks_for`, for batches of so many images; otherwise they draw
+    from `seed` and their names.
     """
-    builder = _Builder(given_masks, seed, {})
+    builder = _Builder(masks_for, seed, {})
     channels, height, width = model.input_shape
     image = keras.Input((height, width, channels))
     if any(isinstance(layer, Residual) for layer in model.layers):
@@ -81,16 +81,21 @@ def network(model: Model, *, given_masks: bool, seed: int) -> Network:
 
 def layers_alone(sequence: Sequence[Layer], shape: Shape) -> Network:
     """The layers as a model of their own, for inputs of `shape` (canonical, for one image)."""
-    builder = _Builder(given_masks=False, seed=0, named={})
+    builder = _Builder(masks_for=None, seed=0, named={})
     x = keras.Input((*shape[1:], shape[0]))
     return Network(keras.Model(x, builder.through(sequence, x)), builder.named)
 
 
 def conventions(job: Job) -> Conventions:
-    """What Keras by design computes differently in this network."""
+    """What Keras by design computes differently in this network, with what it computes with here."""
     if not any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
         return EXACT
-    by_eigen = job.device == "cpu" and job.dtype == "float32" and "xla" not in job.variants
+    by_eigen = (
+        keras.backend.backend() == "tensorflow"
+        and job.device == "cpu"
+        and job.dtype == "float32"
+        and "xla" not in job.variants
+    )
     sums = _EIGEN_SUMS if by_eigen else EXACT.batch_norm_sums
     return Conventions(running_variance="biased", batch_norm_sums=sums, sources=_SOURCES)
 
@@ -98,20 +103,21 @@ def conventions(job: Job) -> Conventions:
 class GivenDropout(layers.Layer):  # type: ignore[misc]
     """Multiplies with a mask that is assigned before each step; see `engines.support.dropout_masks`."""
 
+    def __init__(self, batch_size: int, name: str) -> None:
+        super().__init__(name=name)
+        self._batch_size = batch_size
+
     def build(self, input_shape: Any) -> None:
-        # Not of Keras, whose variables know their size when the model is built: the batch's is not known.
-        features = input_shape[1:]
-        dtype = self.variable_dtype
-        self.mask = tf.Variable(tf.ones((1, *features), dtype), trainable=False, shape=(None, *features))
+        self.mask = self.add_weight((self._batch_size, *input_shape[1:]), "ones", trainable=False)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
-        return inputs * tf.cast(self.mask, inputs.dtype) if training else inputs
+        return inputs * ops.cast(self.mask, inputs.dtype) if training else inputs
 
 
 class _Builder(NamedTuple):
     """Makes Keras's layers, and notes those that have names in `named`."""
 
-    given_masks: bool
+    masks_for: int | None
     seed: int
     named: dict[str, Any]
 
@@ -140,18 +146,18 @@ class _Builder(NamedTuple):
                     strides=layer.stride,
                     padding=_padding(layer) or "valid",
                     use_bias=layer.bias,
-                    name=layer.name,
+                    name=_name(layer),
                 )
             case Dense():
-                return layers.Dense(layer.outputs, name=layer.name)
+                return layers.Dense(layer.outputs, name=_name(layer))
             case BatchNorm():
                 momentum = 1 - layer.momentum  # Keras's is the share of what was
-                return layers.BatchNormalization(momentum=momentum, epsilon=layer.epsilon, name=layer.name)
+                return layers.BatchNormalization(momentum=momentum, epsilon=layer.epsilon, name=_name(layer))
             case Dropout():
-                if self.given_masks:
-                    return GivenDropout(name=layer.name)
+                if self.masks_for is not None:
+                    return GivenDropout(self.masks_for, _name(layer))
                 return layers.Dropout(
-                    layer.rate, seed=zlib.crc32(f"{self.seed} {layer.name}".encode()), name=layer.name
+                    layer.rate, seed=zlib.crc32(f"{self.seed} {layer.name}".encode()), name=_name(layer)
                 )
             case MaxPool():
                 return layers.MaxPooling2D(layer.size, layer.stride)
@@ -167,6 +173,11 @@ class _Builder(NamedTuple):
                 return lambda x: layers.Add()([self.through(layer.body, x), self.through(layer.shortcut, x)])
             case _:
                 assert_never(layer)
+
+
+def _name(layer: Named) -> str:
+    """For Keras, which on PyTorch takes no name with a dot."""
+    return layer.name.replace(".", "_")
 
 
 def _padding(conv: Conv) -> str | None:

@@ -1,4 +1,4 @@
-"""Keras's optimizers, brought to the canonical formulas. Imported where TensorFlow is.
+"""Keras's optimizers, brought to the canonical formulas. Imported where Keras is.
 
 Keras 3.15 computes something else in five places:
 
@@ -9,48 +9,53 @@ Keras 3.15 computes something else in five places:
 - `weight_decay` shrinks the weights beside the update instead of adding to the gradient.
 - A plain float goes through float32, even where the weights are float64; `np.float64` does not.
 
-`SGD(nesterov=True)` is the canonical form. Formulas written here use TensorFlow's own operations, which take
-a plain float in the type of the other operand.
+`SGD(nesterov=True)` is the canonical form.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 
 class Adam(keras.optimizers.Adam):  # type: ignore[misc]
-    """Epsilon is added to the root of the bias-corrected v; the corrections are float64 scalars."""
+    """Epsilon is added to the root of the bias-corrected v; the corrections have all their digits."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         index = self._get_variable_index(variable)
-        m, v = self._momentums[index].value, self._velocities[index].value
-        m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
-        t = tf.cast(self.iterations + 1, tf.float64)
-        correction_1, correction_2 = (
-            tf.cast(1 - beta**t, variable.dtype) for beta in (self.beta_1, self.beta_2)
-        )
-        rate = tf.cast(learning_rate, variable.dtype)
-        variable.assign_sub(rate * (m / correction_1) / (tf.sqrt(v / correction_2) + self.epsilon))
+        m, v = self._momentums[index], self._velocities[index]
+        self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
+        self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
+        correction_1, correction_2 = corrections(self)
+        rate = ops.cast(learning_rate, variable.dtype)
+        step = (m / correction_1) / (ops.sqrt(v / correction_2) + self.epsilon)
+        self.assign_sub(variable, rate * step)
+
+
+def corrections(adam: Any) -> tuple[Any, Any]:
+    """Adam's 1 - beta^t for the step that it is in; `beta**t` in float32 has lost the digits that matter."""
+    t = ops.cast(adam.iterations + 1, adam._momentums[0].dtype)
+    first, second = (-ops.expm1(t * math.log(beta)) for beta in (adam.beta_1, adam.beta_2))
+    return first, second
 
 
 class RMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
     """Epsilon is added to the root."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        s = self._velocities[self._get_variable_index(variable)].value
-        s.assign(self.rho * s + (1 - self.rho) * tf.square(gradient))
-        rate = tf.cast(learning_rate, variable.dtype)
-        variable.assign_sub(rate * gradient / (tf.sqrt(s) + self.epsilon))
+        s = self._velocities[self._get_variable_index(variable)]
+        self.assign(s, self.rho * s + (1 - self.rho) * ops.square(gradient))
+        rate = ops.cast(learning_rate, variable.dtype)
+        self.assign_sub(variable, rate * gradient / (ops.sqrt(s) + self.epsilon))
 
 
-class _L2:
+class L2:
     """Before an optimizer's own class: adds `l2` times the weights to the gradient."""
 
     l2: float
@@ -59,15 +64,28 @@ class _L2:
         super().update_step(gradient + self.l2 * variable, variable, learning_rate)  # type: ignore[misc]
 
 
+class Formulas(NamedTuple):
+    """Classes of optimizers that compute the canonical formulas; `l2` comes before another as its mixin."""
+
+    adam: type
+    rmsprop: type
+    sgd: type
+    l2: type
+
+
+ONE_BY_ONE = Formulas(Adam, RMSprop, keras.optimizers.SGD, L2)
+"""With any backend, one variable after the other."""
+
+
 class CanonicalOptimizer:
     """A Keras optimizer that computes the canonical formula, and what training changes in it.
 
     `keras` is what `apply_gradients` is called on; it is of Keras's own class where that has the formula.
     """
 
-    def __init__(self, optimizer: Optimizer, variables: list[Any]) -> None:
+    def __init__(self, optimizer: Optimizer, variables: list[Any], formulas: Formulas = ONE_BY_ONE) -> None:
         self._rate = optimizer.learning_rate
-        self.keras = _keras_optimizer(optimizer)
+        self.keras = _keras_optimizer(optimizer, formulas)
         self.keras.build(variables)
 
     def reset(self) -> None:
@@ -87,19 +105,19 @@ class CanonicalOptimizer:
         self._rate = rate
 
 
-def _keras_optimizer(optimizer: Optimizer) -> Any:
+def _keras_optimizer(optimizer: Optimizer, formulas: Formulas) -> Any:
     kind: type
     settings: dict[str, Any]
     match optimizer.name:
         case "adam":
             beta_1, beta_2 = ADAM_BETAS
-            kind, settings = Adam, {"beta_1": beta_1, "beta_2": beta_2, "epsilon": ADAM_EPSILON}
+            kind, settings = formulas.adam, {"beta_1": beta_1, "beta_2": beta_2, "epsilon": ADAM_EPSILON}
         case "rmsprop":
-            kind, settings = RMSprop, {"rho": RMSPROP_DECAY, "epsilon": RMSPROP_EPSILON}
+            kind, settings = formulas.rmsprop, {"rho": RMSPROP_DECAY, "epsilon": RMSPROP_EPSILON}
         case "sgd" | "momentum" | "nesterov":
             momentum = np.float64(optimizer.momentum or 0.0)
-            kind = keras.optimizers.SGD
+            kind = formulas.sgd
             settings = {"momentum": momentum, "nesterov": optimizer.name == "nesterov"}
     if optimizer.weight_decay:
-        kind = type(kind.__name__, (_L2, kind), {"l2": optimizer.weight_decay})
+        kind = type(kind.__name__, (formulas.l2, kind), {"l2": optimizer.weight_decay})
     return kind(learning_rate=np.float64(optimizer.learning_rate), **settings)

@@ -1,4 +1,4 @@
-"""Canonical tensors, channels first, as Keras wants them, channels last, and back; needs no TensorFlow."""
+"""Canonical tensors, channels first, as Keras wants them, channels last, and back; needs no Keras."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Orders:
         body, self.flattened = self.flattened, before
         yield from self.through(block.shortcut, shape)
         if self.flattened != body:
-            raise no_such_layer("tf", block)
+            raise no_such_layer("Keras", block)
 
 
 def _names(layer: Layer) -> Iterable[str]:

@@ -1,0 +1,1 @@
+"""Keras, which two engines are written in, whatever it computes with."""

@@ -1,0 +1,101 @@
+"""A network in Keras whose weights, gradients and dropout masks go in and come out canonical."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import keras
+
+from polybench.core.job import Job
+from polybench.core.layers import Shape
+from polybench.engines.base import Array, Weights
+from polybench.engines.support.dropout_masks import dropout_masks
+from polybench.engines.support.keras.layers import network
+from polybench.engines.support.keras.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+
+POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
+
+
+class _Placed(NamedTuple):
+    """A Keras variable, and the canonical (channels, height, width) of what was flattened into its input."""
+
+    variable: Any
+    flattened: Shape | None
+
+
+class CanonicalModel:
+    """The network of a job, built where the caller is, in the job's type.
+
+    `model` is Keras's, `named` are those of its layers that have names.
+    """
+
+    def __init__(self, job: Job, weights: Weights) -> None:
+        self._job = job
+        # Whatever the user's ~/.keras/keras.json says.
+        keras.config.set_image_data_format("channels_last")
+        keras.config.set_floatx(job.dtype)
+        keras.config.set_dtype_policy(
+            "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
+        )
+        masks_for = job.workload.batch_size if job.dropout == "given" else None
+        made = network(job.model, masks_for=masks_for, seed=job.seed)
+        self.model, self.named = made
+        self._flattened = flattened_shapes(job.model)
+        self._variables = {
+            name: _Placed(variable, self._flattened.get(name))
+            for name, variable in made.variables(job.model.tensor_shapes()).items()
+        }
+        # Keras has its own order where a residual block has two branches.
+        names = {id(placed.variable): name for name, placed in self._variables.items()}
+        self._trained = [names[id(variable)] for variable in self.model.trainable_variables]
+        # The generators of dropout are among them: it draws the same masks after every reset.
+        self._initial_state = self.state()
+        self.start_from(weights)
+
+    def start_from(self, weights: Weights) -> None:
+        """What `reset` goes back to."""
+        self._initial = {
+            name: to_keras(weights[name].astype(self._job.dtype), placed.flattened)
+            for name, placed in self._variables.items()
+        }
+
+    def reset(self) -> None:
+        """Initial weights, statistics and generators."""
+        self.restore(self._initial_state)
+        for name, placed in self._variables.items():
+            placed.variable.assign(self._initial[name].copy())
+
+    def state(self) -> list[Array]:
+        """Copies of what a forward pass changes."""
+        return [variable.numpy() for variable in self.model.non_trainable_variables]
+
+    def restore(self, state: Iterable[Array]) -> None:
+        """Put values of `state` back, as copies: JAX reuses the memory of what it is given."""
+        for variable, value in zip(self.model.non_trainable_variables, state, strict=True):
+            variable.assign(value.copy())
+
+    def weights(self) -> Weights:
+        """The current ones, batch norm's statistics included."""
+        return {
+            name: from_keras(placed.variable.numpy(), placed.flattened)
+            for name, placed in self._variables.items()
+        }
+
+    def gradients(self, gradients: Iterable[Any]) -> Weights:
+        """Those of `model.trainable_variables`, in this order, as the backend has them."""
+        return {
+            name: from_keras(keras.ops.convert_to_numpy(gradient), self._variables[name].flattened)
+            for name, gradient in zip(self._trained, gradients, strict=True)
+        }
+
+    def with_masks(self, steps: Iterable[int]) -> Iterable[int]:
+        """The same steps; where dropout masks are given, each one's are put in place before it."""
+        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+
+    def _give_masks(self, step: int) -> int:
+        batch_size = self._job.workload.batch_size
+        for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
+            values = batch_to_keras(mask, self._flattened.get(name))
+            self.named[name].mask.assign(values.astype(self._job.dtype))
+        return step

@@ -1,0 +1,1 @@
+"""What engines that compute with PyTorch share."""
