@@ -22,13 +22,16 @@ TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and 
 CHAINED = ("torch+channels_last+compile", "tf+eager+keras_fit", "tf+keras_fit+xla")
 """Variants together; alone, each is checked by itself."""
 
+_BY_HAND = ("keras+jax",)
+"""With JAX, Keras compiles each operation that makes a weight: here the network of all layers is enough."""
+
 LENET_CELLS = (
     *TESTED,
     *(
         f"{engine}+{name}"
         for engine in TESTED
         for name, variant in ENGINES[engine].variants.items()
-        if not variant.cuda_only
+        if not variant.cuda_only and f"{engine}+{name}" not in _BY_HAND
     ),
     *CHAINED,
 )
@@ -50,6 +53,7 @@ OPTIMIZERS = {
 FEWER_OPTIMIZERS = {
     "flux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
     "jax": ("nesterov+decay", "rmsprop+decay", "adam+decay"),
+    "keras": (),  # those of tf, which is Keras on TensorFlow, too
 }
 OPTIMIZER_CASES = (
     *(
@@ -60,10 +64,15 @@ OPTIMIZER_CASES = (
     ),
     *((f"tf+{variant}", "adam+decay") for variant in ("eager", "xla")),
     *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
+    # On PyTorch Keras updates all variables at once.
+    *(("keras+torch", case) for case in ("nesterov+decay", "rmsprop+decay", "adam+decay")),
 )
 """With lenet, in test_optimizers.py."""
 
-EVERYTHING_CELLS = (*TESTED, "torch+channels_last")
+_EVERY_NETWORK = tuple(engine for engine in TESTED if engine != "keras")
+"""What Keras's layers compute with each backend, the network of all layers shows; they are those of tf."""
+
+EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+torch")
 """With a network of every layer and option, in test_networks.py."""
 
 
@@ -72,12 +81,12 @@ class Network(NamedTuple):
 
     model: Model
     batch_size: int = 2
-    engines: tuple[str, ...] = TESTED
+    engines: tuple[str, ...] = _EVERY_NETWORK
 
 
 COMPILING = ("flux", "jax")
 """Each compiles every network anew, layer by layer, in both precisions: half a minute, a deep one minutes."""
-_NOT_COMPILING = tuple(engine for engine in TESTED if engine not in COMPILING)
+_NOT_COMPILING = tuple(engine for engine in _EVERY_NETWORK if engine not in COMPILING)
 
 _OTHERWISE = {
     "resnet32": Network(find_model("resnet32"), engines=_NOT_COMPILING),

@@ -5,6 +5,8 @@ A row is data: nothing of a framework is imported before a worker loads `factory
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -37,6 +39,7 @@ class EngineRow(msgspec.Struct, frozen=True):
             estimates only.
         copies_data: `load` makes a private copy of the batches.
         does_arithmetic: False for an engine that only plays a script: nothing can be checked.
+        whole_step: as of a variant, but of all of them: the engine has no `replay`.
     """
 
     factory: str
@@ -50,6 +53,12 @@ class EngineRow(msgspec.Struct, frozen=True):
     start_seconds: float = 10.0
     copies_data: bool = True
     does_arithmetic: bool = True
+    whole_step: bool = False
+
+    def times_layers(self, variants: Iterable[str]) -> bool:
+        """Whether layers have times of their own with these variants."""
+        found = (self.variants[name] for name in variants if name in self.variants)
+        return not self.whole_step and not any(variant.whole_step for variant in found)
 
 
 ALLOCATORS: dict[str, Variant] = {
@@ -105,7 +114,11 @@ ENGINES: dict[str, EngineRow] = {
         },
         runs_on=_CUDA_UNTRIED,
         # cuDNN's algorithms are chosen by trying them, whatever the user's environment says.
-        environment={"TF_CPP_MIN_LOG_LEVEL": "2", "TF_CUDNN_USE_AUTOTUNE": "1"},
+        environment={
+            "KERAS_BACKEND": "tensorflow",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "TF_CUDNN_USE_AUTOTUNE": "1",
+        },
         memory_bytes=480 << 20,
         start_seconds=8.1,
     ),
@@ -121,6 +134,17 @@ ENGINES: dict[str, EngineRow] = {
             "PJRT_NPROC": "{threads}",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         },
+    ),
+    "keras": EngineRow(
+        "polybench.engines.keras.engine:KerasEngine",
+        "Keras 3's `train_on_batch` on TensorFlow, its default backend",
+        extra="keras",
+        variants={
+            "jax": Variant("on JAX: the step compiled with XLA, as Keras does there"),
+            "torch": Variant("on PyTorch: the step is eager"),
+        },
+        environment_factory="polybench.engines.keras.environment:environment",
+        whole_step=True,
     ),
     "reference": EngineRow(
         "polybench.engines.reference.engine:ReferenceEngine",

@@ -176,7 +176,7 @@ def _about(engine: EngineLayers) -> Iterator[str]:
             " step; of the parts it has a column of its own"
         )
     if engine.step_seconds and not engine.rows:
-        why = ": compiled as a whole" if engine.whole_step else ""
+        why = ": timed as a whole only" if engine.whole_step else ""
         step = _interval(engine.step_seconds, engine.step_interval95)
         yield f"{engine.cell}: whole step {step} ms, and no times of its layers{why}"
     if engine.status != "ok":

@@ -115,8 +115,7 @@ def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, 
 
 
 def _whole_step(cell: Cell) -> bool:
-    variants = row(cell).variants
-    return any(name in variants and variants[name].whole_step for name in cell.variants)
+    return not row(cell).times_layers(cell.variants)
 
 
 class _Replicate(Replicate):

@@ -86,11 +86,10 @@ def engine_of(result: Result) -> str:
 
 
 def has_layers(result: Result) -> bool:
-    """Whether the layers of this cell can have times: not where its step is compiled as a whole."""
-    variants = ENGINES[result.engine].variants if result.engine in ENGINES else {}
-    names = (result.variant or "").split("+")
-    compiled = any(name in variants and variants[name].whole_step for name in names)
-    return not compiled and result.workload.precision != "bf16"
+    """Whether the layers of this cell can have times: not where its step is timed as a whole only."""
+    row = ENGINES.get(result.engine)
+    whole = row is not None and not row.times_layers((result.variant or "").split("+"))
+    return not whole and result.workload.precision != "bf16"
 
 
 def other_variants(result: Result) -> list[str]:

@@ -146,7 +146,7 @@ def _balance(account: Account, source: str) -> Sentence:
 
 def _without_layers(result: Result) -> Sentence:
     in_bf16 = result.workload.precision == "bf16"
-    why = "they are timed in fp32 and tf32" if in_bf16 else "its step is compiled as a whole"
+    why = "they are timed in fp32 and tf32" if in_bf16 else "its step is timed as a whole only"
     return Sentence(text=f"{result.cell} has no times of its layers: {why}.", figure="layers")
 
 

@@ -80,10 +80,11 @@ def obtain(answer: Future[Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def run_check(problem: Path, processes: Callable[..., Executor]) -> lab.RunCheck:
-    """`run_check(engine, check, **environment)`: run that function of a Lab in the engine's process."""
+    """`run_check(cell, check, **environment)`: run that function of a Lab in the process of such a cell."""
 
-    def run(engine: str, check: lab.Check, **environment: str) -> None:
-        process = processes(engine, **environment)
+    def run(cell: str, check: lab.Check, **environment: str) -> None:
+        engine, *variants = cell.split("+")
+        process = processes(engine, tuple(variants), **environment)
         obtain(process.submit(lab.run, check.__module__, check.__name__, engine, problem))
 
     return run

@@ -25,7 +25,7 @@ from polybench.models.lenet import LENET
 from tests.engines.child import loaded_engine
 
 RunCheck = Callable[..., None]
-"""`run_check(engine, check, **environment)`: see `conftest.run_check`."""
+"""`run_check(cell, check, **environment)`: see `conftest.run_check`."""
 
 
 class Lab:
@@ -57,12 +57,15 @@ class Lab:
 Check = Callable[[Lab], None]
 
 
-def in_process_of(engine: str, **environment: str) -> Callable[[Check], Callable[[RunCheck], None]]:
-    """Make a test of a check: it runs in that engine's process, which has this environment as well."""
+def in_process_of(cell: str, **environment: str) -> Callable[[Check], Callable[[RunCheck], None]]:
+    """Make a test of a check: it runs in that engine's process, which has this environment as well.
+
+    Variants of `cell` are those that the process needs; `Lab.build` is given its own.
+    """
 
     def decorate(check: Check) -> Callable[[RunCheck], None]:
         def test(run_check: RunCheck) -> None:
-            run_check(engine, check, **environment)
+            run_check(cell, check, **environment)
 
         test.check = check  # not __wrapped__: pytest would take its arguments for fixtures
         return test

@@ -60,6 +60,13 @@ def test_torch_counts_lenet_in_both_layouts(lab: Lab) -> None:
     assert tensors <= bytes_of_an_image(lab, LENET.layers) < 2 * tensors
 
 
+@in_process_of("keras+torch")
+def test_keras_on_torch_counts_no_less_than_torch(lab: Lab) -> None:
+    tensors = 4 * (2 * 60 + 2 * 10)  # what both layers give, and the gradients of that
+    layers = Flatten(), Dense("dense1", 3072, 60), ReLU(), Dense("dense2", 60, 10)
+    assert tensors <= bytes_of_an_image(lab, layers) < 10 * tensors
+
+
 @in_process_of("torch")
 def test_torch_counts_for_one_step(lab: Lab) -> None:
     three, five = (counted(lab, LENET.layers, steps=steps).host for steps in (3, 5))
@@ -84,7 +91,9 @@ def counting_trains_as_running_does(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "environment"), [("torch", {}), ("tf", ONEDNN), ("jax", {})], ids=["torch", "tf", "jax"]
+    ("engine", "environment"),
+    [("torch", {}), ("tf", ONEDNN), ("jax", {}), ("keras+torch", {})],
+    ids=["torch", "tf", "jax", "keras+torch"],
 )
 def test_counting_trains_as_running_does(
     run_check: RunCheck, engine: str, environment: dict[str, str]

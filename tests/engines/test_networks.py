@@ -43,21 +43,25 @@ PUBLISHED = [
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """`workers(engine)`: one process for all tests of an engine; skips the test without the engine."""
+    """`workers(cell)`: one process for all tests of an engine, or of those of its variants that want the same
+    environment; skips the test without the engine.
+    """
     folder = tmp_path_factory.mktemp("workers")
-    started: dict[str, WorkerProcess] = {}
+    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
     with contextlib.ExitStack() as stack:
 
-        def worker(engine: str) -> WorkerProcess:
-            if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2) | SOON_COMPILED
-                environment["PYTHONPATH"] = str(REPOSITORY)
-                started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
+        def worker(cell: str) -> WorkerProcess:
+            engine, *variants = cell.split("+")
+            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | SOON_COMPILED
+            wanted = frozenset({**environment, "engine": engine}.items())
+            if wanted not in started:
+                environment |= {"PYTHONPATH": str(REPOSITORY)}
+                started[wanted] = stack.enter_context(WorkerProcess(environment, folder / f"{cell}.log"))
             try:
-                started[engine].ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                started[wanted].ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
             except Unavailable as missing:
                 pytest.skip(missing.reason)
-            return started[engine]
+            return started[wanted]
 
         yield worker
 
@@ -80,7 +84,7 @@ Check = Callable[[str, Task], Parity]
 def check(workers: Workers, reference: Session, cache: Path, tmp_path: Path) -> Check:
     (scratch := tmp_path / "scratch").mkdir()
     checker = Checker(reference, scratch, cache)
-    return lambda name, task: checker.check(workers(name.partition("+")[0]), task)
+    return lambda name, task: checker.check(workers(name), task)
 
 
 def task(name: str, model: Model, batch_size: int, steps: int, folder: Path) -> Task:
@@ -115,7 +119,7 @@ def test_dropout_of_its_own_is_random_and_starts_over_with_each_build(
 
     def losses(seed: int) -> list[float]:
         prepare = Prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warm_up=2)
-        return workers(name.partition("+")[0]).ask(prepare, Prepared, TIMEOUT).losses
+        return workers(name).ask(prepare, Prepared, TIMEOUT).losses
 
     assert losses(1) == losses(1)
     assert losses(1)[0] != losses(2)[0]

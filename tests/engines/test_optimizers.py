@@ -53,22 +53,27 @@ def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
-    """The process of an engine, which has loaded its framework; skips where that is missing."""
-    started: dict[str, WorkerProcess | str] = {}
+    """The process of a cell, which has loaded its framework; skips where that is missing.
+
+    Variants share it where they want the same environment.
+    """
+    started: dict[frozenset[tuple[str, str]], WorkerProcess | str] = {}
     with ExitStack() as stack:
 
-        def get(engine: str) -> WorkerProcess:
-            if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2) | SOON_COMPILED
-                environment["PYTHONPATH"] = str(REPOSITORY)
+        def get(cell: str) -> WorkerProcess:
+            engine, *variants = cell.split("+")
+            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | SOON_COMPILED
+            wanted = frozenset({**environment, "engine": engine}.items())
+            if wanted not in started:
+                environment |= {"PYTHONPATH": str(REPOSITORY)}
                 log = tmp_path_factory.mktemp(engine) / "log"
                 process = stack.enter_context(WorkerProcess(os.environ | environment, log))
-                started[engine] = process
+                started[wanted] = process
                 try:
                     process.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
                 except Unavailable as missing:
-                    started[engine] = missing.reason
-            found = started[engine]
+                    started[wanted] = missing.reason
+            found = started[wanted]
             if isinstance(found, str):
                 pytest.skip(found)
             return found
@@ -81,8 +86,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 def test_it_is_the_canonical_formula(
     name: str, case: str, worker: Any, checker: Checker, files: small.Files, tmp_path: Path
 ) -> None:
-    engine, *variants = name.split("+")
-    session = worker(engine)
+    _, *variants = name.split("+")
+    session = worker(name)
     workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
     job = msgspec.structs.replace(small.job(), workload=workload, variants=tuple(variants))
 

@@ -70,6 +70,12 @@ def xla(engine: Any) -> object:
         return "jit_compile=True" not in str(refused)
 
 
+def keras_tensors(engine: Any) -> object:
+    """Whose tensors come out of the model."""
+    images, _ = engine._batches[0]
+    return type(engine._model(images)).__module__.partition(".")[0]
+
+
 def foreach(engine: Any) -> object:
     """Whether a step goes through the operations that take all tensors at once."""
     optimizer = importlib.import_module("torch.optim.sgd")
@@ -101,6 +107,7 @@ EFFECTS: dict[str, Effect] = {
     "tf+eager": Effect(eager, [], [True, True]),
     "tf+keras_fit": Effect(keras_fit, False, True),
     "tf+xla": Effect(xla, False, True),
+    "keras+torch": Effect(keras_tensors, "tensorflow", "torch"),
     "flux+default_threads": Effect(julia_threads, 2, 1),
 }
 

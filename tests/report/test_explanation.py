@@ -148,7 +148,7 @@ def test_waiting_for_data_is_told_where_it_was_measured(document: StudyDocument)
 def test_a_step_compiled_as_a_whole_has_no_layers_and_that_is_said() -> None:
     compiled = study(measured("torch/cpu", 0.020), measured("torch+compile/cpu", 0.010))
     found = explain(compiled, Saved())
-    assert "torch+compile/cpu has no times of its layers: its step is compiled as a whole." in text(found)
+    assert "torch+compile/cpu has no times of its layers: its step is timed as a whole only." in text(found)
     assert not [sentence for sentence in found.missing if sentence.figure == "layers"]
     assert found.advice[0].text == (
         "torch/cpu as torch+compile/cpu: 10.0 ms a step less, 10.0 ms instead of 20.0 ms."

@@ -61,7 +61,7 @@ class EngineLayers(Row, kw_only=True):
 
     parity: Literal["pass", "fail", "skipped"]
     whole_step: bool = False
-    """The step is compiled as a whole, so that its layers have no times of their own."""
+    """The step is compiled, or timed, as a whole, so that its layers have no times of their own."""
     step_seconds: float | None = None
     step_interval95: tuple[float, float] | None = None
     residue_seconds: float | None = None

@@ -1,0 +1,1 @@
+"""Keras, with TensorFlow, PyTorch or JAX to compute."""

@@ -1,0 +1,76 @@
+"""The formulas of `support.keras.optimizers` for Keras on PyTorch, which updates all variables at once.
+
+So do Keras's own optimizers there (`TorchParallelOptimizer`). Imported where PyTorch is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import torch
+from keras import ops
+
+from polybench.engines.support.keras.optimizers import Formulas, corrections
+
+
+class _Adam(keras.optimizers.Adam):  # type: ignore[misc]
+    """Epsilon is added to the root of the bias-corrected v."""
+
+    def _backend_update_step(
+        self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
+    ) -> None:
+        weights, indices = _values(self, trainable_variables)
+        m, v = ([kept[index].value for index in indices] for kept in (self._momentums, self._velocities))
+        torch._foreach_mul_(m, self.beta_1)
+        torch._foreach_add_(m, grads, alpha=1 - self.beta_1)
+        torch._foreach_mul_(v, self.beta_2)
+        torch._foreach_addcmul_(v, grads, grads, value=1 - self.beta_2)
+        correction_1, correction_2 = corrections(self)
+        roots = torch._foreach_sqrt(torch._foreach_div(v, correction_2))
+        torch._foreach_add_(roots, self.epsilon)
+        steps = torch._foreach_div(torch._foreach_div(m, correction_1), roots)
+        _subtract(weights, steps, learning_rate)
+
+
+class _RMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
+    """Epsilon is added to the root."""
+
+    def _backend_update_step(
+        self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
+    ) -> None:
+        weights, indices = _values(self, trainable_variables)
+        s = [self._velocities[index].value for index in indices]
+        torch._foreach_mul_(s, self.rho)
+        torch._foreach_addcmul_(s, grads, grads, value=1 - self.rho)
+        roots = torch._foreach_sqrt(s)
+        torch._foreach_add_(roots, self.epsilon)
+        _subtract(weights, torch._foreach_div(grads, roots), learning_rate)
+
+
+class _L2:
+    """Before an optimizer's own class: adds `l2` times the weights to the gradients."""
+
+    l2: float
+
+    def _backend_update_step(
+        self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any
+    ) -> None:
+        weights = [variable.value for variable in trainable_variables]
+        decayed = torch._foreach_add(grads, weights, alpha=self.l2)
+        super()._backend_update_step(decayed, trainable_variables, learning_rate)  # type: ignore[misc]
+
+
+def _values(optimizer: Any, variables: list[Any]) -> tuple[list[Any], list[int]]:
+    """Their tensors, and their places among the optimizer's own."""
+    indices = [optimizer._get_variable_index(variable) for variable in variables]
+    return [variable.value for variable in variables], indices
+
+
+def _subtract(weights: list[Any], steps: list[Any], learning_rate: Any) -> None:
+    rate = ops.cast(learning_rate, weights[0].dtype)
+    torch._foreach_sub_(weights, torch._foreach_mul(steps, rate))
+
+
+# Of SGD, Keras makes one of this class.
+FOREACH = Formulas(_Adam, _RMSprop, type(keras.optimizers.SGD()), _L2)
