@@ -25,6 +25,7 @@ from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
 from polybench.export.rendering import rendered
+from polybench.export.roofline import roofline_of_layers, roofline_of_limit
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
 from polybench.report.saved_studies import Store, results_folder
@@ -184,6 +185,10 @@ class LimitResult:
         """The rows as a pandas DataFrame; needs pandas."""
         return _data_frame(self.rows())
 
+    def plot(self) -> Any:
+        """A plotly Figure: the roofs, and what they allow each layer; needs plotly (extra `plot`)."""
+        return roofline_of_limit(self.document)
+
     def __str__(self) -> str:
         return limit_text.render(self.document, "table")
 
@@ -222,6 +227,14 @@ class LayersResult:
     def plot(self, sort: Sort = "network") -> Any:
         """A plotly Figure: a bar for each part of each layer in each cell; needs plotly (extra `plot`)."""
         return figures.layers_figure(self.document, sort)
+
+    def roofline(self) -> Any:
+        """A plotly Figure: the layers below the machine's measured roofs; needs plotly (extra `plot`).
+
+        Raises:
+            BadInput: no roof is kept for these engines on this machine; `limit` measures one.
+        """
+        return roofline_of_layers(self.document)
 
     def __str__(self) -> str:
         return layers_text.render(self.document, "table")

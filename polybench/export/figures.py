@@ -1,24 +1,29 @@
 """Figures of layers, fixed costs and sweeps, for `.plot()`: every point with its 95 % interval.
 
-plotly (extra `plot`) is imported here only, and when a figure is asked for.
+The roofline has a file of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from types import ModuleType
 from typing import Any
 
 from polybench.core.document.layers import EngineLayers, LayersDocument
 from polybench.core.document.overhead import EngineOverhead, OverheadDocument
 from polybench.core.document.sweep import SweepDocument, SweepPoint, SweptCell
-from polybench.core.errors import BadInput
+from polybench.export.drawing import (
+    Interval,
+    Look,
+    caption,
+    layout,
+    look,
+    milliseconds,
+    plotly,
+    with_intervals,
+)
 from polybench.export.layers_rows import RESIDUE, Key, Sort, ordered
-
-Interval = tuple[float, float]
-
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000")
-"""Told apart by the colour-blind too (Okabe and Ito, "Color Universal Design", 2008)."""
 
 _BARS_PIXELS = 14
 """Height of a bar, so that labels of layers never overlap."""
@@ -31,27 +36,31 @@ def layers_figure(document: LayersDocument, sort: Sort = "network") -> Any:
     Raises:
         BadInput: plotly is not installed.
     """
-    plotly = _plotly()
+    draw = plotly()
     engines = [engine for engine in document.engines if engine.rows]
     keys = [*ordered(document, sort), RESIDUE]
     bars = [
-        plotly.Bar(
+        draw.Bar(
             name=engine.cell,
             orientation="h",
             y=[" · ".join(filter(None, key)) for key in keys],
-            marker_color=_colour(number),
-            **_milliseconds("x", *_times(engine, keys)),
+            marker={"color": one.colour, "pattern": {"shape": one.hatch, "fillmode": "overlay", "size": 6}},
+            **milliseconds("x", *_times(engine, keys)),
         )
-        for number, engine in enumerate(engines)
+        for one, engine in ((look(number), engine) for number, engine in enumerate(engines))
     ]
-    return plotly.Figure(
+    told = document.settings
+    return draw.Figure(
         bars,
-        _layout(f"{document.settings.model}, batch {document.settings.batch_size}: a training step")
+        layout(
+            f"{told.model}, batch {told.batch_size}: a training step, part by part",
+            caption(document.host, document.created, told.threads, told.precision),
+        )
         | {
             "barmode": "group",
             "height": 160 + _BARS_PIXELS * len(keys) * (len(engines) + 1),
             "xaxis": {"title": {"text": "ms a step"}},
-            "yaxis": {"autorange": "reversed"},  # the network from top to bottom
+            "yaxis": {"autorange": "reversed", "automargin": True},  # the network from top to bottom
         },
     )
 
@@ -72,41 +81,51 @@ def overhead_figure(document: OverheadDocument) -> Any:
     Raises:
         BadInput: plotly is not installed.
     """
-    plotly = _plotly()
+    draw = plotly()
     traces = []
     for number, engine in enumerate(engine for engine in document.engines if engine.points):
-        shared = {"legendgroup": engine.cell, "marker_color": _colour(number)}
+        shared = {"legendgroup": engine.cell, "cliponaxis": False}
         sizes = [point.batch_size for point in engine.points]
-        measured = _milliseconds(
+        measured = milliseconds(
             "y",
             [point.seconds_per_step for point in engine.points],
             [point.interval95 for point in engine.points],
         )
-        traces.append(plotly.Scatter(name=engine.cell, x=sizes, mode="markers", **measured, **shared))
+        marker = {"color": look(number).colour, "symbol": look(number).symbol, "size": 8}
+        traces.append(
+            draw.Scatter(name=engine.cell, x=sizes, mode="markers", marker=marker, **measured, **shared)
+        )
         if engine.fixed_seconds is not None:
-            traces += _line(plotly, engine, [0, *sizes], shared)
-    return plotly.Figure(
+            traces += _line(draw, engine, [0, *sizes], look(number), shared)
+    largest = max((point.batch_size for engine in document.engines for point in engine.points), default=1)
+    return draw.Figure(
         traces,
-        _layout(f"{document.model}: fixed cost of a step, and cost of a sample")
+        layout(
+            f"{document.model}: fixed cost of a step (at 0), and cost of a sample",
+            caption(document.host, document.created, document.threads),
+        )
         | {
-            "xaxis": {"title": {"text": "batch size"}, "rangemode": "tozero"},
+            # The fixed costs stand clear of the axis.
+            "xaxis": {"title": {"text": "batch size"}, "range": [-0.03 * largest, 1.04 * largest]},
             "yaxis": {"title": {"text": "ms a step"}, "rangemode": "tozero"},
         },
     )
 
 
 def _line(
-    plotly: ModuleType, engine: EngineOverhead, sizes: Sequence[int], shared: Mapping[str, Any]
+    draw: ModuleType, engine: EngineOverhead, sizes: Sequence[int], its: Look, shared: Mapping[str, Any]
 ) -> list[Any]:
     """The line over these sizes, and its beginning with its interval."""
     fixed, slope = engine.fixed_seconds or 0.0, engine.seconds_per_sample or 0.0
-    start = _milliseconds("y", [fixed], [engine.intervals.fixed_seconds])
+    start = milliseconds("y", [fixed], [engine.intervals.fixed_seconds])
     hidden = {"showlegend": False, **shared}
-    line = [1e3 * (fixed + slope * size) for size in sizes]
+    fitted = [1e3 * (fixed + slope * size) for size in sizes]
+    line = {"color": its.colour, "dash": its.dash, "width": 1.5}
+    cross = {"color": its.colour, "symbol": f"{its.symbol}-open", "size": 11, "line": {"width": 2}}
     return [
-        plotly.Scatter(name=f"{engine.cell}, fitted", x=sizes, y=line, mode="lines", **hidden),
-        plotly.Scatter(
-            name=f"{engine.cell}, fixed cost", x=[0], mode="markers", marker_symbol="x", **start, **hidden
+        draw.Scatter(name=f"{engine.cell}, fitted", x=sizes, y=fitted, mode="lines", line=line, **hidden),
+        draw.Scatter(
+            name=f"{engine.cell}, fixed cost", x=[0], mode="markers", marker=cross, **start, **hidden
         ),
     ]
 
@@ -121,7 +140,7 @@ def sweep_figure(document: SweepDocument) -> Any:
     Raises:
         BadInput: plotly is not installed.
     """
-    plotly = _plotly()
+    draw = plotly()
     across = max(document.axes, key=lambda axis: len(document.axes[axis]))
     curves: dict[str, list[tuple[SweepPoint, SweptCell]]] = {}
     for point in document.points:
@@ -130,30 +149,32 @@ def sweep_figure(document: SweepDocument) -> Any:
             if cell.samples_per_second is not None:
                 curves.setdefault(", ".join([cell.cell, *others]), []).append((point, cell))
     traces = [
-        plotly.Scatter(
+        draw.Scatter(
             name=name,
             x=[point.values[across] for point, _ in curve],
             mode="lines+markers",
             marker={
-                "color": _colour(number),
+                "color": one.colour,
                 "size": 9,
-                "symbol": ["circle-open" if point.oversubscribed else "circle" for point, _ in curve],
+                "symbol": [
+                    f"{one.symbol}-open" if point.oversubscribed else one.symbol for point, _ in curve
+                ],
             },
-            line_color=_colour(number),
-            **_values(
+            line={"color": one.colour, "dash": one.dash},
+            **with_intervals(
                 "y",
                 [cell.samples_per_second for _, cell in curve],
                 [_throughput_interval(cell) for _, cell in curve],
             ),
         )
-        for number, (name, curve) in enumerate(curves.items())
+        for one, (name, curve) in zip(map(look, count()), curves.items(), strict=False)
     ]
     values = document.axes[across]
     # Values that are doubled again and again stand as far from each other as the first two.
     kind = "log" if min(values) > 0 and max(values) >= 8 * min(values) else "linear"
-    return plotly.Figure(
+    return draw.Figure(
         traces,
-        _layout(f"{document.model}: throughput")
+        layout(f"{document.model}: throughput", caption(document.host, document.created))
         | {
             "xaxis": {"title": {"text": _words(across)}, "type": kind, "tickvals": values},
             "yaxis": {"title": {"text": "images/s"}, "rangemode": "tozero"},
@@ -169,51 +190,5 @@ def _throughput_interval(cell: SweptCell) -> Interval | None:
     return first * low, first * high
 
 
-def _milliseconds(
-    axis: str, seconds: Sequence[float | None], intervals: Sequence[Interval | None]
-) -> dict[str, Any]:
-    return _values(
-        axis,
-        [None if value is None else 1e3 * value for value in seconds],
-        [interval and (1e3 * interval[0], 1e3 * interval[1]) for interval in intervals],
-    )
-
-
-def _values(
-    axis: str, values: Sequence[float | None], intervals: Sequence[Interval | None]
-) -> dict[str, Any]:
-    """Along an axis: values, and error bars to both ends of their intervals."""
-    ends = [
-        (0.0, 0.0) if value is None or interval is None else (interval[1] - value, value - interval[0])
-        for value, interval in zip(values, intervals, strict=True)
-    ]
-    return {
-        axis: list(values),
-        f"error_{axis}": {
-            "type": "data",
-            "symmetric": False,
-            "array": [above for above, _ in ends],
-            "arrayminus": [below for _, below in ends],
-        },
-    }
-
-
 def _words(axis: str) -> str:
     return axis.replace("_", " ")
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]
-
-
-def _layout(title: str) -> dict[str, Any]:
-    return {"title": {"text": title}, "template": "plotly_white", "showlegend": True}
-
-
-def _plotly() -> ModuleType:
-    try:
-        import plotly.graph_objects as module
-    except ImportError as error:
-        raise BadInput("plotly is not installed; pip install 'polybench[plot]', or use rows()") from error
-    found: ModuleType = module
-    return found

@@ -78,9 +78,17 @@ def _roof(found: LimitDocument, result: Result) -> Roof | None:
     known = [one.versions for one in found.engines if one.engine == result.engine and one.status == "ok"]
     if any(versions != versions_of(result) for versions in known):
         return None
-    for roof in found.roofs:
-        if roof.kind == "gemm":
-            where = f"{roof.engine} on {roof.device} in {roof.precision}"
-            date = roof.measured.partition("T")[0]
-            return Roof(roof.value, None, f"{roof.shape}, {where}; polybench limit, {date}")
-    return None
+    roofs = {roof.kind: roof for roof in found.roofs}
+    product, convolution, triad = (roofs.get(kind) for kind in ("gemm", "convolution", "triad"))
+    if product is None:
+        return None
+    work = result.workload
+    same = (found.model, found.batch_size) == (work.model, work.batch_size)
+    where = f"{product.engine} on {product.device} in {product.precision}"
+    return Roof(
+        flops_per_second=product.value,
+        share=None,
+        source=f"{product.shape}, {where}; polybench limit, {product.measured.partition('T')[0]}",
+        convolution_flops_per_second=convolution.value if convolution and same else None,
+        bytes_per_second=triad.value if triad else None,
+    )

@@ -117,7 +117,7 @@ def test_a_sweep_is_a_curve_for_each_cell_and_each_value_of_the_other_axis() -> 
     assert (one.x, one.y) == ((8, 64), (100.0, 200.0))  # what failed is not drawn
     assert one.error_y.array == pytest.approx((0.0, 30.0))
     assert one.error_y.arrayminus == pytest.approx((0.0, 20.0))
-    assert (one.marker.symbol, four.marker.symbol) == (("circle", "circle"), ("circle-open",))
+    assert (one.marker.symbol, four.marker.symbol) == (("circle", "circle"), ("square-open",))
     assert (figure.layout.xaxis.type, figure.layout.xaxis.title.text) == ("log", "batch size")
     assert figure.layout.yaxis.rangemode == "tozero"
 

@@ -12,6 +12,7 @@ from polybench.core.arithmetic import training_multiply_adds
 from polybench.core.document.identity import Parity
 from polybench.core.document.study import StudyDocument
 from polybench.models.lenet import LENET
+from polybench.report.limit import Timing
 from polybench.report.roofs import KeptRoofs, add_roofs
 from tests.factories import absent, measured, study
 from tests.report.test_limit import TORCH, gemm, limit
@@ -43,6 +44,23 @@ def test_a_step_has_its_share_of_the_roof(kept: KeptRoofs) -> None:
     assert torch.roof.share == pytest.approx(reached / 1e11)
     assert torch.roof.source == "100x100x100, forward, numpy on cpu in fp32; polybench limit, 2025-01-01"
     assert tf.roof is None
+
+
+def test_with_it_come_bandwidth_and_the_convolutions_of_the_same_network(tmp_path: Path) -> None:
+    roofs = KeptRoofs(tmp_path)
+    convolution = Timing("convolution", "tf", "conv1, forward", 500, [1e-8] * 6)
+    roofs.keep(limit(gemm("numpy", 1e11), convolution, Timing("triad", "numpy", "3 arrays", 300, [1e-8] * 6)))
+    same = told(measured("torch/cpu", 0.01, versions=TORCH))
+    other = told(
+        measured("torch/cpu", 0.01, versions=TORCH, workload=msgspec.structs.replace(WORKLOAD, batch_size=64))
+    )
+    for document in (same, other):
+        add_roofs(document, LENET, roofs)
+    (one,), (two,) = ([result.roof for result in document.results] for document in (same, other))
+    assert one is not None
+    assert two is not None
+    assert (one.convolution_flops_per_second, one.bytes_per_second) == pytest.approx((5e10, 3e10))
+    assert (two.convolution_flops_per_second, two.bytes_per_second) == (None, one.bytes_per_second)
 
 
 @pytest.mark.parametrize(

@@ -189,12 +189,15 @@ class Roof(msgspec.Struct, frozen=True):
 
     `share` is how much of it a training step reaches: its FLOP are those of the direct convolution, so an
     algorithm that needs fewer (Winograd's) may pass 1. Null where there is no step. `source` names product
-    and engine.
+    and engine. The others were measured with it: the fastest convolution, if they were of the same network
+    at the same batch size, and the triad's bandwidth.
     """
 
     flops_per_second: float
     share: float | None
     source: str
+    convolution_flops_per_second: float | None = None
+    bytes_per_second: float | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):
