@@ -58,4 +58,5 @@ def _sentences(limit: LimitDocument) -> Iterator[str]:
 
 def _versions(limit: LimitDocument) -> str:
     known = {name: version for engine in limit.engines for name, version in engine.versions.items()}
+    known |= {"NumPy": limit.numpy} if limit.numpy else {}
     return ", ".join(f"{name} {version}" for name, version in known.items()) or "NumPy"

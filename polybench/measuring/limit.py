@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from polybench.core.document.circumstances import RoundNoise
 from polybench.core.document.limit import LimitDocument
@@ -21,18 +22,21 @@ from polybench.core.units import nbytes
 from polybench.engines import ENGINES
 from polybench.machine import host
 from polybench.machine.caches import last_level_bytes
+from polybench.measuring.probing import probe
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
-from polybench.measuring.state import StudyState
+from polybench.measuring.state import StudyState, record_of
 from polybench.measuring.study import started
 from polybench.planning.pace import Block
 from polybench.planning.plan import Plan, resolve
 from polybench.report.limit import (
     Kernel,
     Timing,
+    differences,
     joined,
     limit_document,
+    not_measured,
     square,
     timings_of_engine,
     timings_of_numpy,
@@ -72,8 +76,12 @@ def run_limit(
         argv: the command line, for the record.
         recheck: measure what is kept, too.
 
+    What is kept counts only while the versions of the engines that were asked for, and of those that set a
+    roof, are what they were. Ctrl-C gives the roofs that were finished so far, marked.
+
     Raises:
         BadInput: before anything is started.
+        KeyboardInterrupt: nothing was measured yet.
     """
     if "bf16" in study.precisions:
         raise BadInput("roofs are measured with --precision fp32 or tf32 only")
@@ -85,20 +93,58 @@ def run_limit(
                 study, devices=(device,), precision=precision, baseline=None, prices={}, data="synthetic",
                 input="preload", parity=False, metrics=False, processes=1, rounds=_ROUNDS, steps=1,
             )  # fmt: skip
-            documents.append((None if recheck else _kept(resolve(one))) or _measured(one, progress, argv))
+            try:
+                kept = None if recheck else _kept(one, progress)
+                documents.append(kept or _measured(one, progress, argv))
+            except KeyboardInterrupt:
+                if not documents:
+                    raise
+                documents.append(not_measured(documents[-1], resolve(one).cells))
             if any(engine.status == "interrupted" for engine in documents[-1].engines):
                 return joined(documents)
     return joined(documents)
 
 
-def _kept(plan: Plan) -> LimitDocument | None:
-    """What is kept of the same engines, network and batch size on this machine."""
+def _kept(study: Study, progress: Progress) -> LimitDocument | None:
+    """What is kept of the same engines, network and batch size on this machine, if they have not changed."""
+    found = _found(resolve(study))
+    if found is None:
+        return None
+    asked = {cell.name for cell in resolve(study).cells}
+    progress.stage("looking whether the engines are those of the kept roofs")
+    changed = _changed(found, asked, study)
+    if changed:
+        progress.warn(f"the kept roofs are of other versions ({'; '.join(changed)}): measured again")
+    return None if changed else found
+
+
+def _found(plan: Plan) -> LimitDocument | None:
     (device,), work = {cell.device for cell in plan.cells}, plan.workload
     found = KeptRoofs().find(host.this_host(), device, work.precision, work.threads, plan.study.heap)
     if found is None or (found.model, found.batch_size) != (plan.model.name, work.batch_size):
         return None
     asked = {cell.name for cell in plan.cells}
     return found if asked <= {engine.cell for engine in found.engines} else None
+
+
+def _changed(found: LimitDocument, asked: Collection[str], study: Study) -> list[str]:
+    """What was asked for, or set a roof, and is now another version, in words."""
+    setters = {roof.engine for roof in found.roofs}
+    known = {
+        engine.cell: engine
+        for engine in found.engines
+        if engine.cell in asked or engine.cell.partition("/")[0] in setters
+    }
+    names = tuple(cell.partition("/")[0] for cell in known)
+    try:
+        plan = resolve(msgspec.structs.replace(study, engines=names))
+    except BadInput as gone:  # an engine of another package
+        return [str(gone)]
+    records = {cell.name: record_of(cell, plan) for cell in plan.cells if cell.name in known}
+    probe(list(records.values()), study.timeout)
+    then = {cell: engine.versions for cell, engine in known.items()} | {"numpy": {"NumPy": found.numpy}}
+    now = {cell: one.probe.versions if one.probe else {} for cell, one in records.items()}
+    return differences(then, now | {"numpy": {"NumPy": np.__version__}})
 
 
 def _measured(study: Study, progress: Progress, argv: Sequence[str]) -> LimitDocument:
@@ -112,7 +158,7 @@ def _measured(study: Study, progress: Progress, argv: Sequence[str]) -> LimitDoc
         finished = state.finish()
         cells = [result.cell for result in finished.results if result.status != "failed"]
         timings = [timing for cell in cells for timing in work.timings(cell)]
-        document = limit_document(finished, [*timings, *work.timings_of_numpy()])
+        document = limit_document(finished, [*timings, *work.timings_of_numpy()], np.__version__)
     KeptRoofs().keep(document)
     return document
 

@@ -39,7 +39,7 @@ class StudyState:
         self, plan: Plan, files: SharedFiles, progress: Progress, store: Store | None, context: Context
     ) -> None:
         self.plan, self.files, self.progress = plan, files, progress
-        self.records = [_record(cell, plan) for cell in plan.cells]
+        self.records = [record_of(cell, plan) for cell in plan.cells]
         self.noise: list[RoundNoise] = []
         self.blocks: list[Block] = []
         self.cut_short = False
@@ -119,7 +119,8 @@ class StudyState:
         return document
 
 
-def _record(cell: Cell, plan: Plan) -> CellRecord:
+def record_of(cell: Cell, plan: Plan) -> CellRecord:
+    """The record of a cell of which nothing is known yet, but the environment of its workers."""
     threads, heap = plan.workload.threads, plan.study.heap
     try:
         environment = worker_environment(row(cell), cell.device, threads, cell.variants, heap, plan.cpus)

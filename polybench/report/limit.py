@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.pieces import Piece
+from polybench.core.spec import Cell
 from polybench.core.statistics import median_interval
 from polybench.wire.layer_messages import PartTimed
 from polybench.wire.limit_messages import NumpyTimed, TimeNumpy
@@ -76,12 +77,15 @@ def square(size: int) -> str:
     return f"{size}x{size}x{size}"
 
 
-def limit_document(study: StudyDocument, timings: Iterable[Timing]) -> LimitDocument:
+def limit_document(
+    study: StudyDocument, timings: Iterable[Timing], numpy: str | None = None
+) -> LimitDocument:
     """The fastest of each kind, by its median over rounds.
 
     Args:
         study: whose cells, all of one device and one precision, were timed.
         timings: of cells that did not fail, and of NumPy.
+        numpy: its version.
     """
     settings = study.settings
     fastest: dict[Kind, Timing] = {}
@@ -97,6 +101,7 @@ def limit_document(study: StudyDocument, timings: Iterable[Timing]) -> LimitDocu
         batch_size=settings.batch_size,
         threads=settings.threads,
         heap=settings.heap,
+        numpy=numpy,
         host=study.host,
         roofs=roofs,
         engines=[_engine(result) for result in study.results],
@@ -112,6 +117,36 @@ def joined(documents: Sequence[LimitDocument]) -> LimitDocument:
         engines=[engine for document in documents for engine in document.engines],
         warnings=list(dict.fromkeys(text for document in documents for text in document.warnings)),
     )
+
+
+def not_measured(last: LimitDocument, cells: Iterable[Cell]) -> LimitDocument:
+    """Of these cells nothing was measured, since whoever asked interrupted it after `last` was finished."""
+    engines = [
+        LimitEngine(
+            cell=cell.name,
+            engine=cell.engine,
+            variant=cell.variant,
+            device=cell.device,
+            status="interrupted",
+            reason="interrupted before anything was measured",
+            remedy="run it again; what was measured is kept",
+        )
+        for cell in cells
+    ]
+    warnings = ["interrupted: only what was finished is shown"]
+    return msgspec.structs.replace(last, roofs=[], engines=engines, warnings=warnings)
+
+
+def differences(
+    then: Mapping[str, Mapping[str, str | None]], now: Mapping[str, Mapping[str, str | None]]
+) -> list[str]:
+    """`tf/cpu: keras 3.15 was 3.14`, by cell: each version that is not what it was; without one, none."""
+    return [
+        f"{cell}: {name} {now.get(cell, {}).get(name) or 'none'}, was {versions.get(name) or 'none'}"
+        for cell, versions in then.items()
+        for name in dict.fromkeys((*versions, *now.get(cell, {})))
+        if versions.get(name) != now.get(cell, {}).get(name)
+    ]
 
 
 def _roof(timing: Timing, study: StudyDocument) -> MeasuredRoof:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 import polybench
 from polybench.cli import app
+from polybench.commands.outcome import exit_code_of_limit
+from polybench.core import interrupts
 from polybench.core.document import limit as document_of_limit
 from polybench.core.document.limit import LimitDocument
 from polybench.core.errors import BadInput
@@ -66,6 +73,133 @@ def test_the_fastest_is_kept_and_the_next_study_says_what_it_reaches() -> None:
     text = layers.to_markdown()
     assert "% of roof" in text
     assert "fake on cpu in fp32; polybench limit, " in text
+
+
+class Told(Silent):
+    """Keeps what is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def kept_file() -> Path:
+    (path,) = (Path(os.environ["XDG_CACHE_HOME"]) / "polybench" / "roofs").iterdir()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"fake": "1"', '"fake": "0"', "fake/cpu: fake 1, was 0; fake+slow/cpu: fake 1, was 0"),
+        ('"numpy": "', '"numpy": "0', "numpy: NumPy "),
+    ],
+)
+def test_roofs_of_other_versions_are_measured_again(old: str, new: str, said: str) -> None:
+    first = measured("fake", "fake+slow")
+    text = kept_file().read_text()
+    assert old in text
+    kept_file().write_text(text.replace(old, new))
+    again = run_limit(Study(engines=("fake", "fake+slow"), **FAST), told := Told())
+    (warning,) = [text for text in told.warnings if "kept" in text]
+    assert said in warning
+    assert again.roofs != first.roofs
+    # They take the place of the old ones, and are believed from now on.
+    known = run_limit(Study(engines=("fake",), **FAST), told := Told())
+    assert known.roofs == again.roofs
+    assert told.warnings == []
+
+
+def test_what_set_a_roof_is_looked_at_too() -> None:
+    """Only `fake+slow` is asked for, but `fake` set the roof."""
+    measured("fake", "fake+slow")
+    document = msgspec.json.decode(kept_file().read_bytes(), type=LimitDocument)
+    fast = next(engine for engine in document.engines if engine.cell == "fake/cpu")
+    fast.versions["fake"] = "0"
+    kept_file().write_bytes(msgspec.json.encode(document))
+    run_limit(Study(engines=("fake+slow",), **FAST), told := Told())
+    assert any("fake/cpu: fake 1, was 0" in text for text in told.warnings)
+
+
+def test_what_was_missing_and_still_is_changes_nothing() -> None:
+    first = measured("fake", "fake+unavailable")
+    run_limit(Study(engines=("fake", "fake+unavailable"), **FAST), told := Told())
+    assert told.warnings == []
+    assert measured("fake").roofs == first.roofs
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A program that was interrupted ignores them to its end; this one goes on."""
+    before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have ignored it
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class CtrlC(Told):
+    """Comes at a stage whose name contains this text, each time that it is named."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def stage(self, text: str) -> None:
+        if self.text in text:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupted(at: str, **fields: Any) -> LimitDocument:
+    study = Study(engines=("fake",), **(FAST | fields))
+    with interrupts.deferred():
+        document = run_limit(study, CtrlC(at))
+    assert exit_code_of_limit(document) == 130
+    assert not list((Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*"))
+    return document
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_leaves_the_rounds_that_were_finished_and_keeps_nothing() -> None:
+    document = interrupted("round 3 of")
+    assert {roof.kind for roof in document.roofs} == {"gemm", "convolution", "triad"}
+    assert all(
+        roof.change is not None and roof.interval95 is None for roof in document.roofs
+    )  # of two rounds
+    assert "interrupted" in document.warnings[0]
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "polybench" / "roofs").exists()
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_before_anything_was_measured_says_so() -> None:
+    assert interrupted("starting fake").roofs == []
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_twice_leaves_the_roofs_of_the_device_before() -> None:
+    class Second(CtrlC):
+        """Comes twice, when the other device's turn begins."""
+
+        seen = 0
+
+        def stage(self, text: str) -> None:
+            self.seen += self.text in text
+            if self.seen == 2:
+                super().stage(text)
+                super().stage(text)
+
+    with interrupts.deferred():
+        document = run_limit(
+            Study(engines=("fake",), **(FAST | {"devices": ("cpu", "cuda")})), Second("preparing data")
+        )
+    assert {roof.device for roof in document.roofs} == {"cpu"}
+    assert [(engine.cell, engine.status) for engine in document.engines] == [
+        ("fake/cpu", "ok"), ("fake/cuda", "interrupted"),
+    ]  # fmt: skip
+    assert exit_code_of_limit(document) == 130
+    assert measured("fake").roofs == document.roofs  # which were kept
 
 
 def test_from_the_command_line_and_from_python() -> None:

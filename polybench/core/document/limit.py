@@ -70,6 +70,8 @@ class LimitDocument(msgspec.Struct, kw_only=True):
     batch_size: int
     threads: int
     heap: str
+    numpy: str | None = None
+    """Its version: of what made the triad, and products beside the engines'."""
     host: Host
     roofs: list[MeasuredRoof]
     engines: list[LimitEngine]
