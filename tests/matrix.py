@@ -31,11 +31,13 @@ LENET_CELLS = (
         f"{engine}+{name}"
         for engine in TESTED
         for name, variant in ENGINES[engine].variants.items()
-        if not variant.cuda_only and f"{engine}+{name}" not in _BY_HAND
+        if not variant.cuda_only
+        and f"{engine}+{name}" not in _BY_HAND
+        and not (variant.pools and name.startswith("blas"))
     ),
     *CHAINED,
 )
-"""With lenet and its own optimizer, in test_identity.py."""
+"""With lenet and its own optimizer, in test_identity.py. Of pools of threads one size stands for all."""
 SLOW_CELLS = ("torch+compile", "flux+default_threads", *CHAINED)
 
 OPTIMIZERS = {

@@ -14,11 +14,13 @@ class Variant(msgspec.Struct, frozen=True):
     """Another way to use an engine: what it is, and whether it exists on CUDA only.
 
     `whole_step` says that the step is compiled or replayed as a whole: its layers have no times of their own.
+    `pools` says that it is the plain engine with other sizes of its thread pools: a sweep has their matrix.
     """
 
     summary: str
     cuda_only: bool = False
     whole_step: bool = False
+    pools: bool = False
 
 
 class EngineRow(msgspec.Struct, frozen=True):
@@ -76,7 +78,13 @@ ENGINES: dict[str, EngineRow] = {
         "Flux.jl with Zygote, a plain `Chain`, through juliacall",
         extra="flux",
         variants={
-            "default_threads": Variant("one Julia thread, as Julia starts; BLAS threads from the study")
+            "default_threads": Variant(
+                "one Julia thread, as Julia starts; BLAS threads from the study", pools=True
+            ),
+            **{
+                f"blas{n}": Variant(f"Julia's threads from the study; BLAS threads: {n}", pools=True)
+                for n in (1, 2, 4, 8)
+            },
         },
         runs_on=_CUDA_UNTRIED,
         environment_factory="polybench.engines.flux.julia.environment:environment",

@@ -10,6 +10,7 @@ from polybench.core import units
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.export import published as of_others
 from polybench.export.one_line import one_line
+from polybench.export.pools import block
 from polybench.export.records import comma_separated, laid_out, wrapped
 
 _NUMBERS = ("seconds_per_step", "samples_per_second", "speedup", "low", "high", "efficiency")
@@ -39,7 +40,8 @@ def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str
     threads = "" if by_threads or not sweep.points else f" on {sweep.host.cpu}"
     heading = "\n".join(filter(None, [sweep.title and one_line(sweep.title), f"{sweep.model}{threads}"]))
     authors = _published(sweep, markdown) if published and sweep.published else []
-    return "\n\n".join([heading, table, "\n".join(notes), *authors]) + "\n"
+    pools = [block(matrix, markdown=markdown) for matrix in sweep.pools]
+    return "\n\n".join([heading, table, *pools, "\n".join(notes), *authors]) + "\n"
 
 
 def _published(sweep: SweepDocument, markdown: bool) -> list[str]:

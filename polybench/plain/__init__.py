@@ -17,6 +17,7 @@ from pathlib import Path
 
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import UNTIMED_STEPS, Cell, Workload
+from polybench.engines import ENGINES
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.finding import check, find
 
@@ -29,7 +30,7 @@ _SCRIPTS = {
     "jax": "train_jax.py",
 }
 _VARIANTS = {
-    "flux": ("default_threads",),
+    "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.pools),
     "torch": ("channels_last", "compile", "foreach"),
     "tf": ("eager", "xla"),
     "jax": (),

@@ -93,14 +93,18 @@ def has_layers(result: Result) -> bool:
 
 
 def other_variants(result: Result) -> list[str]:
-    """The plain engine and each single variant that this cell's device could run, but not itself."""
+    """The plain engine and each single variant that this cell's device could run, but not itself.
+
+    Of sizes of pools of threads the first stands for all: what they bring is for a sweep to say.
+    """
     row = ENGINES.get(result.engine)
     if row is None or not row.does_arithmetic:
         return []
+    sizes = [name for name, variant in row.variants.items() if variant.pools]
     variants = [
         f"{result.engine}+{name}"
         for name, variant in row.variants.items()
-        if result.device != "cpu" or not variant.cuda_only
+        if (result.device != "cpu" or not variant.cuda_only) and name not in sizes[1:]
     ]
     return [name for name in (result.engine, *variants) if name != engine_of(result)]
 

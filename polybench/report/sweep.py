@@ -9,6 +9,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.report.comparisons import relative_across_studies
+from polybench.report.pools import pool_matrices
 
 KNEE = 0.9
 """Of the best throughput: who has that has most of what there is to have."""
@@ -57,6 +58,7 @@ def summarize(
         axes={axis: list(values) for axis, values in axes.items()},
         points=made,
         curves=_curves(made),
+        pools=pool_matrices(points),
         warnings=list(dict.fromkeys(text for _, document in points for text in document.warnings)),
         title=background.title,
         published=background.published,

@@ -28,6 +28,24 @@ class SweptCell(msgspec.Struct, frozen=True):
     efficiency: float | None = None
 
 
+class PoolSizes(msgspec.Struct, frozen=True):
+    """One cell of a matrix: how many threads Julia and BLAS had, by their own account, and a step's time."""
+
+    julia: int
+    blas: int
+    seconds_per_step: float
+    interval95: tuple[float, float] | None
+
+
+class PoolMatrix(msgspec.Struct, frozen=True):
+    """An engine with pools of threads of several sizes, at one point of the other axes."""
+
+    cell: str
+    values: dict[str, int]
+    sizes: list[PoolSizes]
+    best: PoolSizes
+
+
 class SweepPoint(msgspec.Struct, frozen=True):
     """One study; `id` is that of its saved document."""
 
@@ -60,6 +78,8 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     axes: dict[str, list[int]]
     points: list[SweepPoint]
     curves: list[Curve]
+    pools: list[PoolMatrix] = []
+    """Of engines with two pools of threads, where both were varied."""
     warnings: list[str] = []
     title: str | None = None
     published: list[Published] = []

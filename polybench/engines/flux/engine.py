@@ -42,7 +42,7 @@ _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 class FluxEngine(Engine):
     """`Flux.setup`, `Flux.withgradient` with Zygote, `Flux.update!`; Julia's garbage collector is left alone.
 
-    The one variant, `default_threads`, differs in the process's environment only.
+    Its variants differ in the pools of threads only.
     """
 
     sample_kind: Literal["step", "block"] = "step"

@@ -49,6 +49,10 @@ def test_threads_are_those_of_the_study(lab: Lab) -> None:
     lab.build()
     facts = lab.engine.probe().build
     assert (facts["julia_threads"], facts["blas_threads"]) == ("2", "1"), facts
+    lab.build(variants=("blas2",))
+    facts = lab.engine.probe().build
+    assert (facts["julia_threads"], facts["blas_threads"]) == ("2", "2"), facts
+    lab.build()
 
 
 @in_process_of("flux")

@@ -7,6 +7,8 @@ from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, 
 
 ONE_THREAD = "default_threads"
 """The variant that starts Julia as Julia starts: with one thread."""
+_BLAS = "blas"
+"""What a variant is called that gives BLAS another number of threads, before that number."""
 
 
 def threads(study: int, variants: tuple[str, ...]) -> tuple[int, int]:
@@ -15,9 +17,15 @@ def threads(study: int, variants: tuple[str, ...]) -> tuple[int, int]:
     NNlib runs one task a Julia thread, and each calls BLAS: with 2 x 2 threads on 2 cores, `lenet`'s step
     took 1.5 times as long as with 2 x 1 (batch 128; 1.4 times at 1000). With one Julia thread, the study's
     BLAS threads made no difference.
+
+    Raises:
+        Unavailable: the variants name several numbers of BLAS threads.
     """
     julia = 1 if ONE_THREAD in variants else study
-    return julia, (1 if julia > 1 else study)
+    asked = [int(name.removeprefix(_BLAS)) for name in variants if name.startswith(_BLAS)]
+    if len(asked) > 1:
+        raise Unavailable(f"{'+'.join(variants)} gives BLAS several numbers of threads", "ask for one")
+    return julia, asked[0] if asked else 1 if julia > 1 else study
 
 
 def environment(device: str, study_threads: int, variants: tuple[str, ...]) -> dict[str, str]:  # noqa: ARG001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polybench.core.errors import Unavailable
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.environment import environment, threads
 from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT
@@ -32,10 +33,20 @@ def test_default_threads_is_one_julia_thread() -> None:
     ("study", "variants", "expected"),
     [(1, (), (1, 1)), (2, (), (2, 1)), (8, (), (8, 1)), (8, ("default_threads",), (1, 8))],
 )
-def test_only_one_pool_has_several_threads(
+def test_by_itself_only_one_pool_has_several_threads(
     study: int, variants: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     assert threads(study, variants) == expected
+
+
+def test_blas_may_have_as_many_as_is_asked_for() -> None:
+    assert threads(2, ("blas2",)) == (2, 2)
+    assert threads(4, ("blas1", "default_threads")) == (1, 1)
+    remember("/remembered/julia", "/remembered")
+    found = worker_environment(ENGINES["flux"], "cpu", 3, ("blas8",))
+    assert (found["JULIA_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"]) == ("3", "8")
+    with pytest.raises(Unavailable, match=r"blas1\+blas2 gives BLAS several numbers"):
+        threads(2, ("blas1", "blas2"))
 
 
 def test_without_julia_the_worker_finds_out_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
