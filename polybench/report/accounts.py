@@ -21,7 +21,7 @@ Rounds = Sequence[Sequence[float]]
 
 FIXED, IMAGES = "whatever the batch size", "the images"
 BETWEEN, APART, OFF_THE_LINE = "between the parts", "the two measurements apart", "off the line"
-COLLECTOR = "the garbage collector"
+COLLECTOR, WAITING = "the garbage collector", "waiting for data"
 
 
 def difference(base: Result, other: Result) -> tuple[float, Interval | None]:
@@ -41,6 +41,7 @@ def by_layers(base: Result, other: Result, document: LayersDocument) -> Account 
 
     The garbage collector is not in the times of the layers, and has an entry. What lies between the parts is
     residue, and so is by how much this study's steps differ from those that were measured beside the layers.
+    Both residues are known of each cell, so that its own parts add up to its own step, too.
     """
     ours, theirs = document.engine(other.cell), document.engine(base.cell)
     if ours is None or theirs is None or not ours.rows or not theirs.rows:
@@ -50,19 +51,29 @@ def by_layers(base: Result, other: Result, document: LayersDocument) -> Account 
     mine, yours = ({(row.layer, row.part): row for row in one.rows} for one in (ours, theirs))
     entries = [_of_rows(mine.get(key), yours.get(key)) for key in dict.fromkeys([*mine, *yours])]
     collector = _entry(COLLECTOR, ours.gc_seconds_per_step, theirs.gc_seconds_per_step)
-    waiting = _entry("waiting for data", waiting_seconds(other), waiting_seconds(base))
+    waiting = _entry(WAITING, waiting_seconds(other), waiting_seconds(base))
     entries += [entry for entry in (collector, waiting) if entry is not None]
     seconds, _ = difference(base, other)
     steps = ours.step_seconds - theirs.step_seconds
-    parts = sum(entry.seconds for entry in entries if entry is not waiting)
+    of_layers = [entry for entry in entries if entry is not waiting]
+    parts = sum(entry.seconds for entry in of_layers)
     beside = seconds - steps - (waiting.seconds if waiting else 0.0)
     between = Entry(
         name=BETWEEN,
         kind="residue",
         seconds=steps - parts,
+        ours=ours.step_seconds - sum(entry.ours or 0.0 for entry in of_layers),
+        theirs=theirs.step_seconds - sum(entry.theirs or 0.0 for entry in of_layers),
         interval95=_shifted(_interval(_left(ours), _left(theirs)), -collector.seconds if collector else 0.0),
     )
-    apart = Entry(name=APART, kind="residue", seconds=beside)
+    waited = (waiting.ours or 0.0, waiting.theirs or 0.0) if waiting else (0.0, 0.0)
+    apart = Entry(
+        name=APART,
+        kind="residue",
+        seconds=beside,
+        ours=other.typical_seconds - ours.step_seconds - waited[0],
+        theirs=base.typical_seconds - theirs.step_seconds - waited[1],
+    )
     return _account("layers", seconds, entries, [between, apart], [document.id])
 
 

@@ -9,7 +9,7 @@ from polybench.core import units
 from polybench.core.document.explanation import Account, Entry, Pair, Sentence
 from polybench.core.document.result import Result
 from polybench.planning.follow_ups import has_layers
-from polybench.report.accounts import APART, BETWEEN, COLLECTOR, FIXED, waiting_seconds
+from polybench.report.accounts import APART, BETWEEN, COLLECTOR, FIXED, WAITING, waiting_seconds
 from polybench.report.advice import Gain
 from polybench.report.disturbance import fault_share
 
@@ -87,7 +87,7 @@ def _layers(pair: Pair, account: Account) -> Iterator[Sentence]:
     told = [*same[:_PARTS], *opposite]
     yield from (_collector(pair, one, source) for one in _collecting(account) if one not in told)
     yield from _by_kind(pair, account, source)
-    yield _balance(account, source)
+    yield _balance(pair, account, source)
 
 
 def _part(lead: str, entry: Entry, source: str) -> Sentence:
@@ -133,12 +133,18 @@ def _collector(pair: Pair, entry: Entry, source: str) -> Sentence:
     )
 
 
-def _balance(account: Account, source: str) -> Sentence:
+def _balance(pair: Pair, account: Account, source: str) -> Sentence:
     rest = {entry.name: entry.seconds for entry in account.residue}
     between, apart = (units.signed_seconds(rest[name]) for name in (BETWEEN, APART))
+    others = [entry for entry in (*account.entries, *account.residue) if entry.name in (APART, WAITING)]
+    ours, theirs = (
+        units.seconds(step - sum(getattr(entry, side) or 0.0 for entry in others))
+        for step, side in ((pair.ours, "ours"), (pair.theirs, "theirs"))
+    )
     return Sentence(
         text=f"All parts together make up {account.explained or 0.0:.0%} of the difference; {between} is"
-        f" between them, and {apart} is by how much this study and the steps beside the layers are apart.",
+        f" between them, and {apart} is by how much this study and the steps beside the layers are apart:"
+        f" those took {ours} and {theirs}.",
         figure=f"{source}: residue_seconds",
         seconds=sum(rest.values()),
     )

@@ -91,6 +91,18 @@ def test_parts_and_residue_add_up_to_what_was_measured(
     assert found.seconds == difference(theirs, ours)[0]
 
 
+def test_the_parts_of_each_cell_add_up_to_its_own_step() -> None:
+    waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040))
+    for found, other in ((account(), FLUX), (account(other=waiting, flux=0.041), waiting)):
+        everything = [*found.entries, *found.residue]
+        assert sum(entry.ours or 0.0 for entry in everything) == pytest.approx(other.typical_seconds)
+        assert sum(entry.theirs or 0.0 for entry in everything) == pytest.approx(TORCH.typical_seconds)
+        for entry in found.residue:
+            assert entry.ours is not None
+            assert entry.theirs is not None
+            assert entry.seconds == pytest.approx(entry.ours - entry.theirs)
+
+
 def test_waiting_for_data_is_no_part_of_the_layers() -> None:
     waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040))
     found = account(other=waiting, flux=0.041)

@@ -80,6 +80,8 @@ def test_every_sentence_has_its_figure(document: StudyDocument) -> None:
         "The later start of flux/cpu is never repaid. [break_even]",
     ):
         assert wanted in said
+    # The whole steps that were timed beside the layers, of both.
+    assert "the steps beside the layers are apart: those took 51.0 ms and 20.0 ms." in " ".join(said.split())
 
 
 def test_what_the_cell_gains_is_said_from_its_side(document: StudyDocument) -> None:
