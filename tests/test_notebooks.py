@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import polybench
 from tests import small
+from tests.notebooks import NotToBeShown, page
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
 FIGURE = "application/vnd.plotly.v1+json"
@@ -82,3 +85,48 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert all(trace["x"] and trace["y"] for figure in figures for trace in figure["data"])
     printed = "".join(output.text for output in outputs if output.output_type == "stream")
     assert re.search(PRINTED[path.stem], printed)
+
+
+def small_notebook(folder: Path, code: str) -> Path:
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(code)]
+    )
+    nbformat.write(book, path := folder / "1_small.ipynb")
+    return path
+
+
+PICTURE = """
+import base64
+
+from IPython.display import Image
+
+print(2 + 3)
+Image(base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="))
+"""
+
+
+def test_a_page_has_text_code_outputs_and_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("nbconvert", reason="nbconvert is not installed")
+    pages = tmp_path / "pages"
+    text = page(small_notebook(tmp_path, PICTURE), pages).read_text("utf-8")
+    assert text.startswith("# A page")
+    assert "print(2 + 3)" in text
+    assert re.search(r"^\s+5$", text, re.M)
+    (picture,) = re.findall(r"!\[png\]\((\S+)\)", text)
+    assert (pages / picture).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import socket; print(socket.gethostname())", re.escape(socket.gethostname())),
+        ("import os; print(os.getcwd())", re.escape(tempfile.gettempdir())),
+        ("print('x' * 400_000)", "more than 300,000"),
+    ],
+)
+def test_a_page_that_tells_of_this_machine_is_not_written(tmp_path: Path, code: str, said: str) -> None:
+    pytest.importorskip("nbconvert", reason="nbconvert is not installed")
+    with pytest.raises(NotToBeShown, match=said):
+        page(small_notebook(tmp_path, code), tmp_path / "pages")
+    assert not (tmp_path / "pages").exists()
