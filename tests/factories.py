@@ -52,6 +52,7 @@ def measured(
 ) -> Result:
     """A cell that ran; `relative` is to a baseline of 16.5 ms."""
     name, device = cell.partition("#")[0].split("/")
+    name, _, environment = name.partition("@")
     engine, _, variant = name.partition("+")
     seconds = samples(median, processes)
     found = ratio(samples(0.0165, processes), seconds)
@@ -59,6 +60,7 @@ def measured(
         "cell": cell,
         "engine": engine,
         "variant": variant or None,
+        "environment": environment or None,
         "device": device,
         "workload": WORKLOAD,
         "status": "ok",

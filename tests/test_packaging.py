@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polybench.engines import ENGINES
+from polybench.engines import ENGINES, EngineRow
 from tests.frameworks import PYPROJECT, frameworks_of_engines, rooms_of_frameworks
 
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
@@ -38,3 +38,9 @@ def test_mypy_does_not_read_a_framework(module: str) -> None:
     assert any(fnmatch(f"{module}.x", pattern) for pattern in skipped["module"]), (
         f'[[tool.mypy.overrides]]: add "{module}.*", which {own} imports: mypy then says the same without it'
     )
+
+
+@pytest.mark.parametrize("row", [row for row in ENGINES.values() if row.extra], ids=lambda row: row.extra)
+def test_an_engines_packages_are_those_of_its_extra(row: EngineRow) -> None:
+    assert row.extra is not None
+    assert [one.partition(">")[0] for one in EXTRAS[row.extra]] == list(row.packages)

@@ -20,7 +20,7 @@ from polybench.api.results import (
 )
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick, split_names
-from polybench.core.spec import Study
+from polybench.core.spec import Study, refuse_unused_environments
 from polybench.machine.host import usable_threads
 from polybench.measuring.layers import run_layers
 from polybench.measuring.limit import run_limit
@@ -63,6 +63,7 @@ class Options(TypedDict, total=False):
 
     engines: Sequence[str]
     devices: Sequence[str] | None
+    env: dict[str, str]
     model: str
     data: str
     batch_size: int | None
@@ -266,6 +267,8 @@ def _study(options: Options) -> Study:
         for name, value in options.items()
     }
     try:
-        return msgspec.convert(fields, Study)
+        study = msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:
         raise BadInput(said(error)) from error
+    refuse_unused_environments(study)
+    return study

@@ -9,13 +9,15 @@ import msgspec
 
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
-from polybench.core.spec import Study
+from polybench.core.spec import Study, environments_of, refuse_unused_environments
 
 
 def make_study(**fields: Any) -> Study:
     """The study with these fields; a value outside its range is bad input that names the option."""
     try:
-        return msgspec.convert(fields, Study)
+        study = msgspec.convert(fields, Study)
+        refuse_unused_environments(study)
+        return study
     except msgspec.ValidationError as error:
         text = str(error)
         found = re.search(r"\$\.(\w+)", text)
@@ -34,5 +36,11 @@ class Changes:
         self._fields = fields
 
     def applied_to(self, study: Study) -> Study:
-        """This study with the given fields instead of its own; raises BadInput where they do not fit."""
-        return make_study(**msgspec.structs.asdict(study) | self._fields)
+        """This study with the given fields instead of its own; raises BadInput where they do not fit.
+
+        Environments of the study's own engines go with them.
+        """
+        fields = msgspec.structs.asdict(study) | self._fields
+        if "engines" in self._fields and "env" not in self._fields:
+            fields["env"] = environments_of(fields["engines"], study.env)
+        return make_study(**fields)

@@ -44,6 +44,8 @@ def print_scripts(study: Study) -> None:
             echo(f"# {cell.name}: no plain script for this engine, variant, model, optimizer or precision\n")
         else:
             echo(f"# {cell.name}\n# Its START.npz: {shlex.join(inputs)}")
+            if cell.environment is not None:
+                echo(f"# Its environment: {plan.study.env[cell.environment]}")
             echo(f"# To have the {common} of polybench's workers, run it with: {_before(plan)}")
             echo(script)
 

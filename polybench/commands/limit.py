@@ -19,7 +19,7 @@ from polybench.export import RECORD_FORMATS
 
 
 @takes(
-    "engines", "devices", "model", "batch_size", "precision", "threads", "heap", "pin", "seed",
+    "engines", "devices", "env", "model", "batch_size", "precision", "threads", "heap", "pin", "seed",
     "budget", "patience", "timeout", "output", "quiet", "verbose",
 )  # fmt: skip
 def limit(

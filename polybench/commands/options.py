@@ -19,6 +19,7 @@ from polybench.commands.texts import (
     parse_duration,
     parse_fraction,
     parse_pairs,
+    parse_paths,
     parse_patience,
     parse_precision,
     parse_schedule,
@@ -101,7 +102,8 @@ WHAT = _panel(
     "What is measured",
     _option(
         "engines",
-        "Names and variants: torch,tf,torch+compile. Repeats are allowed. All: polybench engines.",
+        "Names, variants and environments: torch,tf,torch+compile,torch@old. Repeats are allowed. All:"
+        " polybench engines.",
         kind=str,
         read=split_names,
         write=",".join,
@@ -112,6 +114,13 @@ WHAT = _panel(
         kind=str | None,
         read=split_names,
         show_default="all that the machine has",
+    ),
+    _option(
+        "env",
+        "An environment, for engines named torch@old: --env old=PATH, a folder with bin/python and that"
+        " framework, such a program, or a Julia project. Nothing is installed into it.",
+        kind=list[str] | None,
+        read=lambda texts: parse_paths(texts, "--env"),
     ),
     _option("model", "The network; all: polybench models."),
     _option(

@@ -67,6 +67,19 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
     return pairs
 
 
+def parse_paths(texts: list[str], option: str) -> dict[str, str]:
+    """`name=path`; a name given twice is bad input."""
+    paths: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise BadInput(f"{option} {text!r}: write name=path, for example {option} old=/path/to/venv")
+        if name in paths:
+            raise BadInput(f"{option} {text!r}: {name} is given twice; give it once")
+        paths[name] = path
+    return paths
+
+
 def parse_precision(text: str) -> str | tuple[str, ...]:
     """`fp32`, or several: `fp32,bf16`."""
     names = split_names(text)

@@ -3,12 +3,56 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from polybench.core.errors import BadInput
 
 T = TypeVar("T")
+
+_ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class EngineName(NamedTuple):
+    """What may be asked for: an engine, then its variants, then an environment: `torch+compile@nightly`.
+
+    The name of a cell goes on with its device, its precision where that is not the study's first, and its
+    number where the same one is asked for again: `torch+compile@nightly/cpu/bf16#2`.
+    """
+
+    engine: str
+    variants: tuple[str, ...] = ()
+    """Sorted; empty means the plain engine."""
+    environment: str | None = None
+    """A name of `--env`; None is the Python that polybench runs in, and the Julia that it finds."""
+
+    @classmethod
+    def read(cls, text: str) -> EngineName:
+        """Take the name apart; whether there are such an engine and such variants is for their tables.
+
+        Raises:
+            BadInput: what follows the @ is no name of an environment.
+        """
+        way, at, environment = text.partition("@")
+        engine, *variants = way.split("+")
+        if "+" in environment:
+            last, _, late = environment.partition("+")
+            raise BadInput(f"{text!r}: the environment comes last; write {way}+{late}@{last}")
+        return cls(engine, tuple(sorted(variants)), check_environment(environment) if at else None)
+
+    def __str__(self) -> str:
+        way = "+".join((self.engine, *self.variants))
+        return way if self.environment is None else f"{way}@{self.environment}"
+
+
+def check_environment(name: str) -> str:
+    """The same name; raises BadInput where no environment may be called so."""
+    if not _ENVIRONMENT.fullmatch(name):
+        raise BadInput(
+            f"{name!r} is no name of an environment: letters, digits and . _ - only, a letter or digit first"
+        )
+    return name
 
 
 def pick(name: str, table: Mapping[str, T], what: str) -> T:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
+from polybench.core.names import EngineName, check_environment
 from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, WeightDecay
 
 Precision = Literal["fp32", "tf32", "bf16"]
@@ -59,7 +61,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One row of the table: engine x variant x device, numbered when the same one is asked for again."""
+    """One row of the table: engine x variant x environment x device, numbered when asked for again."""
 
     engine: str
     variants: tuple[str, ...]
@@ -68,6 +70,8 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeat: PositiveInt = 1
     precision: Precision | None = None
     """Another one than the study's first."""
+    environment: str | None = None
+    """A name of the study's `env`."""
 
     @property
     def variant(self) -> str | None:
@@ -76,8 +80,8 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Unique in a study: `torch/cpu`, `torch+compile/cpu`, `torch/cpu/bf16`, `torch/cpu#2`."""
-        parts = ("+".join((self.engine, *self.variants)), self.device, self.precision)
+        """Unique in a study, built as `core.names.EngineName` says: `torch+compile@nightly/cpu/bf16#2`."""
+        parts = (str(EngineName(self.engine, self.variants, self.environment)), self.device, self.precision)
         number = f"#{self.repeat}" if self.repeat > 1 else ""
         return "/".join(filter(None, parts)) + number
 
@@ -91,6 +95,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     engines: tuple[str, ...] = ("flux", "torch", "tf")
     devices: tuple[str, ...] | None = None
+    env: dict[str, str] = {}
+    """Environments by the names that engines have behind their @: a folder with `bin/python`, such a program,
+    or the folder of an engine's own kind of project."""
     model: str = "lenet"
     data: str = "auto"
     batch_size: PositiveInt | None = None
@@ -133,6 +140,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def __post_init__(self) -> None:
         if not self.engines:
             raise BadInput("no engines given; try --engines torch,tf")
+        self._check_environments()
         for device in (*(self.devices or ()), *self.prices):
             if not _DEVICE.fullmatch(device):
                 raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
@@ -146,6 +154,15 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
             option = "--augment" if self.augment else "--workers"
             raise BadInput(f"{option} is for an input pipeline; add --input pipeline")
         self._refuse_infinite()
+
+    def _check_environments(self) -> None:
+        for one in self.env:
+            check_environment(one)
+        for text in self.engines:
+            name = EngineName.read(text).environment
+            if name is not None and name not in self.env:
+                known = f"environments are: {', '.join(self.env)}" if self.env else "say where it is"
+                raise BadInput(f"{text}: no environment is called {name!r}; {known} (--env {name}=PATH)")
 
     def _refuse_infinite(self) -> None:
         for name in self.__struct_fields__:
@@ -162,6 +179,25 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def quick(self) -> Study:
         """The same in one process and a short timed part: numbers at once, and no verdict."""
         return msgspec.structs.replace(self, processes=1, budget=min(self.budget, QUICK_BUDGET))
+
+
+def environments_of(engines: Iterable[str], environments: Mapping[str, str]) -> dict[str, str]:
+    """Those environments that one of these engines has."""
+    used = {EngineName.read(text).environment for text in engines}
+    return {name: path for name, path in environments.items() if name in used}
+
+
+def unused_environments(study: Study) -> list[str]:
+    """The names of those that none of the study's engines has."""
+    used = environments_of(study.engines, study.env)
+    return [name for name in study.env if name not in used]
+
+
+def refuse_unused_environments(study: Study) -> None:
+    """Raise BadInput for an environment that none of the study's engines has."""
+    for name in unused_environments(study):
+        plain = EngineName.read(study.engines[0])._replace(environment=name)
+        raise BadInput(f"--env {name}: no engine has it; add one to --engines: {plain}")
 
 
 def trains(study: Study) -> bool:
@@ -205,9 +241,9 @@ def cells(
     for device, text, precision in itertools.product(devices, engines, precisions):
         if (device, precision) == ("cpu", "tf32"):
             continue
-        engine, *variants = text.split("+")
+        engine, variants, environment = EngineName.read(text)
         other = None if precision == precisions[0] else precision
-        first = Cell(engine, tuple(sorted(variants)), device, precision=other)
+        first = Cell(engine, variants, device, precision=other, environment=environment)
         seen[first] = seen.get(first, 0) + 1
         grid.append(msgspec.structs.replace(first, repeat=seen[first]))
     return tuple(grid)

@@ -34,7 +34,10 @@ class EngineRow(msgspec.Struct, frozen=True):
         runs_on: devices, in words.
         environment: set for its workers; `{threads}` in a value is the study's number of threads.
         environment_factory: `module:function` for variables that are known at run time only; it is given
-            device, threads and variants, and what it answers is set as well.
+            device, threads and variants, and what it answers is set as well. Where it has `project_files`, a
+            project that is not the one it would find may follow.
+        packages: what the extra installs: pip's names, for environments that are not polybench's own.
+        project_files: a folder with one of them may be an environment (`--env`), as one with a Python is.
         memory_bytes: anonymous memory of a worker of the hungriest variant that has trained `lenet`, less
             the data. As large as any until somebody measures it: fewer workers then live at one time.
         start_seconds: the cold start of a worker for `lenet`, beside two other engines on two cores; for
@@ -51,6 +54,8 @@ class EngineRow(msgspec.Struct, frozen=True):
     runs_on: str = "CPU"
     environment: dict[str, str] = {}
     environment_factory: str | None = None
+    packages: tuple[str, ...] = ()
+    project_files: tuple[str, ...] = ()
     memory_bytes: int = 1 << 30
     start_seconds: float = 10.0
     copies_data: bool = True
@@ -88,6 +93,8 @@ ENGINES: dict[str, EngineRow] = {
         },
         runs_on=_CUDA_UNTRIED,
         environment_factory="polybench.engines.flux.julia.environment:environment",
+        packages=("juliacall",),
+        project_files=("Project.toml", "JuliaProject.toml"),
         memory_bytes=700 << 20,
         start_seconds=17.4,
         copies_data=False,
@@ -96,6 +103,7 @@ ENGINES: dict[str, EngineRow] = {
         "polybench.engines.pytorch.engine:TorchEngine",
         "eager PyTorch, NCHW",
         extra="torch",
+        packages=("torch",),
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
             "compile": Variant("the training step's forward and loss through torch.compile", whole_step=True),
@@ -115,6 +123,7 @@ ENGINES: dict[str, EngineRow] = {
         "polybench.engines.tensorflow.engine:TensorFlowEngine",
         "a Keras model in a `tf.function` step",
         extra="tf",
+        packages=("tensorflow",),
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
@@ -134,6 +143,7 @@ ENGINES: dict[str, EngineRow] = {
         "polybench.engines.jax.engine:JaxEngine",
         "plain JAX, NCHW: pure functions and optax in one `jax.jit` step",
         extra="jax",
+        packages=("jax", "optax"),
         runs_on=_CUDA_UNTRIED,
         # Nothing else sizes XLA's thread pools on the CPU (xla/pjrt/utils.cc, DefaultThreadPoolSize). By
         # itself JAX takes three quarters of a GPU's memory, and says nothing about what it needs.

@@ -10,11 +10,13 @@ from polybench.core.document.identity import Deviation
 from polybench.core.document.resources import Roof
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
+from polybench.core.names import EngineName
 from polybench.export.one_line import one_line
 
 
 def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
-    """How sure, failed checks, deviations, pipelines, sources, roofs, trainings, cells cut short, warnings.
+    """How sure, environments, failed checks, deviations, pipelines, sources, roofs, trainings, cells cut
+    short, warnings.
 
     What a number is of stands below tables that show it; what makes rows differ, below all.
 
@@ -24,6 +26,7 @@ def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
     """
     return [
         *_intervals(study),
+        *_environments(study),
         *(
             f"{result.cell}: parity check failed: "
             f"{one_line(result.parity.reason or result.reason or 'see polybench parity')}"
@@ -58,6 +61,34 @@ def _intervals(study: StudyDocument) -> list[str]:
     if max(len(samples.step_seconds) for samples in measured) > 1:
         return ["intervals: 95%, over fresh processes"]
     return ["intervals: 95%, within one run: another run may well lie outside, so no verdict"]
+
+
+def _environments(study: StudyDocument) -> list[str]:
+    """Of engines that ran in an environment: versions, where they ran elsewhere, too, those that differ."""
+    ran = [result for result in study.results if len(result.versions) > 1]  # one is what the launcher set
+    notes = []
+    for engine in dict.fromkeys(result.engine for result in ran if result.environment is not None):
+        versions: dict[str | None, dict[str, str]] = {}
+        for result in ran:
+            if result.engine == engine:
+                versions.setdefault(result.environment, _texts(result, study.host.python))
+        for environment, own in versions.items():
+            others = [other for name, other in versions.items() if name != environment]
+            apart = {
+                what: version
+                for what, version in own.items()
+                if not others or any(other.get(what) != version for other in others)
+            }
+            texts = [f"{what} {version}" for what, version in apart.items()]
+            name = EngineName(engine, (), environment)
+            notes.append(f"{name}: {', '.join(texts) or 'the same versions as elsewhere'}")
+    return notes
+
+
+def _texts(result: Result, python: str) -> dict[str, str]:
+    """Its versions; the Python is polybench's own where it does not say."""
+    own = {"python": python} | result.versions
+    return {what: one_line(version) for what, version in own.items() if isinstance(version, str)}
 
 
 def _deviations(study: StudyDocument) -> list[str]:
@@ -100,7 +131,7 @@ def _sources(study: StudyDocument, columns: AbstractSet[str]) -> list[str]:
             if allocation is not None and shown:
                 where = prefix.replace("_", " ")
                 text = f"{where}allocations are from {allocation.source}: {allocation.covers}"
-                sources.setdefault(text, []).append(_plain_name(result))
+                sources.setdefault(text, []).append(result.engine_name)
         if result.energy.source and "energy" in columns:
             sources.setdefault(f"energy is from {result.energy.source}", []).append(result.device)
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in sources.items()]
@@ -112,7 +143,7 @@ def _native(study: StudyDocument) -> list[str]:
     for result in study.results:
         if (native := result.allocations.native) is not None:
             text = f"native allocations are counted by {native.source}: {native.covers}"
-            covers.setdefault(text, []).append(_plain_name(result))
+            covers.setdefault(text, []).append(result.engine_name)
     notes = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in covers.items()]
     alike = "native numbers are counted alike in all engines: they may be divided, others may not"
     return [*notes, alike] if notes else []
@@ -125,10 +156,6 @@ def roof_notes(roofs: Iterable[Roof]) -> list[str]:
         " convolutions count as if computed directly, so Winograd's algorithm may pass 100%"
         for rate, source in dict.fromkeys((roof.flops_per_second, roof.source) for roof in roofs)
     ]
-
-
-def _plain_name(result: Result) -> str:
-    return f"{result.engine}+{result.variant}" if result.variant else result.engine
 
 
 def _trainings(study: StudyDocument) -> list[str]:

@@ -26,6 +26,8 @@ from polybench.measuring.probing import probe
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
+from polybench.measuring.environments import Environments
+from polybench.measuring.scratch import scratch_folder
 from polybench.measuring.state import StudyState, record_of
 from polybench.measuring.study import started
 from polybench.planning.pace import Block
@@ -140,8 +142,10 @@ def _changed(found: LimitDocument, asked: Collection[str], study: Study) -> list
         plan = resolve(msgspec.structs.replace(study, engines=names))
     except BadInput as gone:  # an engine of another package
         return [str(gone)]
-    records = {cell.name: record_of(cell, plan) for cell in plan.cells if cell.name in known}
-    probe(list(records.values()), study.timeout)
+    with scratch_folder() as scratch:
+        environments = Environments(plan, scratch)
+        records = {cell.name: record_of(cell, plan, environments) for cell in plan.cells if cell.name in known}
+        probe(list(records.values()), study.timeout)
     then = {cell: engine.versions for cell, engine in known.items()} | {"numpy": {"NumPy": found.numpy}}
     now = {cell: one.probe.versions if one.probe else {} for cell, one in records.items()}
     return differences(then, now | {"numpy": {"NumPy": np.__version__}})

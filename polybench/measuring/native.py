@@ -12,7 +12,7 @@ from polybench.machine.meters.diagnosis import native_allocations
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning.pace import COUNTED_STEPS
-from polybench.planning.plan import counts_natively
+from polybench.planning.plan import counts_natively, row
 from polybench.report.cell_record import CellRecord
 from polybench.wire.messages import CountNative, Loaded, NativeCounted, Prepared
 from polybench.wire.process import WorkerProcess
@@ -52,7 +52,10 @@ def _count(state: StudyState, group: Sequence[CellRecord]) -> None:
             try:
                 native = _receive(state, record, worker, count).allocation
             except (CellFailed, Unavailable) as error:
-                record.warnings.append(f"native allocations could not be counted: {error}")
+                remedy = ""
+                if isinstance(error, Unavailable):
+                    remedy = f" ({record.python.remedy(error.remedy, row(record.cell))})"
+                record.warnings.append(f"native allocations could not be counted: {error}{remedy}")
                 worker.kill()
             else:
                 record.allocations = msgspec.structs.replace(record.allocations, native=native)

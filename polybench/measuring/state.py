@@ -12,6 +12,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Cell
 from polybench.machine.patience import Patience
+from polybench.measuring.environments import Environments
 from polybench.measuring.progress import Progress
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
@@ -36,10 +37,16 @@ class StudyState:
     """
 
     def __init__(
-        self, plan: Plan, files: SharedFiles, progress: Progress, store: Store | None, context: Context
+        self,
+        plan: Plan,
+        files: SharedFiles,
+        environments: Environments,
+        progress: Progress,
+        store: Store | None,
+        context: Context,
     ) -> None:
         self.plan, self.files, self.progress = plan, files, progress
-        self.records = [record_of(cell, plan) for cell in plan.cells]
+        self.records = [record_of(cell, plan, environments) for cell in plan.cells]
         self.noise: list[RoundNoise] = []
         self.blocks: list[Block] = []
         self.cut_short = False
@@ -119,13 +126,16 @@ class StudyState:
         return document
 
 
-def record_of(cell: Cell, plan: Plan) -> CellRecord:
+def record_of(cell: Cell, plan: Plan, environments: Environments) -> CellRecord:
     """The record of a cell of which nothing is known yet, but the environment of its workers."""
     threads, heap = plan.workload.threads, plan.study.heap
+    project = environments.place(cell).project
     try:
-        environment = worker_environment(row(cell), cell.device, threads, cell.variants, heap, plan.cpus)
+        variables = worker_environment(
+            row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project
+        )
+        return CellRecord(cell, variables, environments.interpreter(cell))
     except Unavailable as missing:
         record = CellRecord(cell, {})
         record.unavailable(missing)
         return record
-    return CellRecord(cell, environment)

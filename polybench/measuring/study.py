@@ -14,6 +14,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
+from polybench.measuring.environments import Environments
 from polybench.measuring.native import count_native
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
@@ -96,7 +97,8 @@ def started(
     with only_study_here() as alone, scratch_folder() as scratch, _observer(plan, watched) as observer:
         progress.stage("preparing data")
         files = shared_files.write(plan, scratch)
-        state = StudyState(plan, files, progress, store, _context(argv, background))
+        environments = Environments(plan, scratch / "environments")
+        state = StudyState(plan, files, environments, progress, store, _context(argv, background))
         _warn_beforehand(state, observer, alone=alone)
         yield Running(state, scratch, observer)
 

@@ -24,7 +24,8 @@ def start_worker(record: CellRecord, logs: Path, name: str, *, cold: bool = Fals
         cold: it may use no compiled code of an earlier process, as a user's own first run could not.
     """
     environment = record.environment | ({COLD_START: "yes"} if cold else {})
-    return WorkerProcess(environment, logs / f"{record.cell.name.replace('/', '_')}.{name}.log")
+    log = logs / f"{record.cell.name.replace('/', '_')}.{name}.log"
+    return WorkerProcess(environment, log, record.python)
 
 
 def start_reference(logs: Path, timeout: float, cpus: Collection[int]) -> WorkerProcess:

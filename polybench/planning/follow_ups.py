@@ -13,7 +13,8 @@ import msgspec
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.core.names import EngineName
+from polybench.core.spec import Study, environments_of
 from polybench.engines import ENGINES
 
 _DEFAULTS = msgspec.structs.asdict(Study())
@@ -77,12 +78,13 @@ def for_comparison(study: Study, engines: Iterable[str], **changes: Any) -> Stud
 def _only(study: Study, engines: Iterable[str], without: Iterable[str]) -> Study:
     """Without what names cells, which may not be there any more."""
     defaults = {name: _DEFAULTS[name] for name in (*without, "baseline", "handicaps")}
-    return msgspec.structs.replace(study, engines=tuple(engines), **defaults)
+    alone = msgspec.structs.replace(study, engines=tuple(engines), **defaults)
+    return msgspec.structs.replace(alone, env=environments_of(alone.engines, study.env))
 
 
 def engine_of(result: Result) -> str:
-    """As it is asked for: `torch+compile`."""
-    return f"{result.engine}+{result.variant}" if result.variant else result.engine
+    """As it is asked for: `torch+compile@nightly`."""
+    return result.engine_name
 
 
 def has_layers(result: Result) -> bool:
@@ -102,11 +104,12 @@ def other_variants(result: Result) -> list[str]:
         return []
     sizes = [name for name, variant in row.variants.items() if variant.pools]
     variants = [
-        f"{result.engine}+{name}"
+        (name,)
         for name, variant in row.variants.items()
         if (result.device != "cpu" or not variant.cuda_only) and name not in sizes[1:]
     ]
-    return [name for name in (result.engine, *variants) if name != engine_of(result)]
+    names = [str(EngineName(result.engine, variant, result.environment)) for variant in ((), *variants)]
+    return [name for name in names if name != engine_of(result)]
 
 
 def command_line(command: str, study: Study, *more: str) -> str:

@@ -20,6 +20,7 @@ from polybench.engines.installed import find_engine
 from polybench.machine import cores, host
 from polybench.models import find_model
 from polybench.planning import schedule
+from polybench.planning.environments import absolute, place_of
 
 _MEMORY_SHARE = 0.8
 """Of the available memory, for the workers that live at the same time."""
@@ -81,6 +82,7 @@ def resolve(study: Study) -> Plan:
     Raises:
         BadInput: an unknown name (with the nearest valid one) or an impossible combination.
     """
+    study = msgspec.structs.replace(study, env=absolute(study.env))
     model = find_model(study.model)
     devices = study.devices or _devices_of_machine()
     check_tf32(study.precisions, devices)
@@ -91,6 +93,7 @@ def resolve(study: Study) -> Plan:
             pick(variant, known, f"variant of {cell.engine}")
         if len(set(cell.variants)) < len(cell.variants):
             raise BadInput(f"{cell.name} names a variant twice")
+        place_of(cell, row(cell), study.env)
     by_name = {cell.name: cell for cell in grid}
     for name in (*study.handicaps, *([study.baseline] if study.baseline else [])):
         pick(name, by_name, "cell")

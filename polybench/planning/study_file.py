@@ -14,7 +14,7 @@ import msgspec
 from polybench.core.document.circumstances import Background, Published
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick
-from polybench.core.spec import Study
+from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
 from polybench.planning.grid import points
 from polybench.planning.plan import resolve
 from polybench.planning.published_numbers import published_numbers
@@ -97,7 +97,18 @@ def _parse(text: TomlText, quick: bool) -> tuple[Study, Extra]:
     kept = {key: entry for key, entry in own.items() if key[0] not in extra.when_quick}
     scaled = kept | _entries(extra.when_quick, "when_quick")
     studies = [_study(text, entries) for entries in (own, scaled)]  # both are checked, whichever it is to be
-    return studies[1].quick() if quick or extra.quick else studies[0], extra
+    _refuse_unused(text, studies[0])
+    if not quick and not extra.quick:
+        return studies[0], extra
+    used = environments_of(studies[1].engines, studies[1].env)  # engines may be others when it is quick
+    return msgspec.structs.replace(studies[1], env=used).quick(), extra
+
+
+def _refuse_unused(text: TomlText, study: Study) -> None:
+    try:
+        refuse_unused_environments(study)
+    except BadInput as error:
+        raise text.error(("env", unused_environments(study)[0]), error) from None
 
 
 def _known(
@@ -127,7 +138,7 @@ def _entries(table: Mapping[str, Any], *above: str) -> _Entries:
 
 
 def _study(text: TomlText, entries: _Entries) -> Study:
-    order = list(_STUDY)
+    order = ["env", *_STUDY]  # engines have environments
     return _build(text, dict(sorted(entries.items(), key=lambda entry: order.index(entry[0][0]))), Study)
 
 

@@ -46,7 +46,7 @@ def _variants(study: StudyDocument, result: Result) -> Iterator[Gain]:
     for other in study.results:
         same = (other.engine, other.device) == (result.engine, result.device)
         same = same and other.workload.precision == result.workload.precision
-        if not (other.ranked and same and other.variant != result.variant):
+        if not (other.ranked and same and other.engine_name != result.engine_name):
             continue
         found = relative(result, other)
         if found is None or found.no_verdict is not None:

@@ -15,6 +15,8 @@ from polybench.core.errors import Unavailable
 from polybench.core.job import Collected, Probe
 from polybench.core.spec import Cell
 from polybench.machine.meters.usage import BlockUsage
+from polybench.planning.plan import row
+from polybench.wire.interpreter import OWN, Interpreter
 from polybench.wire.messages import Measured, TimedSeparately
 
 
@@ -25,6 +27,7 @@ class CellRecord:
 
     cell: Cell
     environment: dict[str, str]
+    python: Interpreter = OWN
     status: Status = "ok"
     reason: str | None = None
     remedy: str | None = None
@@ -60,7 +63,8 @@ class CellRecord:
 
     def unavailable(self, missing: Unavailable) -> None:
         """Keep what this machine does not have."""
-        self.status, self.reason, self.remedy = "unavailable", missing.reason, missing.remedy
+        self.status, self.reason = "unavailable", missing.reason
+        self.remedy = self.python.remedy(missing.remedy, row(self.cell))
 
     def fail(self, error: Exception, log: Path) -> None:
         """Keep why this cell cannot go on; what it has measured stays."""

@@ -86,16 +86,17 @@ def _accuracy_difference(base: Result, other: Result) -> AccuracyDifference | No
 def _device_speedup(result: Result, results: Sequence[Result]) -> DeviceSpeedup | None:
     """Against the CPU: the same variant of the engine, or plain where that was not measured.
 
-    At the same precision, or at fp32: the CPU has no tf32.
+    At the same precision, or at fp32: the CPU has no tf32. In the same environment, or in polybench's own.
     """
     if result.device == "cpu" or not result.ranked:
         return None
     on_cpu = {
-        (other.workload.precision, other.variant): other
+        (other.workload.precision, other.variant, other.environment): other
         for other in reversed(results)  # the first of several repeats stays
         if other.device == "cpu" and other.engine == result.engine and other.ranked
     }
-    for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None)):
+    environments = (result.environment, None)
+    for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None), environments):
         if (cpu := on_cpu.get(like)) is not None:
             found = relative(cpu, result)
             if found is None:

@@ -138,6 +138,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         cell=cell.name,
         engine=cell.engine,
         variant=cell.variant,
+        environment=cell.environment,
         device=cell.device,
         workload=msgspec.structs.replace(plan.workload_of(cell), dataset=files.dataset.name),
         status=record.status,
@@ -231,7 +232,10 @@ def _pipeline(record: CellRecord, workload: Workload, seconds: StepSeconds) -> P
 
 def _versions(record: CellRecord) -> dict[str, Any]:
     probe = record.probe
-    learned = {**probe.versions, "build": probe.build} if probe else {}
+    learned: dict[str, Any] = {**probe.versions, "build": probe.build} if probe else {}
+    if probe and record.python.version is not None:
+        learned["python"] = record.python.version
+        learned["build"] = {**probe.build, "interpreter": record.python.executable}
     return {**learned, "environment": record.environment}
 
 

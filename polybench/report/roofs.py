@@ -76,7 +76,7 @@ def add_roofs(study: StudyDocument, model: Model, kept: KeptRoofs) -> None:
 
 def _roof(found: LimitDocument, result: Result) -> Roof | None:
     known = [one.versions for one in found.engines if one.engine == result.engine and one.status == "ok"]
-    if any(versions != versions_of(result) for versions in known):
+    if known and versions_of(result) not in known:
         return None
     roofs = {roof.kind: roof for roof in found.roofs}
     product, convolution, triad = (roofs.get(kind) for kind in ("gemm", "convolution", "triad"))

@@ -6,7 +6,6 @@ import ctypes.util
 import importlib
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import PINNED
@@ -57,11 +56,13 @@ def worker_environment(
     variants: tuple[str, ...] = (),
     heap: Heap = "keep",
     cpus: Collection[int] = (),
+    project: str | None = None,
 ) -> dict[str, str]:
     """What is set for a worker, on top of the user's own environment.
 
     Thread pools of libraries that read theirs at import are set here, the others by the engine. `cpus` are
-    those to which the worker binds itself.
+    those to which the worker binds itself; `project` is a folder of the engine's own kind, in place of that
+    which it finds.
 
     Raises:
         Unavailable: a variant preloads a library that is not there.
@@ -73,7 +74,7 @@ def worker_environment(
         environment[PINNED] = ",".join(map(str, cpus))
     environment |= heap_environment("system" if "systemheap" in variants else heap) | _preloaded(variants)
     own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
-    return environment | own | _from_factory(row, device, threads, variants)
+    return environment | own | _from_factory(row, device, threads, variants, project)
 
 
 def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -85,17 +86,6 @@ def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[s
 def inherited(user: Mapping[str, str]) -> dict[str, str]:
     """The user's environment without what is the study's own: the C library's heap, and where threads run."""
     return {name: value for name, value in user.items() if not name.startswith(_THE_STUDYS)}
-
-
-def importable(user: Mapping[str, str]) -> dict[str, str]:
-    """The variable with which a worker finds this polybench, whatever the folder that it is started in.
-
-    An empty entry of the user's would be that folder.
-    """
-    root = Path(__file__).parents[2]
-    installed = root.name in ("site-packages", "dist-packages")
-    theirs = user.get("PYTHONPATH", "").split(os.pathsep)
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [*([] if installed else [str(root)]), *theirs]))}
 
 
 def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:
@@ -110,9 +100,12 @@ def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:
     return {}
 
 
-def _from_factory(row: EngineRow, device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:
+def _from_factory(
+    row: EngineRow, device: str, threads: int, variants: tuple[str, ...], project: str | None
+) -> dict[str, str]:
     if row.environment_factory is None:
         return {}
     module, _, name = row.environment_factory.partition(":")
-    made: dict[str, str] = getattr(importlib.import_module(module), name)(device, threads, variants)
+    given = (device, threads, variants, *([project] if project else []))
+    made: dict[str, str] = getattr(importlib.import_module(module), name)(*given)
     return made

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,8 @@ import msgspec
 
 from polybench.core import interrupts
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.wire.environment import importable, inherited
+from polybench.wire.environment import inherited
+from polybench.wire.interpreter import OWN, Interpreter
 from polybench.wire.messages import (
     Answer,
     Close,
@@ -51,7 +51,7 @@ _LONGEST_WAIT_SECONDS = 2_000_000.0
 class WorkerProcess:
     """One child process and the conversation with it."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, environment: Mapping[str, str], log: Path, python: Interpreter = OWN) -> None:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         requests_read, requests_write = os.pipe()
@@ -67,11 +67,11 @@ class WorkerProcess:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
                     # -P: a file of the current folder that is called as a module is never taken for it.
-                    [sys.executable, "-P", "-m", "polybench.worker"],
+                    [python.executable, "-P", "-m", "polybench.worker"],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**given, **importable(given), **own},
+                    env={**python.variables(given), **own},
                     pass_fds=(requests_read, answers_write),
                     start_new_session=True,
                 )

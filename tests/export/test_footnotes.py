@@ -4,6 +4,7 @@ import msgspec
 
 from polybench.core.document.identity import Parity
 from polybench.core.document.resources import Allocation, Allocations, Energy, Roof
+from polybench.core.document.result import Result
 from polybench.core.document.times import Pipeline
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, native, study, trainings, typical_study
@@ -31,6 +32,33 @@ def test_one_run_is_labelled() -> None:
     (note,) = footnotes(study(measured("torch/cpu", 0.0165, processes=1)), [])
     assert "within one run" in note
     assert "no verdict" in note
+
+
+def test_the_versions_of_environments_are_told_where_they_differ() -> None:
+    def ran(cell: str, **versions: object) -> Result:
+        return measured(cell, 0.01, versions={"keras": "3", **versions, "build": {}, "environment": {}})
+
+    notes = footnotes(
+        study(
+            ran("torch/cpu", torch="2.13"),
+            ran("torch@old/cpu", torch="2.12", python="3.12.1"),
+            ran("torch+compile@old/cpu", torch="2.12", python="3.12.1"),
+            ran("torch@copy/cpu", torch="2.13", python="3.11.7"),
+            ran("tf@new/cpu", tf="2.22", python="3.11.7"),
+            ran("jax/cpu", jax="0.7"),
+            ran("jax@copy/cpu", jax="0.7", python="3.11.7"),
+            absent("flux@none/cpu", "unavailable", "no", environment="none", versions={"environment": {}}),
+        ),
+        [],
+    )
+    assert notes[1:] == [
+        "torch: python 3.11.7, torch 2.13",
+        "torch@old: python 3.12.1, torch 2.12",
+        "torch@copy: python 3.11.7, torch 2.13",
+        "tf@new: python 3.11.7, keras 3, tf 2.22",
+        "jax: the same versions as elsewhere",
+        "jax@copy: the same versions as elsewhere",
+    ]
 
 
 def test_a_cell_that_was_cut_short_is_told() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -24,10 +26,12 @@ from polybench.planning.follow_ups import (
 )
 from tests.factories import WORKLOAD, measured, study
 
+ENVIRONMENT = str(Path(sys.executable))  # a Python, named itself
 PLAIN = Study(engines=("fake",), threads=2)
 FULL = Study(
-    engines=("fake", "fake+slow"),
+    engines=("fake", "fake+slow", "fake@other"),
     devices=("cpu",),
+    env={"other": ENVIRONMENT},
     model="catdog-2",
     data="synthetic",
     batch_size=16,
@@ -117,6 +121,18 @@ def test_so_are_layers_the_check_and_series(wanted: Study) -> None:
     sizes = for_series(wanted, ["fake"], "batch_size")
     point = read(command_line("overhead", sizes))
     assert (point.batch_size, point.threads, point.input) == (1, wanted.threads, wanted.input)
+
+
+def test_environments_go_with_the_engines_that_have_them() -> None:
+    old = measured("fake+slow@other/cpu", 0.01)
+    layers = for_layers(FULL, [measured("fake/cpu", 0.01), old])
+    assert layers is not None
+    assert (layers.engines, layers.env) == (("fake", "fake+slow@other"), {"other": ENVIRONMENT})
+    assert read(command_line("layers", layers)) == layers
+    assert for_check(FULL, "fake").env == {}
+    assert {"torch@old", "torch+channels_last@old"} <= set(
+        other_variants(measured("torch+compile@old/cpu", 0.01))
+    )
 
 
 def test_layers_have_no_times_in_bfloat16() -> None:

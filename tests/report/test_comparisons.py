@@ -48,6 +48,16 @@ def test_each_engine_on_cuda_against_itself_on_the_cpu() -> None:
         assert found.scope == "processes"
 
 
+def test_a_device_is_compared_with_the_cpu_in_its_own_environment() -> None:
+    cells = [measured(f"torch{at}/cpu", 0.02) for at in ("", "@gpu")]
+    cells += [measured(f"torch{at}/cuda", 0.001) for at in ("@gpu", "@other")]
+    by_name = related(*cells)
+    for cell, on_cpu in (("torch@gpu/cuda", "torch@gpu/cpu"), ("torch@other/cuda", "torch/cpu")):
+        found = by_name[cell].device_speedup
+        assert found is not None
+        assert found.cpu_cell == on_cpu
+
+
 def test_one_process_gives_no_verdict_on_a_device() -> None:
     by_name = related(measured("torch/cpu", 0.02, processes=1), measured("torch/cuda", 0.001, processes=1))
     found = by_name["torch/cuda"].device_speedup

@@ -79,6 +79,21 @@ def test_a_roof_of_something_else_is_none(kept: KeptRoofs, change: dict[str, Any
     assert document.results[0].roof is None
 
 
+def test_a_roof_that_was_measured_in_several_environments_is_one_for_each(tmp_path: Path) -> None:
+    old = {"torch": "2.12.0"}
+    both = told(
+        measured("torch/cpu", 0.01, versions=TORCH), measured("torch@old/cpu", 0.01, versions=old),
+        measured("torch@new/cpu", 0.01, versions={"torch": "2.14.0"}),
+    )  # fmt: skip
+    kept = KeptRoofs(tmp_path / "both")
+    of_torch = limit(gemm("numpy", 1e11))
+    here = of_torch.engines[0]
+    engines = [here, msgspec.structs.replace(here, versions=old)]
+    kept.keep(msgspec.structs.replace(of_torch, engines=engines))
+    add_roofs(both, LENET, kept)
+    assert [result.roof is not None for result in both.results] == [True, True, False]
+
+
 def test_a_roof_of_another_heap_or_machine_is_none(kept: KeptRoofs) -> None:
     elsewhere = told(measured("torch/cpu", 0.01, versions=TORCH))
     elsewhere.host.cpu = "Another CPU"

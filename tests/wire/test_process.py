@@ -17,6 +17,7 @@ import pytest
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.engines import ENGINES
+from polybench.wire.interpreter import Interpreter
 from polybench.wire.messages import (
     Load,
     Loaded,
@@ -243,13 +244,10 @@ def test_descriptors_above_a_thousand_will_do(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_no_descriptor_is_left_where_a_process_cannot_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_descriptor_is_left_where_a_process_cannot_start(tmp_path: Path) -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError):
-        WorkerProcess({}, tmp_path / "log")
+        WorkerProcess({}, tmp_path / "log", Interpreter(str(tmp_path / "none")))
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 

@@ -27,6 +27,7 @@ from polybench.core.document.times import (
     StepSeconds,
 )
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
+from polybench.core.names import EngineName
 from polybench.core.spec import Workload
 
 Status = Literal["ok", "unavailable", "failed", "interrupted"]
@@ -42,6 +43,8 @@ class Result(msgspec.Struct, kw_only=True):
     cell: str
     engine: str
     variant: str | None
+    environment: str | None = None
+    """The name of `--env`; null is the Python that polybench ran in."""
     device: str
     workload: Workload
     status: Status
@@ -74,6 +77,12 @@ class Result(msgspec.Struct, kw_only=True):
     relative: Relative | None = None
     device_speedup: DeviceSpeedup | None = None
     samples: Samples | None = None
+
+    @property
+    def engine_name(self) -> str:
+        """As it is asked for: `torch+compile@nightly`."""
+        variants = tuple(self.variant.split("+")) if self.variant else ()
+        return str(EngineName(self.engine, variants, self.environment))
 
     @property
     def steps(self) -> list[list[list[float]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find, in_project
 
 ONE_THREAD = "default_threads"
 """The variant that starts Julia as Julia starts: with one thread."""
@@ -28,10 +28,15 @@ def threads(study: int, variants: tuple[str, ...]) -> tuple[int, int]:
     return julia, asked[0] if asked else 1 if julia > 1 else study
 
 
-def environment(device: str, study_threads: int, variants: tuple[str, ...]) -> dict[str, str]:  # noqa: ARG001
+def environment(
+    device: str,  # noqa: ARG001
+    study_threads: int,
+    variants: tuple[str, ...],
+    project: str | None = None,
+) -> dict[str, str]:
     """Variables for a worker in a study with so many threads; see `EngineRow.environment_factory`."""
     try:
-        julia = find()
+        julia = find() if project is None else in_project(project)
     except Unavailable:
         return {}  # the worker finds out for itself, and answers with reason and remedy
     julia_threads, blas_threads = map(str, threads(study_threads, variants))

@@ -25,6 +25,9 @@ VARIABLES = f"{EXECUTABLE} and {PROJECT}"
 FOUND_BY = "POLYBENCH_JULIA_FOUND_BY"
 """Tells a worker, which is always given both variables, who found them."""
 
+ENVIRONMENT = "--env"
+"""What a project that is a study's environment was found by."""
+
 OLDEST = (1, 10)
 PACKAGES = ("Flux", "PythonCall", "PrecompileTools")
 """What the project must have. Everything else that PolyBench needs comes with them."""
@@ -51,6 +54,11 @@ class Julia(NamedTuple):
         """The command that completes the installation of this very Julia."""
         if self.found_by == "juliapkg":
             return SETUP
+        if self.found_by == ENVIRONMENT:  # to set it up would make it everybody's
+            plain = ", ".join(f'PackageSpec("{name}")' for name in PACKAGES if name != "PythonCall")
+            python = f'PackageSpec(name="PythonCall", version="{importlib.metadata.version("juliacall")}")'
+            code = f"using Pkg; Pkg.add([{plain}, {python}])"
+            return shlex.join([self.executable, f"--project={self.project}", "-e", code])
         return f"{SETUP} --julia {shlex.quote(self.executable)} --project {shlex.quote(self.project)}"
 
 
@@ -71,6 +79,11 @@ def find() -> Julia:
     if remembered := recall():
         return Julia(*remembered, str(configuration_file()))
     return _from_juliapkg()
+
+
+def in_project(project: str) -> Julia:
+    """The same Julia in another project, which is an environment of a study; raises as `find` does."""
+    return find()._replace(project=project, found_by=ENVIRONMENT)
 
 
 def _from_juliapkg() -> Julia:
@@ -114,7 +127,7 @@ def check(julia: Julia) -> None:
         raise Unavailable(
             f"juliacall is {juliacall}, but PythonCall in {julia.project} is {pythoncall}:"
             " they must be the same version",
-            f"pip install juliacall=={pythoncall}",
+            julia.setup if julia.found_by == ENVIRONMENT else f"pip install juliacall=={pythoncall}",
         )
 
 

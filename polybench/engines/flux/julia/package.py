@@ -10,5 +10,6 @@ SETUP = "polybench setup flux"
 
 def package_folder() -> Path:
     """The Julia package PolyBench: part of an installed polybench, or `julia/` of a checkout."""
-    installed = Path(__file__).parent / "PolyBench"
-    return installed if installed.is_dir() else Path(__file__).parents[4] / "julia"
+    here = Path(__file__).resolve()  # a worker in another environment finds the package through a link
+    installed = here.parent / "PolyBench"
+    return installed if installed.is_dir() else here.parents[4] / "julia"

@@ -7,7 +7,7 @@ import pytest
 from polybench.core.errors import Unavailable
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.environment import environment, threads
-from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT
+from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT
 from polybench.engines.flux.julia.remembered import remember
 from polybench.wire.environment import worker_environment
 
@@ -20,6 +20,14 @@ def test_the_launcher_tells_a_worker_all_that_juliacall_reads() -> None:
     assert found["OPENBLAS_NUM_THREADS"] == "1"
     assert found["PYTHON_JULIACALL_HANDLE_SIGNALS"] == "yes"
     assert not [name for name in worker_environment(ENGINES["torch"], "cpu", 3) if "JULIACALL" in name]
+
+
+def test_a_project_that_is_an_environment_is_run_by_the_same_julia() -> None:
+    remember("/remembered/julia", "/remembered")
+    found = worker_environment(ENGINES["flux"], "cpu", 3, project="/dev")
+    assert (found[EXECUTABLE], found[PROJECT], found[FOUND_BY]) == ("/remembered/julia", "/dev", "--env")
+    plain = worker_environment(ENGINES["flux"], "cpu", 3)
+    assert {name for name in plain if plain[name] != found[name]} == {PROJECT, FOUND_BY}
 
 
 def test_default_threads_is_one_julia_thread() -> None:
