@@ -267,6 +267,7 @@ OUT = _panel(
         "Also say in words where the time differs; layers are measured, too, unless they are saved already.",
         "--explain",
     ),
+    _option("tensorboard", "A folder for event files: one run a cell, to be watched with TensorBoard."),
     _option("quiet", "Only warnings and results.", "--quiet", "-q"),
     _option("verbose", "One line for each stage, even on a terminal.", "--verbose", "-v"),
 )

@@ -16,5 +16,6 @@ class Presentation(NamedTuple):
     results: Path | None = None
     save: bool = True
     explain: bool = False
+    tensorboard: Path | None = None
     quiet: bool = False
     verbose: bool = False

@@ -45,7 +45,7 @@ def run(
     if quick:
         chosen = chosen.quick()
     if axes:
-        _refuse_for_a_sweep({"--strict": strict, "--columns": how.columns})
+        _refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--tensorboard": how.tensorboard})
         if not dry_run:
             execute_sweep(chosen, axes, how, how.format, background)
         print_points(chosen, axes)

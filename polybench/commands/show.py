@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
-from polybench.commands.outcome import columns, emit, ensure_writable
+from polybench.commands.outcome import columns, emit, ensure_writable, write_events
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.commands.terminal import width
 from polybench.core.names import pick
 from polybench.export import FORMATS
+from polybench.export.event_files import ensure_tensorboard
 from polybench.export.rendering import rendered
 
 
-@takes("columns", "published", "format", "output", "results")
+@takes("columns", "published", "format", "output", "results", "tensorboard", "quiet")
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help="An ID, a unique prefix of one, or `last`.")],
     how: Presentation,
@@ -29,6 +30,10 @@ def show(
     metrics = columns(how.columns)
     pick(how.format, FORMATS, "format")
     ensure_writable(how.output)
+    if how.tensorboard is not None:
+        ensure_tensorboard(how.tensorboard)
     document = Store(results_folder(how.results)).load(study)
+    if how.tensorboard is not None:
+        write_events(document, how)
     line = width(how.output)
     emit(rendered(document, how.format, metrics, published=how.published, width=line), how.output)

@@ -34,7 +34,10 @@ class FormatRow(NamedTuple):
 FORMATS: dict[str, FormatRow] = {
     "table": FormatRow("polybench.export.terminal", "people", has_width=True),
     "markdown": FormatRow("polybench.export.markdown", "people"),
+    "github": FormatRow("polybench.export.github", "people"),
+    "html": FormatRow("polybench.export.html_table", "people"),
     "csv": FormatRow("polybench.export.comma", "programs"),
+    "csv-long": FormatRow("polybench.export.comma_long", "programs"),
     "json": FormatRow("polybench.export.json_document", "programs"),
     "latex": FormatRow("polybench.export.latex", "people"),
 }

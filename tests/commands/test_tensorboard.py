@@ -1,0 +1,44 @@
+"""`--tensorboard` on the command line: written beside the table, from a saved study, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.test_cli import FAST, Run, run
+
+__all__ = ["run"]
+
+pytest.importorskip("tensorboard")
+
+
+def test_a_study_is_written_as_it_is_measured_and_again_from_what_is_saved(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+slow", *FAST, "--no-metrics", "--tensorboard", "a b/runs")
+    assert result.returncode == 0
+    assert "2 runs for: tensorboard --logdir 'a b/runs'" in result.stderr
+    runs = sorted(path.name for path in Path("a b/runs").glob("*/*"))
+    assert runs == ["fake+slow_cpu", "fake_cpu"]
+    again = run("show", "last", "--tensorboard", "again", "--quiet")
+    assert (again.returncode, again.stderr) == (0, "")
+    first, second = (
+        {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("events.*")}
+        for folder in ("a b/runs", "again")
+    )
+    assert first == second
+    assert len(first) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(run: Run) -> None:
+    Path("file").touch()
+    for command in (["compare", "--engines", "fake", *FAST], ["show", "last"]):
+        result = run(*command, "--tensorboard", "file/runs")
+        assert result.returncode == 2
+        assert "cannot write to --tensorboard file/runs" in result.stderr
+
+
+def test_a_sweep_has_no_such_option(run: Run) -> None:
+    Path("sweep.toml").write_text('engines = ["fake"]\n[sweep]\nbatch_size = [1, 2]\n')
+    result = run("run", "sweep.toml", "--tensorboard", "runs")
+    assert result.returncode == 2
+    assert "--tensorboard: the file is a sweep" in result.stderr
