@@ -260,7 +260,7 @@ class ExplanationResult:
         return explanation_text.render(self.document, "markdown")
 
 
-_CELL = ("cell", "engine", "variant", "device", "status")
+_CELL = ("cell", "engine", "variant", "environment", "device", "status")
 
 
 def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:

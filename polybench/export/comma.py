@@ -26,7 +26,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
 
 
 _STUDY = ("study", "created", "model", "data", "batch_size", "threads", "host")
-_CELL = ("cell", "engine", "variant", "device", "precision", "status", "ranked")
+_CELL = ("cell", "engine", "variant", "environment", "device", "precision", "status", "ranked")
 _ABSENT = ("reason", "remedy")
 
 
@@ -42,8 +42,8 @@ def _header(columns: Sequence[Column]) -> Iterator[str]:
 def _row(study: StudyDocument, result: Result, columns: Sequence[Column]) -> list[object]:
     work = result.workload
     row: list[object] = [study.id, study.created, work.model, work.dataset, work.batch_size, work.threads]
-    row += [study.host.hostname, result.cell, result.engine, result.variant, result.device, work.precision]
-    row += [result.status, "true" if result.ranked else "false"]
+    row += [study.host.hostname, result.cell, result.engine, result.variant, result.environment]
+    row += [result.device, work.precision, result.status, "true" if result.ranked else "false"]
     for column in columns:
         row.append(column.value(result))
         if column.has_interval:

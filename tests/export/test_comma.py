@@ -7,7 +7,7 @@ import pytest
 
 from polybench.export import render
 from polybench.metrics.base import Metric
-from tests.factories import absent, study, typical_study
+from tests.factories import absent, measured, study, typical_study
 
 
 @pytest.fixture
@@ -42,6 +42,11 @@ def test_ranked(rows: dict[str, dict[str, str]]) -> None:
     assert rows["tf/cpu"]["ranked"] == "true"
     assert rows["tf+keras_fit/cpu"]["ranked"] == "false"
     assert rows["tf+keras_fit/cpu"]["variant"] == "keras_fit"
+
+
+def test_an_environment_is_a_column(columns: list[Metric]) -> None:
+    text = render("csv", study(measured("torch/cpu", 0.01), measured("torch@old/cpu", 0.01)), columns)
+    assert [row["environment"] for row in csv.DictReader(io.StringIO(text))] == ["", "old"]
 
 
 def test_every_row_says_what_was_measured_and_where(rows: dict[str, dict[str, str]]) -> None:

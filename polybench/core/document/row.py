@@ -15,6 +15,7 @@ class Row(msgspec.Struct, kw_only=True):
     cell: str
     engine: str
     variant: str | None
+    environment: str | None = None
     device: str
     status: Status
     reason: str | None = None
