@@ -124,7 +124,12 @@ class Worker:
     def _load(self, request: Load) -> Loaded:
         module, _, name = request.factory.partition(":")
         start = time.perf_counter()
-        engine: Engine = getattr(importlib.import_module(module), name)()
+        try:
+            factory = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:  # another package's engine, in an environment without it
+            package = str(error.name).partition(".")[0]
+            raise Unavailable(f"the engine does not load: {error}", f"pip install {package}") from error
+        engine: Engine = factory()
         engine.load_framework()
         self._import_seconds = time.perf_counter() - start
         self._baseline_rss_bytes = resident().total

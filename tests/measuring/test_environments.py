@@ -36,8 +36,7 @@ def two_versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyDocumen
         # Last on the path, as an installed package is: the folder of an environment comes before it.
         interpreter = importlib.import_module("polybench.wire.interpreter")
         own = interpreter.OWN._replace(folders=(*interpreter.OWN.folders, str(folder / "here")))
-        for module in ("measuring.environments", "report.cell_record"):
-            patch.setattr(f"polybench.{module}.OWN", own)
+        patch.setattr("polybench.measuring.environments.OWN", own)
         row = EngineRow("planted:Engine", "", start_seconds=1.0, copies_data=False, does_arithmetic=False)
         patch.setitem(ENGINES, "planted", row)
         patch.setitem(synthetic.IMAGES, "train", 100)
@@ -100,3 +99,14 @@ def test_a_framework_that_an_environment_lacks_is_installed_by_its_own_pip(tmp_p
     (result,) = run("jax@other", env={"other": str(venv)}, **FEW | {"parity": False}).results
     assert (result.status, result.reason) == ("unavailable", "JAX is not installed")
     assert result.remedy == f"{venv}/bin/python -m pip install jax optax"
+
+
+def test_an_engine_of_another_package_is_installed_by_its_own_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = EngineRow("planted.engine:Engine", "", does_arithmetic=False)
+    monkeypatch.setitem(ENGINES, "planted", row)
+    venv = environment(tmp_path / "venv")
+    (result,) = run("planted@other", env={"other": str(venv)}, **FEW).results
+    assert result.reason == "the engine does not load: No module named 'planted'"
+    assert (result.status, result.remedy) == ("unavailable", f"{venv}/bin/python -m pip install planted")

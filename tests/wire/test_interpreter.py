@@ -50,6 +50,16 @@ def test_it_has_its_own_numpy_and_nothing_else_of_polybenchs_environment(tmp_pat
     assert "No module named 'rich'" in run.stderr
 
 
+def test_what_is_lent_is_all_that_a_worker_and_the_engines_import_beside_frameworks(tmp_path: Path) -> None:
+    folder = environment(tmp_path / "venv")
+    found = interpreter(str(folder / "bin/python"), tmp_path / "lent")
+    modules = [row.factory.partition(":")[0] for row in ENGINES.values()]
+    script = f"import importlib, polybench.worker.handler; [importlib.import_module(m) for m in {modules}]"
+    command = [found.executable, "-P", "-c", script]
+    run = subprocess.run(command, env=found.variables({}), capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+
+
 def test_what_it_has_itself_is_not_lent(tmp_path: Path) -> None:
     folder = environment(tmp_path / "venv")
     (site_packages(folder) / "msgspec.py").write_text("")

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia, check, find, installed
+from polybench.engines.flux.julia.finding import (
+    EXECUTABLE,
+    FOUND_BY,
+    PROJECT,
+    Julia,
+    check,
+    find,
+    in_project,
+    installed,
+)
 from polybench.engines.flux.julia.remembered import configuration_file, recall, remember
-from tests.engines.flux.julia.conftest import COMPLETE, Make
+from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 
 
 def test_both_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +153,20 @@ def test_juliacall_and_pythoncall_must_be_the_same_version(executable: Make, pro
     with pytest.raises(Unavailable, match=r"juliacall is 0\.9\.34, but PythonCall .* is 0\.9\.20") as caught:
         check(julia)
     assert caught.value.remedy == "pip install juliacall==0.9.20"
+
+
+@pytest.mark.parametrize("packages", [{"PythonCall": JULIACALL}, COMPLETE | {"PythonCall": "0.9.20"}])
+def test_what_an_environment_lacks_is_added_there_and_nothing_is_remembered(
+    packages: dict[str, str], executable: Make, project: Make
+) -> None:
+    remember(executable(), "/remembered")
+    julia = in_project(project(packages))
+    assert julia == Julia(executable(), project(packages), "--env")
+    with pytest.raises(Unavailable) as caught:
+        check(julia)
+    program, folder, option, code = shlex.split(caught.value.remedy)
+    assert (program, folder, option) == (julia.executable, f"--project={julia.project}", "-e")
+    assert code == (
+        'using Pkg; Pkg.add([PackageSpec("Flux"), PackageSpec("PrecompileTools"),'
+        f' PackageSpec(name="PythonCall", version="{JULIACALL}")])'
+    )
