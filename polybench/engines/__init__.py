@@ -157,6 +157,7 @@ ENGINES: dict[str, EngineRow] = {
         "polybench.engines.keras.engine:KerasEngine",
         "Keras 3's `train_on_batch` on TensorFlow, its default backend",
         extra="keras",
+        packages=("keras",),
         variants={
             "jax": Variant("on JAX: the step compiled with XLA, as Keras does there"),
             "torch": Variant("on PyTorch: the step is eager"),

@@ -22,11 +22,11 @@ from polybench.core.units import nbytes
 from polybench.engines import ENGINES
 from polybench.machine import host
 from polybench.machine.caches import last_level_bytes
+from polybench.measuring.environments import Environments
 from polybench.measuring.probing import probe
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
-from polybench.measuring.environments import Environments
 from polybench.measuring.scratch import scratch_folder
 from polybench.measuring.state import StudyState, record_of
 from polybench.measuring.study import started
@@ -144,7 +144,9 @@ def _changed(found: LimitDocument, asked: Collection[str], study: Study) -> list
         return [str(gone)]
     with scratch_folder() as scratch:
         environments = Environments(plan, scratch)
-        records = {cell.name: record_of(cell, plan, environments) for cell in plan.cells if cell.name in known}
+        records = {
+            cell.name: record_of(cell, plan, environments) for cell in plan.cells if cell.name in known
+        }
         probe(list(records.values()), study.timeout)
     then = {cell: engine.versions for cell, engine in known.items()} | {"numpy": {"NumPy": found.numpy}}
     now = {cell: one.probe.versions if one.probe else {} for cell, one in records.items()}
