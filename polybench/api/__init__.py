@@ -235,7 +235,7 @@ def explain(study: str, *, against: str | None = None, results: Path | None = No
         BadInput: there is no such study, or nothing in it that may be compared.
     """
     store = Store(results_folder(results))
-    saved = Saved(store.layers(), store.studies())
+    saved = Saved(store.layers(), list(store.studies()))
     return ExplanationResult(explain_study(store.load(study), saved, against))
 
 

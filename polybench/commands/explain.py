@@ -45,7 +45,7 @@ def explain(
     ensure_writable(how.output)
     store = Store(results_folder(how.results))
     document = store.load(study)
-    explanation = explain(document, Saved(store.layers(), store.studies()), against)
+    explanation = explain(document, Saved(store.layers(), list(store.studies())), against)
     emit(render(explanation, format), how.output)
 
 
@@ -66,7 +66,7 @@ def explain_measured(
     """
     from polybench.report.explanation import Saved, explain
 
-    saved = Saved(store.layers(), store.studies()) if store is not None else Saved()
+    saved = Saved(store.layers(), list(store.studies())) if store is not None else Saved()
     wanted = _layers_to_measure(document, saved)
     code = 0
     if wanted is not None:

@@ -2,57 +2,112 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
+from polybench.commands import filters
 from polybench.commands.options import TableOrJson
 from polybench.commands.rows import Rows, print_rows
 from polybench.commands.signature import takes
+from polybench.core import units
+from polybench.report.listed import EVERYTHING, Filters, Listed
+
+_WIDEST = 48
+"""Characters of a title, of a workload, of a list of cells."""
 
 
 @takes("results")
-def list_studies(results: Path | None = None, format: TableOrJson = "table") -> None:
-    """List saved studies, oldest first; what cannot be read is shown as unreadable."""
-    import msgspec
+def list_studies(
+    engine: filters.Engine = None,
+    model: filters.Model = None,
+    device: filters.Device = None,
+    host: filters.Host = None,
+    since: filters.Since = None,
+    until: filters.Until = None,
+    version: filters.Versions = None,
+    results: Path | None = None,
+    format: TableOrJson = "table",
+) -> None:
+    """List saved studies, oldest first; what cannot be read is shown as unreadable.
 
-    from polybench.core.document.study import from_json
+    Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
+    """
     from polybench.report.saved_studies import Store, results_folder
 
-    rows: Rows = []
-    for path in Store(results_folder(results)).paths():
-        try:
-            study = from_json(path.read_bytes())
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            rows.append({"id": path.stem, "created": None, "unreadable": str(error)})
-        else:
-            settings = study.settings
-            rows.append(
-                {
-                    "id": study.id,
-                    "created": study.created,
-                    "model": settings.model,
-                    "dataset": settings.dataset,
-                    "batch_size": settings.batch_size,
-                    "cells": [result.cell for result in study.results],
-                    "measured": sum(result.measured for result in study.results),
-                    "finished": study.finished,
-                }
-            )
-    print_rows(rows, format, _table)
+    wanted = filters.filters(engine, model, device, host, since, until, version)
+    studies = Store(results_folder(results)).listed()
+    now = time.time()
+    rows = [_row(study, now) for study in studies if wanted.has(study)]
+    none = _nothing(len(studies), wanted)
+    print_rows(rows, format, lambda rows: _table(rows) if rows else none)
+
+
+def _row(study: Listed, now: float) -> dict[str, Any]:
+    if study.unreadable is not None:
+        return {"id": study.file, "created": None, "unreadable": study.unreadable}
+    fastest = study.fastest
+    return {
+        "id": study.id,
+        "created": study.created,
+        "age_seconds": now - study.when,
+        "title": study.title,
+        "model": study.model,
+        "dataset": study.dataset,
+        "batch_size": study.batch_size,
+        "host": study.hostname,
+        "cells": [cell.cell for cell in study.cells],
+        "measured": sum(cell.measured for cell in study.cells),
+        "fastest": fastest and {"cell": fastest.cell, "seconds_per_step": fastest.seconds_per_step},
+        "finished": study.finished,
+        "interrupted": study.interrupted,
+    }
+
+
+def _nothing(number: int, wanted: Filters) -> str:
+    if number and wanted != EVERYTHING:
+        return f"none of {units.count(number)} saved studies is like that"
+    return "no saved studies; polybench compare makes one"
 
 
 def _table(rows: Rows) -> str:
-    from tabulate import tabulate
+    """Laid out here: with thousands of rows a library of tables takes seconds."""
+    titled = any(row.get("title") for row in rows)
+    header = ["id", "age", *(["title"] if titled else []), "workload", "fastest", "cells"]
+    lines = [header, *(_line(row, titled) for row in rows)]
+    widths = [max(len(line[i]) for line in lines if i < len(line) - 1) for i in range(len(header) - 1)]
+    lines.insert(1, ["-" * width for width in [*widths, len(header[-1])]])
+    return "\n".join(_joined(line, widths) for line in lines)
 
-    if not rows:
-        return "no saved studies; polybench compare makes one"
-    lines = [
-        (row["id"], "unreadable", row["unreadable"])
-        if "unreadable" in row
-        else (
-            row["id"] + (" (not finished)" if row["finished"] is False else ""),
-            f"{row['model']}, {row['dataset']}, batch {row['batch_size']}",
-            ", ".join(row["cells"]),
-        )
-        for row in rows
+
+def _joined(line: list[str], widths: list[int]) -> str:
+    """The last column as long as it is."""
+    padded = (text.ljust(width) for text, width in zip(line[:-1], widths, strict=False))
+    return "  ".join([*padded, line[-1]]).rstrip()
+
+
+def _line(row: dict[str, Any], titled: bool) -> list[str]:
+    if "unreadable" in row:
+        return [row["id"], "", f"unreadable: {_short(row['unreadable'], 2 * _WIDEST)}"]
+    state = " (not finished)" if row["finished"] is False else " (interrupted)" if row["interrupted"] else ""
+    fastest = row["fastest"]
+    return [
+        row["id"] + state,
+        units.age(row["age_seconds"]),
+        *([_short(row["title"] or "")] if titled else []),
+        _short(f"{row['model']}, {row['dataset']}, batch {row['batch_size']}"),
+        f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}" if fastest else "nothing measured",
+        _cells(row["cells"]),
     ]
-    return tabulate(lines, headers=["id", "workload", "cells"], maxcolwidths=[None, 40, 60])
+
+
+def _cells(cells: list[str]) -> str:
+    """As many as a line holds, and how many more there are."""
+    shown = next((n for n in range(len(cells), 1, -1) if len(", ".join(cells[:n])) <= _WIDEST), 1)
+    more = [f"{len(cells) - shown} more"] if len(cells) > shown else []
+    return ", ".join([*cells[:shown], *more])
+
+
+def _short(text: str, width: int = _WIDEST) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 1]}…"

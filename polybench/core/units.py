@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_MINUTE = 60.0
+_DAY = 86400.0
+_AGES = (
+    (365.25 * _DAY, "year"),
+    (30.44 * _DAY, "month"),
+    (_DAY, "day"),
+    (3600.0, "hour"),
+    (_MINUTE, "minute"),
+)
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
@@ -24,6 +33,14 @@ def rough_seconds(value: float) -> str:
     if value < 5400:
         return f"{value / 60:.0f} minutes"
     return f"{value / 3600:.1f} hours" if value < 36_000 else f"{value / 3600:.0f} hours"
+
+
+def age(value: float) -> str:
+    """For how long ago something was: "now", "5 minutes", "3 hours", "12 days", "2 years"."""
+    for size, noun in _AGES:
+        if value >= size:
+            return plural(int(value // size), noun)
+    return "now" if value > -_MINUTE else "in the future"
 
 
 def nbytes(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,8 @@ from polybench.core.document.layers import LayersDocument, layers_from_json
 from polybench.core.document.study import StudyDocument, from_json, json_of, to_json
 from polybench.core.errors import BadInput
 from polybench.data.disk import replacing
+from polybench.report.listed import EVERYTHING, Filters, Listed
+from polybench.report.study_index import StudyIndex
 
 _ROOM_BYTES = 1 << 16
 """What a study's document takes at least, once there are samples in it."""
@@ -92,20 +94,26 @@ class Store:
             self.unsaved[document.id] = f"cannot save to {self.folder}: {error.strerror}{copy}"
         return self.unsaved.get(document.id)
 
-    def paths(self) -> list[Path]:
-        """All saved studies, readable or not, oldest first."""
-        return sorted(self.folder.glob("*.json"))
+    def listed(self) -> list[Listed]:
+        """What lists need of all saved studies, readable or not, the oldest first."""
+        return StudyIndex(self.folder).studies()
 
-    def studies(self) -> list[StudyDocument]:
-        """All that can be read, the newest first."""
-        return _readable(reversed(self.paths()), from_json)
+    def studies(self, wanted: Filters = EVERYTHING) -> Iterator[StudyDocument]:
+        """Those that can be read and are wanted, the newest first, one at a time."""
+        return _readable(
+            (self._path(study) for study in reversed(self.listed()) if wanted.has(study)), from_json
+        )
+
+    def _path(self, study: Listed) -> Path:
+        return self.folder / f"{study.file}.json"
 
     def layers(self) -> list[LayersDocument]:
         """All documents of layers that can be read, the newest first."""
-        return _readable(sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True), layers_from_json)
+        paths = sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True)
+        return list(_readable(paths, layers_from_json))
 
     def load(self, name: str) -> StudyDocument:
-        """The study with this ID, unique prefix of an ID, path of a document, or `last`.
+        """The study with this ID, unique prefix of an ID, path of a document, or `last`, the one begun last.
 
         Raises:
             BadInput: none or several match, or the document cannot be read.
@@ -117,9 +125,9 @@ class Store:
             raise BadInput(f"cannot read the study {path}: {error}") from error
 
     def _find(self, name: str) -> Path:
-        paths = self.paths()
-        if name == "last" and paths:
-            return paths[-1]
+        paths = sorted(self.folder.glob("*.json"))
+        if name == "last" and paths and (studies := self.listed()):
+            return self._path(studies[-1])
         if name.endswith(".json") and Path(name).is_file():
             return Path(name)
         matches = [path for path in paths if path.stem.startswith(name)]
@@ -147,12 +155,10 @@ def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:
     return f"; a copy is {path}"
 
 
-def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> list[T]:
-    found = []
+def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> Iterator[T]:
     for path in paths:
         with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            found.append(read(path.read_bytes()))
-    return found
+            yield read(path.read_bytes())
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from polybench.engines import ALLOCATORS, ENGINES
 from polybench.metrics import METRICS
 from polybench.models import MODELS
 from polybench.planning.plan import resolve
+from polybench.report.saved_studies import Store
+from tests.factories import absent, measured, study
 
 
 def printed(*arguments: str) -> str:
@@ -23,8 +26,8 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
-def rows(command: str) -> list[dict[str, Any]]:
-    found = json.loads(printed(command, "--format", "json"))
+def rows(*command: str) -> list[dict[str, Any]]:
+    found = json.loads(printed(*command, "--format", "json"))
     assert isinstance(found, list)
     return found
 
@@ -79,3 +82,76 @@ def test_another_format_is_bad_input(command: str) -> None:
     error = CliRunner().invoke(app, [command, "--format", "csv"]).exception
     assert isinstance(error, BadInput)
     assert "formats are: json, table" in str(error)
+
+
+def saved_studies(folder: Path) -> None:
+    store = Store(folder)
+    one = study(measured("torch/cpu", 0.0101, versions={"torch": "2.13.0"}), measured("tf/cpu", 0.02))
+    one.title, one.finished = "An old\n\x1b[2Jstory", True
+    store.save(one)
+    two = study(*(measured(f"flux/cpu#{number}", 0.03) for number in range(2, 90)))
+    two.id, two.created, two.finished = "20260101-other", "2026-01-01T00:00:00Z", False
+    store.save(two)
+    interrupted = study(absent("jax/cpu", "interrupted", "Ctrl-C"))
+    interrupted.id, interrupted.created = "20260102-third", "2026-01-02T00:00:00Z"
+    store.save(interrupted)
+
+
+def test_studies_are_listed_with_title_age_and_fastest_cell(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    text = printed("list", "--results", str(tmp_path))
+    header, _, *lines = text.splitlines()
+    assert header.split() == ["id", "age", "title", "workload", "fastest", "cells"]
+    assert "An old \\x1b[2Jstory" in lines[0]
+    assert "10.1 ms torch/cpu torch/cpu, tf/cpu" in " ".join(lines[0].split())
+    assert lines[1].startswith("20260101-other (not finished)")
+    assert lines[1].endswith("84 more")
+    assert lines[2].startswith("20260102-third (interrupted)")
+    assert "nothing measured  jax/cpu" in lines[2]
+    assert all(len(line) < 200 for line in lines)
+
+
+def test_a_list_as_json_has_all_of_it(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    one, two, three = rows("list", "--results", str(tmp_path))
+    assert one["fastest"] == {"cell": "torch/cpu", "seconds_per_step": pytest.approx(0.0101, rel=1e-3)}
+    assert (one["id"], one["model"], one["batch_size"]) == ("20250101-000000-abcd", "lenet", 128)
+    assert (one["cells"], one["measured"], one["host"]) == (["torch/cpu", "tf/cpu"], 2, "host")
+    assert one["age_seconds"] > 30e6
+    assert (two["finished"], two["interrupted"], three["interrupted"]) == (False, False, True)
+    assert len(two["cells"]) == 88
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--engine", "torch"], ["20250101-000000-abcd"]),
+        (["--version", "torch=2.13", "--version", "torch=2"], ["20250101-000000-abcd"]),
+        (["--since", "2026-01-01"], ["20260101-other", "20260102-third"]),
+        (["--since", "2026-01-01", "--until", "2026-01-01"], ["20260101-other"]),
+        (["--host", "h*", "--device", "cpu", "--model", "lenet", "--engine", "jax"], ["20260102-third"]),
+        (["--engine", "reference"], []),
+    ],
+)
+def test_only_studies_that_are_wanted_are_listed(
+    tmp_path: Path, options: list[str], found: list[str]
+) -> None:
+    saved_studies(tmp_path)
+    assert [row["id"] for row in rows("list", "--results", str(tmp_path), *options)] == found
+    if not found:
+        text = printed("list", "--results", str(tmp_path), *options)
+        assert text == "none of 3 saved studies is like that\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--version", "torch"], "write name=number"),
+        (["--since", "yesterday"], "--since 'yesterday' is no date; write 2026-11-01"),
+        (["--until", "2026-13-01"], "--until '2026-13-01' is no date"),
+    ],
+)
+def test_a_filter_that_is_none_is_bad_input(options: list[str], message: str) -> None:
+    error = CliRunner().invoke(app, ["list", *options]).exception
+    assert isinstance(error, BadInput)
+    assert message in str(error)

@@ -119,3 +119,21 @@ def test_reads_back_within_half_a_percent(value: float) -> None:
     number, unit = units.seconds(value).split()
     scale = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
     assert float(number.replace(",", "")) * scale == pytest.approx(value, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "now"),
+        (59, "now"),
+        (-30, "now"),
+        (-3600, "in the future"),
+        (60, "1 minute"),
+        (7199, "1 hour"),
+        (86400 * 3.9, "3 days"),
+        (86400 * 364, "11 months"),
+        (86400 * 800, "2 years"),
+    ],
+)
+def test_an_age_has_one_unit(value: float, text: str) -> None:
+    assert units.age(value) == text

@@ -10,8 +10,9 @@ import pytest
 
 from polybench.core.errors import BadInput
 from polybench.measuring.scratch import only_study_here
+from polybench.report.listed import Filters
 from polybench.report.saved_studies import Store, results_folder, write_atomically
-from tests.factories import layers, study
+from tests.factories import layers, measured, study
 
 
 def test_what_is_saved_can_be_loaded(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_times_of_layers_are_kept_beside_the_studies(tmp_path: Path) -> None:
         store.save_layers(one)
     (tmp_path / "layers" / "20250105-broken.json").write_text('{"schema": ')
     assert [one.id for one in store.layers()] == [new.id, old.id]
-    assert store.studies() == [document]
+    assert list(store.studies()) == [document]
     assert store.load("last") == document
     with pytest.raises(BadInput, match="are times of layers, not a study"):
         store.load(old.id)
@@ -100,3 +101,34 @@ def test_two_studies_at_once_are_noticed() -> None:
             assert not second
     with only_study_here() as third:
         assert third
+
+
+def test_the_last_is_the_one_that_began_last_whatever_its_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    began = {"b": "2026-01-03T00:00:00+02:00", "z": "2026-01-01", "a": "2026-01-02T23:00:00Z"}
+    for name, created in began.items():
+        store.save(msgspec.structs.replace(study(), id=name, created=created))
+    assert store.load("last").id == "a"
+    assert [one.id for one in store.studies()] == ["a", "b", "z"]
+
+
+def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = Store(tmp_path).save(study())
+    path.write_text(path.read_text().replace("polybench.study/1", "polybench.study/2"))
+    with pytest.raises(BadInput, match=r"'polybench.study/2', this .* pip install --upgrade polybench"):
+        Store(tmp_path).load("last")
+    assert "a newer polybench wrote it" in str(Store(tmp_path).listed()[0].unreadable)
+
+
+def test_documents_of_the_first_version_are_read(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_bytes((Path(__file__).parents[1] / "golden" / "first.json").read_bytes())
+    document = Store(tmp_path).load("old")
+    assert (document.finished, document.settings.heap, document.settings.pinned) == (None, "system", [])
+    assert document.results[0].ranked
+
+
+def test_only_wanted_studies_are_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(study(measured("torch/cpu", 0.01)))
+    store.save(msgspec.structs.replace(study(measured("tf/cpu", 0.01)), id="other"))
+    assert [one.id for one in store.studies(Filters(engine="tf"))] == ["other"]

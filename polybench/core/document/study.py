@@ -61,10 +61,26 @@ def json_of(document: msgspec.Struct) -> bytes:
 
 def from_json(text: bytes) -> StudyDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
-    schema = msgspec.json.decode(text, type=_Head).schema  # before a document of another kind lacks a field
-    if schema != SCHEMA:
-        raise msgspec.ValidationError(f"schema is {schema!r}, this version reads {SCHEMA!r}")
+    check_schema(text)
     return msgspec.json.decode(text, type=StudyDocument)
+
+
+def check_schema(text: bytes) -> None:
+    """Find out whether this version reads the document, before one of another kind lacks a field.
+
+    Raises:
+        msgspec.ValidationError: it is of another kind, or of a newer version of polybench.
+        msgspec.DecodeError: it is no JSON.
+    """
+    schema = msgspec.json.decode(text, type=_Head).schema
+    if schema == SCHEMA:
+        return
+    this = f"schema is {schema!r}, this version reads {SCHEMA!r}"
+    kind, _, version = SCHEMA.partition("/")
+    theirs, _, number = schema.partition("/")
+    if theirs == kind and number.isdecimal() and int(number[:18]) > int(version):
+        this += "; a newer polybench wrote it: pip install --upgrade polybench"
+    raise msgspec.ValidationError(this)
 
 
 class _Head(msgspec.Struct):
