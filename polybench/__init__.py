@@ -8,6 +8,7 @@ from polybench.core.errors import BadInput, CellFailed, PolybenchError, Strictly
 from polybench.core.version import __version__
 
 if TYPE_CHECKING:
+    from polybench.api import DiffResult as DiffResult
     from polybench.api import ExplanationResult as ExplanationResult
     from polybench.api import LayersResult as LayersResult
     from polybench.api import LimitResult as LimitResult
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from polybench.api import StudyResult as StudyResult
     from polybench.api import SweepResult as SweepResult
     from polybench.api import compare as compare
+    from polybench.api import diff as diff
     from polybench.api import explain as explain
     from polybench.api import layers as layers
     from polybench.api import limit as limit
+    from polybench.api import load as load
     from polybench.api import overhead as overhead
     from polybench.api import parity as parity
     from polybench.api import sweep as sweep
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadInput",
     "CellFailed",
+    "DiffResult",
     "ExplanationResult",
     "LayersResult",
     "LimitResult",
@@ -38,9 +42,11 @@ __all__ = [
     "Unavailable",
     "__version__",
     "compare",
+    "diff",
     "explain",
     "layers",
     "limit",
+    "load",
     "overhead",
     "parity",
     "sweep",

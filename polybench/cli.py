@@ -11,6 +11,7 @@ from polybench.commands.allocations import allocations
 from polybench.commands.columns import columns
 from polybench.commands.compare import compare
 from polybench.commands.data import app as data
+from polybench.commands.diff import diff
 from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
 from polybench.commands.explain import explain
@@ -48,6 +49,7 @@ app.command()(weights)
 app.command("list")(list_studies)
 app.command()(show)
 app.command()(explain)
+app.command()(diff)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

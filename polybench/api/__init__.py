@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from polybench.api.results import (
+    DiffResult,
     ExplanationResult,
     LayersResult,
     LimitResult,
@@ -18,6 +19,7 @@ from polybench.api.results import (
     StudyResult,
     SweepResult,
 )
+from polybench.api.saved import diff, load
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick, split_names
 from polybench.core.spec import Study, refuse_unused_environments
@@ -36,6 +38,7 @@ from polybench.report.saved_studies import Store, results_folder
 from polybench.report.sweep import summarize as summarize_sweep
 
 __all__ = [
+    "DiffResult",
     "ExplanationResult",
     "LayersResult",
     "LimitResult",
@@ -45,9 +48,11 @@ __all__ = [
     "StudyResult",
     "SweepResult",
     "compare",
+    "diff",
     "explain",
     "layers",
     "limit",
+    "load",
     "overhead",
     "parity",
     "sweep",

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from polybench.core.document.diff import DiffDocument
 from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
@@ -18,6 +19,7 @@ from polybench.core.document.study import StudyDocument, json_of, to_json
 from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
 from polybench.export import PARITY_FORMATS, figures
+from polybench.export import diff as diff_text
 from polybench.export import explanation as explanation_text
 from polybench.export import layers as layers_text
 from polybench.export import limit as limit_text
@@ -241,6 +243,31 @@ class LayersResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return self.to_markdown()
+
+
+class DiffResult:
+    """Two studies compared. `document` is the whole record, as `--format json` has it."""
+
+    def __init__(self, document: DiffDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary a cell: its verdict, the ratio with its interval, and what changed."""
+        return [msgspec.to_builtins(row) for row in self.document.rows]
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return diff_text.render(self.document, "json")
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
+        return _data_frame(self.rows()).set_index("cell")
+
+    def __str__(self) -> str:
+        return diff_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return diff_text.render(self.document, "markdown")
 
 
 class ExplanationResult:

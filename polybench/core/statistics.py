@@ -102,30 +102,6 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
     return Ratio(math.exp(fmean(levels)), _of_logs(levels), scope)
 
 
-def ratio_of_studies(baseline: NestedSamples, other: NestedSamples) -> Ratio:
-    """Speed-up of `other` against `baseline`, where the two were not measured side by side.
-
-    exp of the difference of the means over processes; Welch's interval, since the spread of processes may
-    differ, and nothing is paired (Welch, "The generalization of Student's problem", Biometrika 34, 1947).
-
-    Raises:
-        ValueError: one of them has no sample.
-    """
-    one, two = process_levels(baseline), process_levels(other)
-    if not one or not two:
-        raise ValueError("no samples")
-    value = math.exp(fmean(one) - fmean(two))
-    if len(one) < 2 or len(two) < 2:
-        return Ratio(value, None, "within one run")
-    variances = [float(np.var(levels, ddof=1)) / len(levels) for levels in (one, two)]
-    total = sum(variances)
-    if total == 0:
-        return Ratio(value, (value, value), "processes")
-    freedom = total**2 / sum(v**2 / (len(x) - 1) for v, x in zip(variances, (one, two), strict=True))
-    half = _student_quantile(freedom) * math.sqrt(total)
-    return Ratio(value, (value * math.exp(-half), value * math.exp(half)), "processes")
-
-
 def process_levels(samples: NestedSamples) -> list[float]:
     """The log of a typical step of each process: the median over rounds of the log of a round's median."""
     return [median(logs) for process in samples if (logs := _log_medians(process))]
@@ -237,7 +213,7 @@ def student_interval(values: Sequence[float]) -> Interval | None:
     n = len(values)
     if n < 2:
         return None
-    half = _student_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = student_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
     centre = fmean(values)
     return centre - half, centre + half
 
@@ -251,7 +227,8 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     return (min(values), max(values)) if len(values) >= 6 else None
 
 
-def _student_quantile(freedom: float) -> float:
+def student_quantile(freedom: float) -> float:
+    """Half the width of a 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2))

@@ -12,6 +12,7 @@ from polybench.core.document.resources import Allocations, Cost
 from polybench.core.document.result import Result
 from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
 from polybench.core.document.training import AccuracyDifference
+from polybench.core.shifts import ratio_of_studies
 from polybench.report.disturbance import no_verdict, quiet_steps
 
 
@@ -54,7 +55,7 @@ def relative_across_studies(base: Result, other: Result) -> statistics.Ratio:
     Raises:
         ValueError: one of them was not measured.
     """
-    found = statistics.ratio_of_studies(quiet_steps(base), quiet_steps(other))
+    found = ratio_of_studies(quiet_steps(base), quiet_steps(other))
     work = other.workload.batch_size / base.workload.batch_size
     interval = found.interval95 and (work * found.interval95[0], work * found.interval95[1])
     return statistics.Ratio(work * found.value, interval, found.scope)
