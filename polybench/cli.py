@@ -15,6 +15,7 @@ from polybench.commands.diff import diff
 from polybench.commands.doctor import doctor
 from polybench.commands.engines import engines
 from polybench.commands.explain import explain
+from polybench.commands.history import history
 from polybench.commands.layers import layers
 from polybench.commands.limit import limit
 from polybench.commands.list import list_studies
@@ -50,6 +51,7 @@ app.command("list")(list_studies)
 app.command()(show)
 app.command()(explain)
 app.command()(diff)
+app.command()(history)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

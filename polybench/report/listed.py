@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from polybench.core.document.result import Result
 from polybench.core.document.study import check_schema
 
 
@@ -124,12 +125,13 @@ def listed(file: str, text: bytes, written: float) -> Listed:
         hostname=document.host.hostname,
         finished=document.finished,
         interrupted=any(one.status == "interrupted" for one in document.results),
-        cells=[_cell(one) for one in document.results],
+        cells=[listed_cell(one) for one in document.results],
         fastest=min(ranked, key=lambda one: one.seconds_per_step, default=None),
     )
 
 
-def _cell(one: _Result) -> ListedCell:
+def listed_cell(one: _Result | Result) -> ListedCell:
+    """The same of a result."""
     versions = {name: str(value) for name, value in one.versions.items() if not isinstance(value, dict)}
     return ListedCell(one.cell, one.engine, one.variant, one.device, one.step_seconds is not None, versions)
 

@@ -1,0 +1,131 @@
+"""`polybench history`: cells over time, their steps, what is known of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.report import history as over_time
+from polybench.report.saved_studies import Store
+from tests.factories import measured, study
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["history", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def series(*arguments: str) -> list[dict[str, Any]]:
+    document = json.loads(run(*arguments, "--format", "json"))
+    assert document["schema"] == "polybench.history/1"
+    found: list[dict[str, Any]] = document["series"]
+    return found
+
+
+def save(folder: Path, day: int, seconds: float, version: str = "0.16.9", **changes: Any) -> None:
+    document = study(
+        measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": 1}}), measured("tf/cpu", 0.02)
+    )
+    settings = msgspec.structs.replace(document.settings, **changes)
+    name, created = f"202601{day:02d}", f"2026-01-{day:02d}T10:00:00+00:00"
+    Store(folder).save(msgspec.structs.replace(document, id=name, created=created, settings=settings))
+
+
+@pytest.fixture
+def folder(own_folders: Path) -> Path:
+    found = own_folders / "results"
+    for day, seconds in enumerate((0.0400, 0.0402, 0.0399, 0.0401), start=1):
+        save(found, day, seconds)
+    for day, seconds in enumerate((0.0250, 0.0252, 0.0249), start=5):
+        save(found, day, seconds, "0.16.10\x1b[2J")
+    return found
+
+
+def test_a_step_has_its_study_factor_and_versions(folder: Path) -> None:
+    (flux,) = series("--engine", "flux", "--model", "lenet")
+    assert [point["study"] for point in flux["points"]] == [f"202601{day:02d}" for day in range(1, 8)]
+    (step,) = flux["steps"]
+    assert (step["study"], step["before"], step["acknowledged"]) == ("20260105", "20260104", False)
+    assert step["ratio"] == pytest.approx(1.6, rel=0.01)
+    assert step["changed"] == {"Flux": ["0.16.9", "0.16.10\x1b[2J"]}
+    assert flux["points"][4]["level"] == pytest.approx(0.025, rel=0.01)
+    (tf,) = series("--engine", "tf")
+    assert tf["steps"] == []
+
+
+def test_the_line_is_drawn_with_versions_beside_it(folder: Path) -> None:
+    text = run("--engine", "flux")
+    assert text.startswith("flux/cpu: lenet, synthetic, batch 128, fp32, 2 threads, on host (Some CPU")
+    lines = text.splitlines()
+    first, fourth, fifth = (
+        next(line for line in lines if f"202601{day}" in line) for day in ("01", "04", "05")
+    )
+    assert "polybench 0.1.0, Flux 0.16.9" in first
+    assert fourth.index("o") > fifth.index("o")
+    assert "* Flux 0.16.9 -> 0.16.10\\x1b[2J" in fifth
+    assert "* faster since 20260105, by a factor of 1.60: Flux 0.16.9 -> 0.16.10" in " ".join(text.split())
+    assert "no step" in run("--engine", "tf")
+
+
+def test_a_step_is_told_once(folder: Path) -> None:
+    assert "acknowledged step" in run("--engine", "flux", "--acknowledge", "20260105")
+    text = run("--engine", "flux")
+    assert "faster since" not in text
+    assert "1 acknowledged step (*)" in text
+    (flux,) = series("--engine", "flux")
+    assert [step["acknowledged"] for step in flux["steps"]] == [True]
+    for day in range(8, 11):  # another step is another matter
+        save(folder, day, 0.05, "0.17")
+    (flux,) = series("--engine", "flux")
+    assert [step["acknowledged"] for step in flux["steps"]] == [True, False]
+    (folder / "history" / "20260105.json").write_text("damaged")
+    (flux,) = series("--engine", "flux")
+    assert [step["acknowledged"] for step in flux["steps"]] == [False, False]
+
+
+@pytest.mark.parametrize("name", ["20260104", "2027", "x"])
+def test_where_no_step_begins_there_is_nothing_to_acknowledge(folder: Path, name: str) -> None:
+    error = CliRunner().invoke(app, ["history", "--acknowledge", name]).exception
+    assert isinstance(error, BadInput)
+    assert "a step begins at: 20260105" in str(error)
+
+
+def test_what_is_not_alike_is_another_series(folder: Path) -> None:
+    save(folder, 20, 0.1, heap="system")
+    save(folder, 21, 0.1, heap="system")
+    two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
+    assert (two["other"], one["other"]) == ("heap system", "heap keep")
+    assert len(one["points"]) == 7
+
+
+def test_filters_choose_studies_and_cells(folder: Path) -> None:
+    assert len(series()) == 2
+    (flux,) = series("--version", "flux=0.16.9")
+    assert (flux["cell"], len(flux["points"])) == ("flux/cpu", 4)
+    (flux,) = series("--engine", "flux", "--since", "2026-01-05")
+    assert len(flux["points"]) == 3
+    assert run("--engine", "jax") == "no ranked cell of a saved study is like that\n"
+
+
+def test_only_so_many_studies_are_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(over_time, "MOST", 5)
+    (flux,) = series("--engine", "flux")
+    assert (flux["points"][0]["study"], flux["left_out"]) == ("20260103", 2)
+    assert "2 earlier ones left out" in run("--engine", "flux")
+
+
+def test_one_process_has_no_interval_and_counts_little(folder: Path) -> None:
+    document = study(measured("flux/cpu", 0.04, processes=1, versions={"Flux": "0.16.9"}))
+    Store(folder).save(msgspec.structs.replace(document, id="20260130", created="2026-01-30"))
+    (flux,) = series("--engine", "flux")
+    assert flux["points"][-1]["interval95"] is None
+    assert len(flux["steps"]) == 1
+    assert "(one process)" in run("--engine", "flux")
