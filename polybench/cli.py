@@ -19,6 +19,7 @@ from polybench.commands.history import history
 from polybench.commands.layers import layers
 from polybench.commands.limit import limit
 from polybench.commands.list import list_studies
+from polybench.commands.merge import merge
 from polybench.commands.models import models
 from polybench.commands.overhead import overhead
 from polybench.commands.parity import parity
@@ -52,6 +53,7 @@ app.command()(show)
 app.command()(explain)
 app.command()(diff)
 app.command()(history)
+app.command()(merge)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

@@ -1,0 +1,137 @@
+"""`polybench merge`: one workload on several machines, and no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.document.identity import Parity
+from polybench.core.document.study import StudyDocument
+from polybench.core.errors import BadInput
+from polybench.report.saved_studies import Store
+from tests.factories import absent, measured, study
+
+
+def on(host: str, *results: Any, id: str, **settings: Any) -> StudyDocument:
+    document = study(*results)
+    document.id, document.host.hostname = id, host
+    document.settings = msgspec.structs.replace(document.settings, **settings)
+    return document
+
+
+@pytest.fixture(autouse=True)
+def saved(own_folders: Path) -> None:
+    wrong = measured("flux/cpu", 0.001, parity=Parity("fail", "loss"))
+    for document in (
+        on("small", measured("torch/cpu", 0.020), measured("tf/cpu", 0.010), wrong, id="s"),
+        on(
+            "large",
+            measured("torch/cuda", 0.002),
+            absent("tf/cuda", "unavailable", "no GPU"),
+            id="l",
+            threads=8,
+        ),
+        on("small", measured("torch/cpu", 0.040), id="again", prices={"cpu": 9.0}),
+        on("small", measured("torch/cpu", 0.040), id="batch", batch_size=64),
+        on("small", measured("torch/cpu", 0.040), id="images", data_sha256="f" * 64),
+    ):
+        Store(own_folders / "results").save(document)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["merge", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def rows(*arguments: str) -> dict[str, dict[str, Any]]:
+    document = json.loads(run(*arguments, "--format", "json"))
+    assert document["schema"] == "polybench.merge/1"
+    return {f"{row['machine']}:{row['cell']}": row for row in document["rows"]}
+
+
+PRICES = ("--price", "small:cpu=1", "--price", "large:cuda=5")
+
+
+def test_every_row_is_beside_the_baseline_with_its_machines_price() -> None:
+    found = rows("s", "l", *PRICES)
+    assert list(found) == [
+        "small:torch/cpu",
+        "small:tf/cpu",
+        "small:flux/cpu",
+        "large:torch/cuda",
+        "large:tf/cuda",
+    ]
+    cuda = found["large:torch/cuda"]
+    assert cuda["speedup"] == pytest.approx(10, rel=0.01)
+    assert cuda["speedup95"][0] < 10 < cuda["speedup95"][1]
+    assert cuda["dollars_per_epoch"] == pytest.approx(390 * 0.002 / 3600 * 5)
+    assert cuda["relative_cost"] == pytest.approx(0.5)
+    assert found["small:torch/cpu"]["speedup"] == 1.0
+    assert found["small:tf/cpu"]["speedup"] == pytest.approx(2, rel=0.01)
+    assert found["small:flux/cpu"]["speedup"] is None
+    assert found["large:tf/cuda"]["reason"] == "no GPU"
+
+
+def test_any_row_of_any_machine_is_a_baseline() -> None:
+    found = rows("s", "l", *PRICES, "--baseline", "large:torch/cuda")
+    assert found["small:torch/cpu"]["speedup"] == pytest.approx(0.1, rel=0.01)
+    assert found["small:torch/cpu"]["relative_cost"] == pytest.approx(2)
+    assert found["large:torch/cuda"]["relative_cost"] == 1
+
+
+def test_machines_are_groups_of_a_table() -> None:
+    lines = run("s", "l", *PRICES).splitlines()
+    assert lines[0] == "lenet on synthetic, batch 128, seed 0; baseline small:torch/cpu"
+    assert "small: Some CPU @ 2.00GHz, 2 cores, 2 threads, cpu $1.00 an hour; study s" in lines
+    groups = [line.split()[0] for line in lines[7:12] if not line.startswith(" ")]
+    assert groups == ["small", "large"]
+    assert any("1 (baseline)" in line for line in lines)
+    assert "small:flux/cpu: not ranked: it did not do the same arithmetic" in lines
+    assert "large:tf/cuda: unavailable: no GPU" in lines
+    assert "| small" in run("s", "l", "--format", "markdown")
+    assert (
+        run("s", "l", "--format", "csv")
+        .splitlines()[4]
+        .startswith("large,torch/cuda,torch,,cuda,ok,pass,0.00")
+    )
+    assert "cost" not in run("s", "l")
+
+
+def test_a_device_with_a_number_has_a_price(own_folders: Path) -> None:
+    Store(own_folders / "results").save(on("other", measured("torch/cuda:1", 0.002), id="o"))
+    for price in ("other:cuda:1=5", "cuda:1=5"):
+        dollars = rows("s", "o", "--price", price)["other:torch/cuda:1"]["dollars_per_epoch"]
+        assert dollars == pytest.approx(390 * 0.002 / 3600 * 5)
+
+
+def test_a_machine_that_is_there_again_has_a_number_and_its_studys_prices() -> None:
+    found = rows("s", "again", "--price", "small:cpu=1")
+    assert found["small#2:torch/cpu"]["speedup"] == pytest.approx(0.5, rel=0.01)
+    assert found["small#2:torch/cpu"]["relative_cost"] == pytest.approx(18)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["s"], "one study is a table already"),
+        (["s", "l", "s"], "study s is given twice"),
+        (["s", "batch"], "different workloads cannot be merged: batch size is 128 in s, 64 in batch"),
+        (["s", "images"], "images is 0000"),
+        (["s", "l", "--price", "smal:cpu=1"], "unknown machine 'smal'; did you mean 'small'?"),
+        (["s", "l", "--price", "small:cuda=1"], "no cell ran on cuda there"),
+        (["s", "l", "--price", "cuda:1=1"], "no cell ran on cuda:1; devices are cpu, cuda"),
+        (["s", "l", "--baseline", "small:flux/cpu"], "unknown row 'small:flux/cpu'"),
+        (["s", "l", "--format", "latex"], "unknown format"),
+    ],
+)
+def test_bad_input_has_a_reason(arguments: list[str], message: str) -> None:
+    error = CliRunner().invoke(app, ["merge", *arguments]).exception
+    assert isinstance(error, BadInput)
+    assert message in str(error)
