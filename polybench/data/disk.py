@@ -5,16 +5,43 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+import platformdirs
 
 from polybench.core.errors import BadInput
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_REMEDY = "free some space, or set TMPDIR to a folder on a larger disk"
+_ABANDONED_SECONDS = 3600.0
+
+LARGEST_DOCUMENT = 1 << 30
+"""Bytes of a file that is read as a whole: a study of a week has some 100 MB."""
+
+
+def regular_bytes(path: Path, limit: int = LARGEST_DOCUMENT) -> bytes:
+    """All of a file that has an end: a pipe would be waited for, a device may give bytes for ever.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+    """
+    # A pipe is not waited for when it is opened like this; a file is read as ever.
+    with open(path, "rb", opener=_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"it has {status.st_size >> 20} MiB", str(path))
+        return file.read(limit)
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 @contextmanager
@@ -31,6 +58,25 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def drop_abandoned(folder: Path, names: str) -> None:
+    """Remove the unfinished files that killed processes have left of such names; no write takes an hour."""
+    for file in folder.glob(f".{names}.*"):
+        with suppress(OSError):
+            if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS:
+                file.unlink()
+
+
+def _remedy(folder: Path) -> str:
+    """What moves that folder to another disk."""
+    for variable, above in (
+        ("XDG_CACHE_HOME", platformdirs.user_cache_path()),
+        ("TMPDIR", tempfile.gettempdir()),
+    ):
+        if folder.is_relative_to(above):
+            return f"free some space, or set {variable} to a folder on a larger disk"
+    return "free some space, or choose another folder"
 
 
 def _umask() -> int:
@@ -50,11 +96,11 @@ def room(folder: Path, needed: int) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
         if free < needed:
-            raise BadInput(f"{folder} has {free / 1e6:,.1f} MB free, {size}; {_REMEDY}")
+            raise BadInput(f"{folder} has {free / 1e6:,.1f} MB free, {size}; {_remedy(folder)}")
         yield
     except OSError as error:
         if error.errno is None:  # not from the system
             raise
         if error.errno in _FULL:
-            raise BadInput(f"the disk of {folder} is full, {size}; {_REMEDY}") from error
+            raise BadInput(f"the disk of {folder} is full, {size}; {_remedy(folder)}") from error
         raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another folder") from error

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.core.errors import BadInput
+from polybench.data.disk import regular_bytes
+
+_LARGEST_BYTES = 1 << 20
+"""A study file of a hundred lines has 4 KB."""
 
 Place = tuple[str, ...]
 """A key, with the tables that it is in: ("prices", "cpu")."""
@@ -25,7 +29,7 @@ class TomlText(NamedTuple):
     def read(cls, path: Path) -> TomlText:
         """The file's text; raises BadInput if it cannot be read."""
         try:
-            content = path.read_bytes().decode("utf-8-sig")
+            content = regular_bytes(path, _LARGEST_BYTES).decode("utf-8-sig")
         except OSError as error:
             raise BadInput(f"cannot read {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.core.document.result import Result
-from polybench.core.document.study import check_schema
+from polybench.core.document.study import check_schema, decoded
 
 
 class Fastest(msgspec.Struct, frozen=True):
@@ -104,8 +104,8 @@ def listed(file: str, text: bytes, written: float) -> Listed:
     """
     try:
         check_schema(text)
-        document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        document = decoded(text, _Document)
+    except msgspec.MsgspecError as error:
         return Listed(file=file, when=written, unreadable=str(error))
     ranked = [
         Fastest(one.cell, one.step_seconds.median)

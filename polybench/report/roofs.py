@@ -13,8 +13,9 @@ from polybench.core.document.circumstances import Host
 from polybench.core.document.limit import LimitDocument
 from polybench.core.document.resources import Roof
 from polybench.core.document.result import Result
-from polybench.core.document.study import StudyDocument, json_of
+from polybench.core.document.study import StudyDocument, decoded, json_of
 from polybench.core.model import Model
+from polybench.data.disk import regular_bytes
 from polybench.data.file_cache import key_of
 from polybench.report.limit import versions_of
 from polybench.report.saved_studies import write_atomically
@@ -33,8 +34,8 @@ class KeptRoofs:
     def find(self, host: Host, device: str, precision: str, threads: int, heap: str) -> LimitDocument | None:
         """What was measured there under these circumstances; None if nothing was, or nothing readable."""
         try:
-            text = self._path(host, device, precision, threads, heap).read_bytes()
-            return msgspec.json.decode(text, type=LimitDocument)
+            path = self._path(host, device, precision, threads, heap)
+            return decoded(regular_bytes(path), LimitDocument)
         except (OSError, msgspec.MsgspecError):
             return None
 

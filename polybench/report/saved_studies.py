@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,12 +16,18 @@ import platformdirs
 from polybench.core.document.layers import LayersDocument, layers_from_json
 from polybench.core.document.study import StudyDocument, from_json, json_of, to_json
 from polybench.core.errors import BadInput
-from polybench.data.disk import replacing
+from polybench.data.disk import drop_abandoned, regular_bytes, replacing
 from polybench.report.listed import EVERYTHING, Filters, Listed
 from polybench.report.study_index import StudyIndex
 
 _ROOM_BYTES = 1 << 16
 """What a study's document takes at least, once there are samples in it."""
+
+_ID = re.compile(r"\d{8}-\d{6}-")
+"""How the ID of a study begins: its date and time."""
+
+_MOST_NAMES = 5
+"""In a sentence."""
 
 _LAYERS = "layers"
 """The folder, beside the studies, of documents of layers."""
@@ -59,6 +66,7 @@ class Store:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(bytes(_ROOM_BYTES))
                 file.flush()
+            drop_abandoned(self.folder, "*.json")
         except OSError as error:
             raise BadInput(
                 f"cannot write results to {self.folder}: {error.strerror};"
@@ -95,7 +103,11 @@ class Store:
         return self.unsaved.get(document.id)
 
     def listed(self) -> list[Listed]:
-        """What lists need of all saved studies, readable or not, the oldest first."""
+        """What lists need of all saved studies, readable or not, the oldest first.
+
+        Raises:
+            BadInput: the folder cannot be read.
+        """
         return StudyIndex(self.folder).studies()
 
     def studies(self, wanted: Filters = EVERYTHING) -> Iterator[StudyDocument]:
@@ -120,14 +132,15 @@ class Store:
         """
         path = self._find(name)
         try:
-            return from_json(path.read_bytes())
+            return from_json(regular_bytes(path))
         except (OSError, msgspec.MsgspecError) as error:
             raise BadInput(f"cannot read the study {path}: {error}") from error
 
     def _find(self, name: str) -> Path:
+        # What somebody else put there may have any name, and be anything.
+        if name == "last" and (listed := self.listed()):
+            return self._path(([one for one in listed if _is_study(one)] or listed)[-1])
         paths = sorted(self.folder.glob("*.json"))
-        if name == "last" and paths and (studies := self.listed()):
-            return self._path(studies[-1])
         if name.endswith(".json") and Path(name).is_file():
             return Path(name)
         matches = [path for path in paths if path.stem.startswith(name)]
@@ -136,7 +149,7 @@ class Store:
             return (exact or matches)[0]
         if matches:
             raise BadInput(
-                f"{name!r} is the beginning of {len(matches)} studies: {', '.join(p.stem for p in matches)}"
+                f"{name!r} is the beginning of {len(matches)} studies: {_some(p.stem for p in matches)}"
             )
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
             raise BadInput(
@@ -144,6 +157,10 @@ class Store:
                 " `polybench explain` finds the layers that belong to one by itself"
             )
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
+
+
+def _is_study(one: Listed) -> bool:
+    return one.unreadable is None or _ID.match(one.file) is not None
 
 
 def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:
@@ -157,8 +174,14 @@ def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:
 
 def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> Iterator[T]:
     for path in paths:
-        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            yield read(path.read_bytes())
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            yield read(regular_bytes(path))
+
+
+def _some(names: Iterable[str]) -> str:
+    several = list(names)
+    more = f" and {len(several) - _MOST_NAMES} more" if len(several) > _MOST_NAMES else ""
+    return ", ".join(several[:_MOST_NAMES]) + more
 
 
 def write_atomically(path: Path, content: bytes) -> None:

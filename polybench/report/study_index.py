@@ -23,6 +23,7 @@ import platformdirs
 
 from polybench.core.errors import BadInput
 from polybench.core.version import __version__
+from polybench.data.disk import regular_bytes
 from polybench.data.file_cache import key_of
 from polybench.report.listed import Listed, listed
 
@@ -138,10 +139,10 @@ class StudyIndex:
             name = path.name.removesuffix(_SUFFIX).encode("utf-8", "backslashreplace").decode()
             try:
                 written = path.stat().st_mtime
-                found[file] = stamp, listed(name, path.read_bytes(), written)
-            except FileNotFoundError:
-                continue
+                found[file] = stamp, listed(name, regular_bytes(path), written)
             except OSError as error:  # not kept for long: its stamp is none that a file has
+                if isinstance(error, FileNotFoundError) and not path.is_symlink():
+                    continue
                 found[file] = b"", Listed(file=name, when=0.0, unreadable=error.strerror or str(error))
         return found
 
@@ -159,10 +160,10 @@ def _stamps(folder: Path) -> dict[bytes, bytes]:
                 for entry in entries
                 if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".")
             }
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return {}
     except OSError as error:
-        raise BadInput(f"cannot read the results in {folder}: {error.strerror}") from error
+        raise BadInput(f"cannot read the results folder {folder}: {error.strerror}") from error
 
 
 def _stamp(entry: os.DirEntry[str]) -> bytes:

@@ -15,6 +15,7 @@ import msgspec
 from polybench.core.document.circumstances import Host, Settings, Tool
 from polybench.core.document.resources import Roof
 from polybench.core.document.row import Row
+from polybench.core.document.study import decoded
 from polybench.core.document.times import Samples
 
 SCHEMA = "polybench.layers/1"
@@ -98,4 +99,4 @@ class LayersDocument(msgspec.Struct, kw_only=True):
 
 def layers_from_json(text: bytes) -> LayersDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
-    return msgspec.json.decode(text, type=LayersDocument)
+    return decoded(text, LayersDocument)

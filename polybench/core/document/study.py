@@ -7,7 +7,7 @@ Schema history:
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from polybench.core.document.explanation import Sentence
 from polybench.core.document.result import Result
 
 SCHEMA = "polybench.study/1"
+
+T = TypeVar("T")
 
 
 class StudyDocument(msgspec.Struct, kw_only=True):
@@ -54,15 +56,22 @@ def to_json(study: StudyDocument) -> bytes:
 
 def json_of(document: msgspec.Struct) -> bytes:
     """The same of a document of any kind."""
-    plain = msgspec.to_builtins(document)
-    _reject_non_finite(plain, "study")
+    plain = _text_of_json(msgspec.to_builtins(document), "study")
     return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
 
 
 def from_json(text: bytes) -> StudyDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
     check_schema(text)
-    return msgspec.json.decode(text, type=StudyDocument)
+    return decoded(text, StudyDocument)
+
+
+def decoded(text: bytes, kind: type[T]) -> T:
+    """A record from JSON; raises msgspec.ValidationError or msgspec.DecodeError, whatever the text is."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def check_schema(text: bytes) -> None:
@@ -72,7 +81,7 @@ def check_schema(text: bytes) -> None:
         msgspec.ValidationError: it is of another kind, or of a newer version of polybench.
         msgspec.DecodeError: it is no JSON.
     """
-    schema = msgspec.json.decode(text, type=_Head).schema
+    schema = decoded(text, _Head).schema
     if schema == SCHEMA:
         return
     this = f"schema is {schema!r}, this version reads {SCHEMA!r}"
@@ -87,13 +96,20 @@ class _Head(msgspec.Struct):
     schema: str = SCHEMA
 
 
-def _reject_non_finite(value: Any, place: str) -> None:
+def _text_of_json(value: Any, place: str) -> Any:
+    """The same, of what JSON in UTF-8 can hold.
+
+    A file name may have bytes that are no text, which Python has as surrogates: they become `\\udcff`.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
     # msgspec writes nan and inf as null, which would read as "not measured".
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{place} is {value}")
     if isinstance(value, dict):
-        for key, part in value.items():
-            _reject_non_finite(part, f"{place}.{key}")
+        return {
+            _text_of_json(key, place): _text_of_json(part, f"{place}.{key}") for key, part in value.items()
+        }
     if isinstance(value, list | tuple):
-        for index, part in enumerate(value):
-            _reject_non_finite(part, f"{place}[{index}]")
+        return [_text_of_json(part, f"{place}[{index}]") for index, part in enumerate(value)]
+    return value
