@@ -87,6 +87,12 @@ def main() -> None:
         sys.exit(_say("interrupted; nothing was measured yet", 130))
     except BrokenPipeError:
         sys.exit(_say("", 1))  # whoever read our output went away
+    except MemoryError:
+        sys.exit(_say("error: out of memory", 1))
+    except OSError as error:
+        if error.errno is None:  # not from the system
+            raise
+        sys.exit(_say(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1))
 
 
 def _say(text: str, code: int) -> int:

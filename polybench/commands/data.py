@@ -47,8 +47,8 @@ def verify(
 
     checked = verify_files(path or data_folder())
     counts = ", ".join(f"{count:,} {split}" for split, count in checked.images.items())
-    published = {True: ", the published archive", False: ", not the published archive", None: ""}
-    echo(f"{checked.source}: {counts} images, all records valid{published[checked.official]}")
+    published = "the published ones" if checked.official else "not the published ones, by their checksums"
+    echo(f"{checked.source}: {counts} images, all records valid; {published}")
 
 
 @app.command()

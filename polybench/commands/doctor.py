@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ def _engines() -> dict[str, dict[str, Any]]:
     from polybench.core.job import COLD_START
     from polybench.engines.installed import all_engines
     from polybench.machine import host
+    from polybench.measuring.scratch import scratch_folder
     from polybench.wire.environment import worker_environment
     from polybench.wire.messages import Load, Loaded
     from polybench.wire.process import WorkerProcess
@@ -52,7 +52,7 @@ def _engines() -> dict[str, dict[str, Any]]:
         name: {"runs": False, "reason": reason, "remedy": remedy} for name, reason in broken.items()
     }
     with contextlib.ExitStack() as stack:
-        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polybench-doctor-")))
+        logs = stack.enter_context(scratch_folder())
         device = "cuda" if host.gpus() else "cpu"
         workers = {}
         for name, row in rows.items():

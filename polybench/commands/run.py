@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from polybench.commands.changes import Changes
@@ -42,6 +43,8 @@ def run(
     """
     found, background, axes = _find(study, quick, how.results)
     chosen = changes.applied_to(found)
+    if (chosen.data, chosen.model, chosen.seed) != (found.data, found.model, found.seed):
+        background = msgspec.structs.replace(background, data_sha256=None)
     if quick:
         chosen = chosen.quick()
     if axes:
@@ -76,4 +79,5 @@ def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
         return read(path, quick=quick)
     saved = Store(results_folder(results)).load(name)
     study = parse(saved.study, f"the study of {saved.id}")
-    return StudyFile(study.quick() if quick else study, Background(saved.title, saved.published), {})
+    background = Background(saved.title, saved.published, saved.settings.data_sha256)
+    return StudyFile(study.quick() if quick else study, background, {})

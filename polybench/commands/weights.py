@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,25 +30,31 @@ def weights(
     from polybench.data import open_dataset
     from polybench.data.batches import batch_stream, epoch_order, order_sha256
     from polybench.data.disk import replacing, room
+    from polybench.measuring.scratch import scratch_folder
     from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
+    from polybench.planning.shared_files import LARGEST_ORDER
 
     network = find_model(study.model)
-    with tempfile.TemporaryDirectory() as scratch:
+    if output.exists() and not output.is_file():
+        raise BadInput(f"--output {output} is no regular file; name another one")
+    with scratch_folder() as scratch:
         dataset = open_dataset(
-            study.data, study.seed, Path(scratch), image_shape=network.input_shape, classes=network.classes
+            study.data, study.seed, scratch, image_shape=network.input_shape, classes=network.classes
         )
     images = len(dataset.labels)
     size = study.batch_size or network.batch_size
+    if 8 * steps * size > LARGEST_ORDER:
+        raise BadInput(
+            f"--steps {steps}: too many batches of {size}; try --steps {LARGEST_ORDER // (8 * size)}"
+        )
     batches = batch_stream(images, size, study.seed, steps)
     tensors = initial_weights(network, study.seed)
     arrays: dict[str, Any] = {**tensors, "batches": batches}
-    with room(output.parent, sum(array.nbytes for array in arrays.values())):
-        if output.exists() and not output.is_file():
-            raise BadInput(f"--output {output} is no regular file; name another one")
-        # A file, because NumPy appends .npz to a name.
-        with replacing(output.resolve()) as file:
-            np.savez(file, **arrays)
+    written = sum(array.nbytes for array in arrays.values())
+    # A file, because NumPy appends .npz to a name.
+    with room(output.parent, written), replacing(output.resolve()) as file:
+        np.savez(file, **arrays)
     echo(f"{dataset.name}: {dataset.source}; written to {output}", err=True)
     echo(f"data_sha256 {dataset.sha256}")
     echo(f"weights_sha256 {weights_sha256(tensors)}")

@@ -44,6 +44,7 @@ class Dataset(NamedTuple):
 
     `images` is (N, 3, height, width) uint8, NCHW, red, green, blue; `labels` is (N,) uint8, from 0.
     `source` says where they came from; `sha256` is over the images' bytes, then the labels'.
+    `official` is false for what is called CIFAR-10, has its format, and is something else.
     """
 
     name: Name
@@ -51,6 +52,7 @@ class Dataset(NamedTuple):
     images: Pixels
     labels: Pixels
     sha256: str
+    official: bool = True
 
 
 def data_folder() -> Path:
@@ -100,7 +102,8 @@ def open_dataset(
     if source is None:
         raise BadInput(_not_found(data))
     file = scratch / f"cifar10-{split}.u8"
-    return _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
+    found = _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
+    return found._replace(official=cifar10.is_official(source, split))
 
 
 def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:

@@ -9,11 +9,13 @@ fewer are read too, if the training files agree. https://www.cs.toronto.edu/~kri
 from __future__ import annotations
 
 import gzip
+import hashlib
 import shutil
 import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
@@ -33,6 +35,22 @@ FILES: dict[Split, tuple[str, ...]] = {
 FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py")
 ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
 REMEDY = "`polybench data fetch` downloads CIFAR-10"
+
+OFFICIAL_ARCHIVES = (
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+)
+"""SHA-256 of `ARCHIVES`, with which torchvision (its Ruby port), GoMLX and Keras fetch the same files."""
+
+_OFFICIAL_FILES = {
+    "data_batch_1": ("5dd7e06a14cb22eb9f671a540d1b7c25", "c99cafc152244af753f735de768cd75f"),
+    "data_batch_2": ("5ea93a67294ea407fff1d09f752e9692", "d4bba439e000b95fd0a9bffe97cbabec"),
+    "data_batch_3": ("942cd6a4bcdd0dd3c604fbe906cb4421", "54ebc095f3ab1f0389bbae665268c751"),
+    "data_batch_4": ("ae636b3ba5c66a11e91e8cb52e771fcb", "634d18415352ddfa80567beed471001a"),
+    "data_batch_5": ("53f37980c15c3d472c316c40844f3f0d", "482c414d41f54cd18b22e5b47cb7c3cb"),
+    "test_batch": ("803d5f7f4d78ea53de84dbe85f74fb6d", "40351d587109b95175f43aff81a1287e"),
+}
+"""MD5 of the binary and of the python version; the latter are torchvision's (datasets/cifar.py)."""
 
 _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
@@ -83,6 +101,27 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
         ) from error
     except OSError as error:
         raise BadInput(f"cannot read {source}: {error.strerror or error}; {REMEDY}") from error
+
+
+def is_official(source: Path, split: Split) -> bool:
+    """Whether the files of this split are, bit for bit, those that the authors publish.
+
+    Args:
+        source: what `locate` found; an archive's members are not unpacked, so it counts as a whole.
+        split: "train" or "test".
+    """
+    if source.is_file():
+        with source.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() in OFFICIAL_ARCHIVES
+    return all(_is_official_file(source, name) for name in FILES[split])
+
+
+def _is_official_file(folder: Path, name: str) -> bool:
+    binary, python = folder / f"{name}.bin", folder / name
+    path = binary if binary.is_file() else python
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False))
+    return found.hexdigest() in _OFFICIAL_FILES[name]
 
 
 def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) -> Iterator[Chunk]:

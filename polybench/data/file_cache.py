@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 _MANIFEST = "manifest.json"
 
+_FRESH = "tmp"
+_ABANDONED_NS = 3600 * 10**9
+"""No entry takes so long to write."""
+
 _SAMPLES = 64
 _SAMPLE_BYTES = 1 << 16
 
@@ -124,7 +128,8 @@ class FileCache(Generic[T]):
         self._folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(self._folder).free < self._limit:
             return
-        fresh = Path(tempfile.mkdtemp(dir=self._folder))
+        self._drop_abandoned()
+        fresh = Path(tempfile.mkdtemp(dir=self._folder, prefix=_FRESH))
         try:
             _link(files, fresh, names)
             manifest = _Manifest(note, {name: self._checksum(fresh / name) for name in names})
@@ -134,6 +139,12 @@ class FileCache(Generic[T]):
         finally:
             shutil.rmtree(fresh, ignore_errors=True)  # it is there no more, if all went well
         self._make_room(entry)
+
+    def _drop_abandoned(self) -> None:
+        """What a killed process has left half done."""
+        for folder in self._folder.glob(f"{_FRESH}*"):
+            if time.time_ns() - _last_use(folder) > _ABANDONED_NS:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _make_room(self, newest: Path) -> None:
         entries = sorted(self._folder.iterdir(), key=_last_use)

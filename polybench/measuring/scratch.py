@@ -12,16 +12,18 @@ from pathlib import Path
 
 import platformdirs
 
+from polybench.core.errors import BadInput
+
 _LOCK = "lock"
 _NEW_SECONDS = 60.0
+_KEPT_LOGS = 100
+"""Of studies; only those have logs in which a worker failed."""
 
 
 @contextlib.contextmanager
 def only_study_here() -> Iterator[bool]:
     """Whether no other study of this user runs on this machine; holds the lock while the block runs."""
-    folder = Path(platformdirs.user_cache_dir("polybench"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "measuring.lock").open("w") as lock:
+    with (_cache() / "measuring.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -32,16 +34,34 @@ def only_study_here() -> Iterator[bool]:
             yield True
 
 
+def prune_logs(logs: Path) -> None:
+    """Keep the folders of the newest studies that left logs; their names begin with the date."""
+    for old in sorted(logs.glob("*"))[:-_KEPT_LOGS]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder on disk (not in a memory file system, where an epoch would take memory twice)."""
-    cache = Path(platformdirs.user_cache_dir("polybench"))
+    cache = _cache()
     for folder in cache.glob("scratch-*"):
         if _abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)  # its study was killed
-    cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=cache) as name, _lock(Path(name)):
         yield Path(name)
+
+
+def _cache() -> Path:
+    """The user's cache folder; raises BadInput where it cannot be written."""
+    folder = platformdirs.user_cache_path("polybench")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "measuring.lock").touch()
+    except OSError as error:
+        raise BadInput(
+            f"cannot write to the cache folder {folder}: {error.strerror}; set XDG_CACHE_HOME to another one"
+        ) from error
+    return folder
 
 
 @contextlib.contextmanager

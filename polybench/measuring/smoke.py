@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from polybench.data.batches import epoch_order
 from polybench.data.epoch import write_epoch
 from polybench.engines import ENGINES
 from polybench.machine import host
+from polybench.measuring.scratch import scratch_folder
 from polybench.models import MODELS
 from polybench.models.initial_weights import initial_weights
 from polybench.wire.environment import worker_environment
@@ -38,8 +37,7 @@ def smoke_test(engine: str) -> Prepared:
     labels = random.integers(0, model.classes, len(pixels), dtype=np.uint8)
     threads = host.usable_threads()
     workload = Workload(model.name, "noise", _BATCH_SIZE, model.optimizer, "fp32", threads)
-    with tempfile.TemporaryDirectory(prefix="polybench-setup-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         order = epoch_order(len(pixels), _BATCH_SIZE, seed=0, epoch=0)
         epoch = write_epoch(Dataset("synthetic", "noise", pixels, labels, ""), order, folder)
         weights: dict[str, Any] = dict(initial_weights(model, 0))

@@ -14,6 +14,7 @@ from polybench.core.spec import Cell
 from polybench.machine.patience import Patience
 from polybench.measuring.environments import Environments
 from polybench.measuring.progress import Progress
+from polybench.measuring.scratch import prune_logs
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
 from polybench.planning.shared_files import SharedFiles
@@ -53,6 +54,7 @@ class StudyState:
         self.logs = (
             (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / context.id
         )
+        prune_logs(self.logs.parent)
         self._store, self._context = store, context
         self._warnings: list[str] = []
 
@@ -107,8 +109,12 @@ class StudyState:
         self._save(result)
         result.warnings = list(self._warnings)
         if all(record.log is None for record in self.records):
-            shutil.rmtree(self.logs, ignore_errors=True)
+            self.drop_logs()
         return result
+
+    def drop_logs(self) -> None:
+        """Nobody needs them."""
+        shutil.rmtree(self.logs, ignore_errors=True)
 
     def _save(self, document: StudyDocument) -> None:
         # A full disk is no reason to stop measuring: there may be room again, and all is printed at the end.

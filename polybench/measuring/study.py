@@ -100,6 +100,7 @@ def started(
         environments = Environments(plan, scratch / "environments")
         state = StudyState(plan, files, environments, progress, store, _context(argv, background))
         _warn_beforehand(state, observer, alone=alone)
+        _warn_of_data(state, background)
         yield Running(state, scratch, observer)
 
 
@@ -115,6 +116,17 @@ def _warn_beforehand(state: StudyState, observer: Observer | None, *, alone: boo
     threads = state.plan.workload.threads
     if threads > (usable := host.usable_threads()):
         state.warn(f"{threads} threads on {usable} usable cores: expect slow and uneven steps")
+
+
+def _warn_of_data(state: StudyState, background: Background) -> None:
+    dataset = state.files.dataset
+    if not dataset.official:
+        state.warn(
+            f"{dataset.source} has the format of CIFAR-10, and is not the official data set: its files have"
+            " other checksums, so accuracies are not those of others; `polybench data fetch` gets it"
+        )
+    if background.data_sha256 not in (None, dataset.sha256):
+        state.warn("the data are not those of the study that is measured again: they have another SHA-256")
 
 
 def _context(argv: Sequence[str], background: Background) -> Context:

@@ -43,12 +43,13 @@ def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = F
     for group in state.groups(first):
         _Verification(state, scratch, group, required).run()
     _copy_to_repeats(state.records, first)
-    state.save()
     missing = [record for record in state.records if record.status == "unavailable"]
     if strict and missing:
+        state.drop_logs()
         raise StrictlyUnavailable(
             "; ".join(f"{r.cell.name} is unavailable: {r.reason} ({r.remedy})" for r in missing)
         )
+    state.save()
 
 
 def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:

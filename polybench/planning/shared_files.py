@@ -18,6 +18,9 @@ from polybench.data.stream import StreamFile, write_images, write_stream
 from polybench.models.initial_weights import initial_weights, weights_sha256
 from polybench.planning.plan import Plan
 
+LARGEST_ORDER = 2 << 30
+"""Bytes of the order in which all images of a study come: 5,000 epochs of CIFAR-10."""
+
 _PRELOADED_STEPS = 8
 """Batches of a study with input pipelines that are preloaded all the same, to time the training alone."""
 
@@ -74,6 +77,12 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     # A block may go on into the next epoch, by the steps that come before the timed ones. Of 50,000 images,
     # an epoch's order is 400 kB, its decisions 150 kB.
     steps = max(UNTIMED_STEPS + max(len(order), study.steps or 0), len(order) * most_epochs(study))
+    if pipeline and 8 * steps * batch_size > LARGEST_ORDER:
+        most = LARGEST_ORDER // (8 * len(order) * batch_size)
+        raise BadInput(
+            f"{most_epochs(study)} epochs are more than an input pipeline is prepared for;"
+            f" try --epochs {most}"
+        )
     decisions = decision_stream(len(order), batch_size, study.seed, steps) if study.augment else None
     checked_decisions = None if decisions is None else decisions[checked]
     epoch, parity = _folder(scratch, "epoch"), _folder(scratch, "parity")

@@ -43,6 +43,8 @@ _LOG_LINES = 5
 _LOG_TAIL_BYTES = 1 << 16
 _LONGEST_LINE = 300
 """Of a log, in a sentence."""
+_LONGEST_LOG_BYTES = 1 << 24
+_CUT = b"\n[...]\n"
 _LONGEST_ANSWER_BYTES = 1 << 26
 _LONGEST_WAIT_SECONDS = 2_000_000.0
 """What poll(2) can count in milliseconds."""
@@ -199,10 +201,23 @@ class WorkerProcess:
             self._signal(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # in the kernel, on a dead disk
                 self._process.wait(_GRACE_SECONDS)
+            self._shorten_log()
         for name in ("_requests", "_answers"):
             if (descriptor := getattr(self, name)) >= 0:
                 os.close(descriptor)
                 setattr(self, name, -1)
+
+    def _shorten_log(self) -> None:
+        """Leave the beginning and the end of what nobody would read as a whole."""
+        with contextlib.suppress(OSError), self.log.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= _LONGEST_LOG_BYTES:
+                return
+            file.seek(size - _LONGEST_LOG_BYTES // 2)
+            end = file.read(_LONGEST_LOG_BYTES // 2)
+            file.seek(_LONGEST_LOG_BYTES // 2 - len(_CUT))
+            file.write(_CUT + end)
+            file.truncate()
 
     def _ended_within(self, seconds: float) -> bool:
         """Whether the process ends in that time; it is left to be reaped."""

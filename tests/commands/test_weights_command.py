@@ -94,3 +94,6 @@ def test_a_link_is_followed_and_the_mask_is_heard(run, tmp_path):
 
 def test_batches_without_end_are_refused(run, tmp_path):
     assert run("--steps", 10**11, "--output", tmp_path / "x.npz").exit_code == 2
+    result = run("--steps", 10**6, "--batch-size", 300, "--output", tmp_path / "x.npz")
+    assert "--steps 1000000: too many batches of 300; try --steps 894784" in str(result.exception)
+    assert not [*tmp_path.iterdir()]

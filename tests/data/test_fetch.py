@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from polybench.core.errors import BadInput
-from polybench.data import fetch as fetch_module
+from polybench.data import cifar10
 from polybench.data.cifar10 import ARCHIVES as ARCHIVE_NAMES
 from polybench.data.cifar10 import FOLDERS
 from polybench.data.fetch import ARCHIVES, extract, fetch, verify
@@ -120,6 +120,7 @@ def test_fetch_unpacks_and_does_not_load_twice(small_cifar, tmp_path, monkeypatc
             r"cannot download .*no network\? download .* by hand .*--data",
         ),
         (requests.HTTPError("404"), "cannot download .*HTTPError"),
+        (requests.exceptions.InvalidProxyURL("no URL"), "cannot download .*InvalidProxyURL"),
         (ValueError("SHA256 hash of downloaded file"), "wrong SHA-256"),
         (PermissionError(13, "Permission denied"), "cannot write to"),
     ],
@@ -140,13 +141,17 @@ def test_fetch_names_what_is_broken_in_what_is_there(small_cifar):
         fetch("binary", folder.parent)
 
 
-def test_verify_says_whether_it_is_the_published_archive(small_cifar, monkeypatch):
-    archive = small_cifar.archive(small_cifar.binary_folder(), "cifar-10-binary.tar.gz")
-    assert verify(archive).official is False
-    published = ARCHIVES["binary"]._replace(sha256=pooch.file_hash(str(archive)))
-    monkeypatch.setitem(fetch_module.ARCHIVES, "binary", published)
+def test_verify_says_whether_they_are_the_published_files(small_cifar, monkeypatch):
+    folder = small_cifar.binary_folder()
+    archive = small_cifar.archive(folder, "cifar-10-binary.tar.gz")
+    assert verify(archive).official is verify(folder).official is False
+    monkeypatch.setattr(cifar10, "OFFICIAL_ARCHIVES", [pooch.file_hash(str(archive))])
     assert verify(archive).official is True
-    assert verify(archive.parent).official is None
+    sums = {path.stem: [pooch.file_hash(str(path), "md5")] for path in folder.glob("*.bin")}
+    monkeypatch.setattr(cifar10, "_OFFICIAL_FILES", sums)
+    assert verify(folder).official is True
+    monkeypatch.setitem(sums, "data_batch_3", ["0" * 32])
+    assert verify(folder).official is False
 
 
 def test_verify_of_nothing(tmp_path):

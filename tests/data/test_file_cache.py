@@ -199,3 +199,14 @@ def test_processes_that_use_it_at_once_get_what_they_asked_for(tmp_path: Path) -
     left = {entry.name for entry in (tmp_path / "cache").iterdir()}
     assert "last" in left
     assert left < {*"vwxyz", "last"}  # and no folder that was begun
+
+
+def test_what_a_killed_process_has_left_half_done_goes(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    old, new = kept / "tmpold", kept / "tmpnew"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    cache_in(kept).fetch("key", tmp_path / "into", lambda: (tmp_path / "into").mkdir() or NOTE)
+    assert new.is_dir()
+    assert not old.exists()

@@ -18,9 +18,12 @@ import psutil
 import pytest
 
 from polybench.commands.outcome import exit_code
+from polybench.core.document.circumstances import Background
 from polybench.core.document.study import StudyDocument, from_json
+from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.spec import Study
-from polybench.measuring.scratch import scratch_folder
+from polybench.data.disk import room
+from polybench.measuring.scratch import prune_logs, scratch_folder
 from polybench.measuring.study import run_study
 from polybench.report.saved_studies import Store
 from tests import small
@@ -236,3 +239,48 @@ def test_scratch_of_a_living_study_is_kept_whatever_its_number(own_folders: Path
 def test_a_handicap_is_said() -> None:
     result = run("fake", processes=1, rounds=1, handicaps={"fake/cpu": 0.5})
     assert any("fake/cpu waits in each step, 50% of it" in text for text in result.warnings)
+
+
+def test_strictness_leaves_nothing(tmp_path: Path) -> None:
+    study = Study(engines=("fake+unavailable",), data="synthetic", parity=False)
+    with pytest.raises(StrictlyUnavailable):
+        run_study(study, Listener(), store=Store(tmp_path), strict=True)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "logs"]
+
+
+def test_logs_of_long_ago_go(tmp_path: Path) -> None:
+    for number in range(120):
+        (tmp_path / f"2026{number:04}").mkdir()
+    prune_logs(tmp_path)
+    assert min(path.name for path in tmp_path.iterdir()) == "20260020"
+
+
+@pytest.mark.parametrize("folder", ["/proc/none", "/dev/null/none"])
+def test_a_cache_that_cannot_be_written_is_bad_input(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    with pytest.raises(BadInput, match=r"cannot write to the cache folder .*set XDG_CACHE_HOME"):
+        run("fake")
+
+
+def test_the_remedy_for_a_full_disk_is_the_variable_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    remedies = {"cache": "set XDG_CACHE_HOME", "tmp": "set TMPDIR", "other": "choose another folder"}
+    for name, remedy in remedies.items():
+        with pytest.raises(BadInput, match=remedy), room(tmp_path / name, 1 << 60):
+            pass
+
+
+def test_epochs_without_end_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"1000000 epochs are more than .*; try --epochs \d+$"):
+        run("fake", input="pipeline", epochs=1_000_000)
+
+
+def test_images_that_only_look_like_cifar_are_said_to_be_others(images: Path) -> None:
+    background = Background(data_sha256="0" * 64)
+    study = Study(engines=("fake",), data=str(images), processes=1, rounds=1, batch_size=16, parity=False)
+    document = run_study(study, listener := Listener(), store=None, background=background)
+    assert any("is not the official data set" in text for text in document.warnings)
+    assert any("are not those of the study that is measured again" in text for text in listener.warnings)

@@ -269,3 +269,12 @@ def test_children_of_a_worker_that_is_gone_are_gone_too(tmp_path: Path) -> None:
     child = int((tmp_path / "log").read_text().split()[0])
     psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=10)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_log_that_nobody_would_read_is_shortened(tmp_path: Path) -> None:
+    with WorkerProcess({}, tmp_path / "log") as worker, worker.log.open("ab") as log:
+        log.write(b"begin\n" + bytes(20 << 20) + b"the end\n")
+    content = worker.log.read_bytes()
+    assert len(content) == 1 << 24
+    assert content.startswith(b"begin")
+    assert content.endswith(b"the end\n")

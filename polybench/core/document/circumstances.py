@@ -97,6 +97,8 @@ class Background(msgspec.Struct, frozen=True):
 
     title: str | None = None
     published: list[Published] = []
+    data_sha256: str | None = None
+    """Of the data of the saved study that is measured again."""
 
 
 NO_BACKGROUND = Background()
