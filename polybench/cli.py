@@ -23,6 +23,7 @@ from polybench.commands.merge import merge
 from polybench.commands.models import models
 from polybench.commands.overhead import overhead
 from polybench.commands.parity import parity
+from polybench.commands.resume import resume
 from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.command()(compare)
 app.command()(run)
+app.command()(resume)
 app.command()(layers)
 app.command()(parity)
 app.command()(sweep)

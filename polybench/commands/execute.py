@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
 
 from polybench.commands.explain import Explained, explain_measured
 from polybench.commands.live import progress_on_stderr
@@ -19,6 +20,11 @@ from polybench.export import FORMATS, PARITY_FORMATS
 from polybench.export.event_files import ensure_tensorboard
 from polybench.export.rendering import rendered
 
+if TYPE_CHECKING:
+    from polybench.core.document.study import StudyDocument
+    from polybench.measuring.progress import Progress
+    from polybench.report.saved_studies import Store
+
 
 def execute(
     study: Study,
@@ -29,9 +35,52 @@ def execute(
     parity_only: bool = False,
 ) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
+    from polybench.measuring.study import run_study
+
+    def measure(progress: Progress, store: Store | None) -> StudyDocument:
+        return run_study(
+            study,
+            progress,
+            store=store,
+            argv=sys.argv[1:],
+            background=background,
+            strict=strict,
+            parity_only=parity_only,
+        )
+
+    _execute(measure, how, parity_only=parity_only)
+
+
+def execute_rest(name: str, how: Presentation) -> NoReturn:
+    """Go on with the study of this ID, prefix of one, or `last`, and print it as `execute` does."""
+    from polybench.measuring.checkpoint import Unfinished
+    from polybench.measuring.resume import resume_study
+
+    def measure(progress: Progress, store: Store | None) -> StudyDocument:
+        assert store is not None  # `resume` has no --no-save
+        return resume_study(Unfinished(store.folder).find(name), progress, store=store)
+
+    _execute(measure, how)
+
+
+def execute_rest_of(study: Study, how: Presentation) -> NoReturn:
+    """Go on with the newest study that asks for the same and was stopped."""
+    from polybench.measuring.resume import find_unfinished
+    from polybench.report.saved_studies import Store, results_folder
+
+    if not how.save:
+        raise BadInput("--resume goes on with a saved study; leave --no-save out")
+    execute_rest(find_unfinished(study, Store(results_folder(how.results))), how)
+
+
+def _execute(
+    measure: Callable[[Progress, Store | None], StudyDocument],
+    how: Presentation,
+    *,
+    parity_only: bool = False,
+) -> NoReturn:
     from polybench.export.explanation import FORMATS as EXPLAINED
     from polybench.export.explanation import render_below
-    from polybench.measuring.study import run_study
     from polybench.report.saved_studies import Store, results_folder
 
     metrics = columns(how.columns)
@@ -46,15 +95,7 @@ def execute(
     repeated = how.output is None and sys.stdout.isatty() and formats[how.format].audience == "people"
     told = progress_on_stderr(quiet=how.quiet, verbose=how.verbose, repeated=repeated and not parity_only)
     with interrupts.deferred(), told as progress:
-        result = run_study(
-            study,
-            progress,
-            store=store,
-            argv=sys.argv[1:],
-            background=background,
-            strict=strict,
-            parity_only=parity_only,
-        )
+        result = measure(progress, store)
         explained = Explained(None)
         if how.explain:
             explained = explain_measured(result, store, progress, sys.argv[1:])

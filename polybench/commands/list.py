@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,19 @@ def list_studies(
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
+    from polybench.measuring.checkpoint import Unfinished
     from polybench.report.saved_studies import Store, results_folder
 
     wanted = filters.filters(engine, model, device, host, since, until, version)
-    studies = Store(results_folder(results)).listed()
+    store = Store(results_folder(results))
+    studies, resumable = store.listed(), set(Unfinished(store.folder).ids())
     now = time.time()
-    rows = [_row(study, now) for study in studies if wanted.has(study)]
+    rows = [_row(study, now, resumable) for study in studies if wanted.has(study)]
     none = _nothing(len(studies), wanted)
     print_rows(rows, format, lambda rows: _table(rows) if rows else none)
 
 
-def _row(study: Listed, now: float) -> dict[str, Any]:
+def _row(study: Listed, now: float, resumable: Collection[str]) -> dict[str, Any]:
     if study.unreadable is not None:
         return {"id": study.file, "created": None, "unreadable": study.unreadable}
     fastest = study.fastest
@@ -61,6 +64,7 @@ def _row(study: Listed, now: float) -> dict[str, Any]:
         "fastest": fastest and {"cell": fastest.cell, "seconds_per_step": fastest.seconds_per_step},
         "finished": study.finished,
         "interrupted": study.interrupted,
+        "resumable": study.id in resumable,
     }
 
 
@@ -70,6 +74,12 @@ def _nothing(number: int, wanted: Filters) -> str:
     return "no saved studies; polybench compare makes one"
 
 
+def _state(row: dict[str, Any]) -> str:
+    if row["resumable"]:
+        return " (to resume)"
+    return " (not finished)" if row["finished"] is False else " (interrupted)" if row["interrupted"] else ""
+
+
 def _table(rows: Rows) -> str:
     """Laid out here: with thousands of rows a library of tables takes seconds."""
     titled = any(row.get("title") for row in rows)
@@ -77,7 +87,10 @@ def _table(rows: Rows) -> str:
     lines = [header, *(_line(row, titled) for row in rows)]
     widths = [max(len(line[i]) for line in lines if i < len(line) - 1) for i in range(len(header) - 1)]
     lines.insert(1, ["-" * width for width in [*widths, len(header[-1])]])
-    return "\n".join(_joined(line, widths) for line in lines)
+    table = "\n".join(_joined(line, widths) for line in lines)
+    if any(row.get("resumable") for row in rows):
+        table += "\n\nto resume: was stopped, killed, or runs still; polybench resume ID goes on"
+    return table
 
 
 def _joined(line: list[str], widths: list[int]) -> str:
@@ -89,10 +102,9 @@ def _joined(line: list[str], widths: list[int]) -> str:
 def _line(row: dict[str, Any], titled: bool) -> list[str]:
     if "unreadable" in row:
         return [row["id"], "", f"unreadable: {_short(row['unreadable'], 2 * _WIDEST)}"]
-    state = " (not finished)" if row["finished"] is False else " (interrupted)" if row["interrupted"] else ""
     fastest = row["fastest"]
     return [
-        row["id"] + state,
+        row["id"] + _state(row),
         units.age(row["age_seconds"]),
         *([_short(row["title"] or "")] if titled else []),
         _short(f"{row['model']}, {row['dataset']}, batch {row['batch_size']}"),

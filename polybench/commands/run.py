@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from polybench.commands.changes import Changes
-from polybench.commands.execute import execute, print_plan
+from polybench.commands.execute import execute, execute_rest_of, print_plan
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
@@ -34,6 +34,10 @@ def run(
     quick: bool,
     strict: bool,
     dry_run: bool,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with this study where it was stopped; see polybench resume."),
+    ] = False,
 ) -> None:
     """Measure what a study file says, or a saved study again; options given here replace what it says.
 
@@ -48,12 +52,15 @@ def run(
     if quick:
         chosen = chosen.quick()
     if axes:
-        _refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--tensorboard": how.tensorboard})
+        only_a_study = {"--columns": how.columns, "--tensorboard": how.tensorboard, "--resume": resume}
+        _refuse_for_a_sweep({"--strict": strict} | only_a_study)
         if not dry_run:
             execute_sweep(chosen, axes, how, how.format, background)
         print_points(chosen, axes)
     elif dry_run:
         print_plan(chosen)
+    elif resume:
+        execute_rest_of(chosen, how)
     else:
         execute(chosen, how, background=background, strict=strict)
 

@@ -19,7 +19,7 @@ from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
 from polybench.measuring.state import StudyState
-from polybench.measuring.study import started
+from polybench.measuring.study import new_context, started
 from polybench.measuring.verification import verify
 from polybench.measuring.workers import start_reference
 from polybench.plain.layer import write_programs
@@ -71,7 +71,7 @@ def run_layers(
         store.ensure_writable()
     study = msgspec.structs.replace(study, metrics=False)
     times: dict[str, Times] = {}
-    with started(study, progress, store=None, argv=argv) as running:
+    with started(study, progress, context=new_context(argv)) as running:
         state = running.state
         try:
             verify(state, running.scratch, strict=strict)

@@ -29,7 +29,7 @@ from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
 from polybench.measuring.scratch import scratch_folder
 from polybench.measuring.state import StudyState, record_of
-from polybench.measuring.study import started
+from polybench.measuring.study import new_context, started
 from polybench.planning.pace import Block
 from polybench.planning.plan import Plan, resolve
 from polybench.report.limit import (
@@ -154,7 +154,7 @@ def _changed(found: LimitDocument, asked: Collection[str], study: Study) -> list
 
 
 def _measured(study: Study, progress: Progress, argv: Sequence[str]) -> LimitDocument:
-    with started(study, progress, store=None, argv=argv) as running:
+    with started(study, progress, context=new_context(argv)) as running:
         state = running.state
         work = _work(state)
         try:

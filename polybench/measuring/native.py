@@ -26,6 +26,8 @@ def count_native(state: StudyState) -> None:
 
     What cannot be counted is a warning. A repeat of a cell would count the same again.
     """
+    if state.done.native:
+        return
     records = [record for record in state.alive if counts_natively(state.plan, record.cell)]
     if not records:
         return
@@ -36,6 +38,7 @@ def count_native(state: StudyState) -> None:
     for group in state.groups(records):
         state.progress.stage(f"counting native allocations of {', '.join(r.cell.name for r in group)}")
         _count(state, group)
+    state.done.native = True
     state.save()
 
 

@@ -15,7 +15,7 @@ from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.spec import Study
 from polybench.measuring.progress import Progress
 from polybench.measuring.state import StudyState
-from polybench.measuring.study import started
+from polybench.measuring.study import new_context, started
 from polybench.measuring.workers import load, start_worker
 from polybench.planning.pace import COUNTED_STEPS
 from polybench.report.cell_record import CellRecord
@@ -39,7 +39,7 @@ def find_places(study: Study, progress: Progress, *, argv: Sequence[str] = ()) -
     found: dict[str, Places] = {}
     # Neither checked nor measured, so that neither's warnings are said.
     study = msgspec.structs.replace(study, processes=1, parity=False)
-    with started(study, progress, store=None, argv=argv) as running:
+    with started(study, progress, context=new_context(argv)) as running:
         state = running.state
         try:
             for group in state.groups([record for record in state.alive if record.cell.repeat == 1]):

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from polybench.machine.meters.observer import Observer
 from polybench.machine.patience import Patience
 from polybench.measuring.blocks import Blocks
+from polybench.measuring.checkpoint import Group
 from polybench.measuring.rounds import Replicate
 from polybench.measuring.state import StudyState
 from polybench.planning.estimate import estimate
 from polybench.planning.pace import Pace
+from polybench.report.cell_record import CellRecord
 
 
 def measure(
@@ -28,17 +30,20 @@ def measure(
         observer: watches the workers; None where only times are wanted.
         replicate: what is done in each, with the arguments of `Replicate`.
     """
-    study, alive = state.plan.study, state.alive
-    groups = [(group, Pace(study, len(group) / len(alive))) for group in state.groups(alive)]
+    study, done = state.plan.study, state.done
+    groups = _groups(state)
     if len(groups) > 1:
         state.warn(f"memory does not hold all workers at once: measured in {len(groups)} groups, one by one")
     patience = Patience(study.patience, state.progress.stage)
+    patience.waited = state.waited
     blocks = Blocks(observer, patience, study.timeout)
     spent, expected = 0.0, estimate(state.plan).measuring  # before anything has been seen
-    for number in range(study.processes):
+    first = done.replicates
+    for number in range(first, study.processes):
         if not state.alive:
             return
-        left = spent / number * (study.processes - number) if number else expected
+        to_come = study.processes - number
+        left = to_come * (spent / (number - first) if number > first else expected / study.processes)
         state.progress.remaining(left)
         start = time.monotonic()
         for group, pace in groups:
@@ -49,5 +54,23 @@ def measure(
         state.blocks = [pace.block for _, pace in groups if pace.block is not None]
         state.cut_short = any(pace.cut_short for _, pace in groups)
         state.note_patience(patience)
+        done.replicates = number + 1
+        done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
         state.save()
     state.progress.remaining(0.0)
+
+
+def _groups(state: StudyState) -> list[tuple[list[CellRecord], Pace]]:
+    """As they were, where the study is resumed."""
+    study, alive = state.plan.study, state.alive
+    if not state.done.groups:
+        return [(group, Pace(study, len(group) / len(alive))) for group in state.groups(alive)]
+    by_name = {record.cell.name: record for record in state.records}
+    found = []
+    for group in state.done.groups:
+        pace = Pace(study)
+        pace.restore(group.pace)
+        found.append(([by_name[name] for name in group.cells], pace))
+    state.blocks = [pace.block for _, pace in found if pace.block is not None]
+    state.cut_short = any(pace.cut_short for _, pace in found)
+    return found

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 
 import platformdirs
 
-from polybench.core.document.circumstances import RoundNoise
+from polybench.core.document.circumstances import RoundNoise, Settings
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Cell
 from polybench.machine.patience import Patience
+from polybench.measuring.checkpoint import Checkpoint, Done, Unfinished
 from polybench.measuring.environments import Environments
 from polybench.measuring.progress import Progress
 from polybench.measuring.scratch import prune_logs
@@ -19,7 +21,7 @@ from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
-from polybench.report.document import Context, rounds_of, summarize
+from polybench.report.document import Context, rounds_of, settings_of, study_toml, summarize
 from polybench.report.roofs import KeptRoofs, add_roofs
 from polybench.report.saved_studies import Store
 from polybench.report.warnings import final_warnings
@@ -35,6 +37,7 @@ class StudyState:
         noise: one entry a round.
         blocks: of each group of cells that is measured, once they are known.
         cut_short: the budget ended before all rounds were done.
+        done: the parts that are finished.
     """
 
     def __init__(
@@ -45,17 +48,19 @@ class StudyState:
         progress: Progress,
         store: Store | None,
         context: Context,
+        unfinished: Unfinished | None = None,
     ) -> None:
         self.plan, self.files, self.progress = plan, files, progress
         self.records = [record_of(cell, plan, environments) for cell in plan.cells]
         self.noise: list[RoundNoise] = []
         self.blocks: list[Block] = []
         self.cut_short = False
+        self.done = Done()
         self.logs = (
             (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / context.id
         )
         prune_logs(self.logs.parent)
-        self._store, self._context = store, context
+        self._store, self._context, self._unfinished = store, context, unfinished
         self._warnings: list[str] = []
 
     @property
@@ -68,6 +73,11 @@ class StudyState:
         if text not in self._warnings:
             self._warnings.append(text)
             self.progress.warn(text)
+
+    @property
+    def waited(self) -> float:
+        """Seconds for a quiet machine, so far."""
+        return self._context.host.waited_seconds
 
     def note_patience(self, patience: Patience) -> None:
         """Keep how long was waited for a quiet machine, and who kept it busy."""
@@ -87,8 +97,31 @@ class StudyState:
         warm_up = min(WARM_UP_STEPS, files.steps_in_epoch)
         return Prepare(self.plan.job(record.cell), str(files.weights), files.epoch, warm_up, files.stream)
 
+    @property
+    def settings(self) -> Settings:
+        """What all cells share, as far as it is known before anything is measured."""
+        return settings_of(self.plan, self.files)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take up what an earlier process of this study has measured."""
+        self.records, self.noise, self.done = checkpoint.records, checkpoint.noise, checkpoint.done
+        self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
+
+    def keep(self) -> None:
+        """Have it where the study could go on from here."""
+        if self._unfinished is None:
+            return
+        study = study_toml(self.plan.study)
+        checkpoint = Checkpoint(
+            context=self._context, study=study, settings=self.settings, records=self.records,
+            noise=self.noise, warnings=self._warnings, done=self.done,
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # of the document it is said
+            self._unfinished.write(checkpoint)
+
     def save(self) -> None:
         """Save everything that is known so far."""
+        self.keep()
         self._save(self._document(finished=False))
 
     def interrupt(self) -> None:
@@ -97,7 +130,7 @@ class StudyState:
         for record in self.alive:
             record.status = "interrupted"
             record.reason = f"interrupted after {len(rounds_of(record))} of {processes} processes"
-            record.remedy = "run it again; what was measured is kept"
+            record.remedy = f"polybench resume {self._context.id}" if self._unfinished else "run it again"
         self.warn("interrupted: only what was finished is shown")
 
     def finish(self) -> StudyDocument:
@@ -108,13 +141,17 @@ class StudyState:
         result.warnings = list(self._warnings)
         self._save(result)
         result.warnings = list(self._warnings)
+        if self._unfinished and all(record.status != "interrupted" for record in self.records):
+            self._unfinished.drop(self._context.id)
         if all(record.log is None for record in self.records):
-            self.drop_logs()
+            shutil.rmtree(self.logs, ignore_errors=True)
         return result
 
-    def drop_logs(self) -> None:
-        """Nobody needs them."""
+    def abandon(self) -> None:
+        """Nothing is to be measured, and nothing kept."""
         shutil.rmtree(self.logs, ignore_errors=True)
+        if self._unfinished:
+            self._unfinished.drop(self._context.id)
 
     def _save(self, document: StudyDocument) -> None:
         # A full disk is no reason to stop measuring: there may be room again, and all is printed at the end.

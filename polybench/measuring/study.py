@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.study import StudyDocument
+from polybench.core.errors import StrictlyUnavailable
 from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
+from polybench.measuring.checkpoint import Unfinished
 from polybench.measuring.environments import Environments
 from polybench.measuring.native import count_native
 from polybench.measuring.progress import Progress
@@ -55,18 +57,31 @@ def run_study(
         BadInput: before anything is started.
         StrictlyUnavailable: with `strict`, before anything is measured.
     """
+    context = new_context(argv, background)
+    unfinished = Unfinished(store.folder) if store is not None and not parity_only else None
     watched = study.metrics and not parity_only
-    with started(study, progress, store=store, argv=argv, background=background, watched=watched) as running:
-        state = running.state
-        try:
-            verify(state, running.scratch, strict=strict, required=parity_only)
-            if not parity_only:
-                measure(state, running.observer)
-                count_native(state)
-                train(state, running.scratch)
-        except KeyboardInterrupt:
-            state.interrupt()
-        return state.finish()
+    with started(
+        study, progress, store=store, context=context, unfinished=unfinished, watched=watched
+    ) as running:
+        running.state.keep()
+        return measured(running, strict=strict, parity_only=parity_only)
+
+
+def measured(running: Running, *, strict: bool = False, parity_only: bool = False) -> StudyDocument:
+    """All parts of the study that are not finished yet; arguments are those of `run_study`."""
+    state = running.state
+    try:
+        verify(state, running.scratch, strict=strict, required=parity_only)
+        if not parity_only:
+            measure(state, running.observer)
+            count_native(state)
+            train(state, running.scratch)
+    except KeyboardInterrupt:
+        state.interrupt()
+    except StrictlyUnavailable:
+        state.abandon()
+        raise
+    return state.finish()
 
 
 class Running(NamedTuple):
@@ -82,25 +97,40 @@ def started(
     study: Study,
     progress: Progress,
     *,
-    store: Store | None,
-    argv: Sequence[str],
-    background: Background = NO_BACKGROUND,
+    context: Context,
+    store: Store | None = None,
+    unfinished: Unfinished | None = None,
     watched: bool = False,
 ) -> Iterator[Running]:
-    """Judge the study and write its files; arguments are those of `run_study`.
+    """Judge the study and write its files.
 
-    With `watched` there is an observer. Raises BadInput before anything is started.
+    Args:
+        study: what to measure.
+        progress: told what runs.
+        context: what is known beforehand.
+        store: where it is saved.
+        unfinished: where it is kept what it needs to be resumed.
+        watched: whether there is an observer.
+
+    Raises:
+        BadInput: before anything is started.
     """
     plan = resolve(study)
     if store is not None:
         store.ensure_writable()
-    with only_study_here() as alone, scratch_folder() as scratch, _observer(plan, watched) as observer:
+    claimed = unfinished.claimed(context.id) if unfinished else contextlib.nullcontext()
+    with (
+        claimed,
+        only_study_here() as alone,
+        scratch_folder() as scratch,
+        _observer(plan, watched) as observer,
+    ):
         progress.stage("preparing data")
         files = shared_files.write(plan, scratch)
         environments = Environments(plan, scratch / "environments")
-        state = StudyState(plan, files, environments, progress, store, _context(argv, background))
+        state = StudyState(plan, files, environments, progress, store, context, unfinished)
         _warn_beforehand(state, observer, alone=alone)
-        _warn_of_data(state, background)
+        _warn_of_data(state, context.background)
         yield Running(state, scratch, observer)
 
 
@@ -129,7 +159,8 @@ def _warn_of_data(state: StudyState, background: Background) -> None:
         state.warn("the data are not those of the study that is measured again: they have another SHA-256")
 
 
-def _context(argv: Sequence[str], background: Background) -> Context:
+def new_context(argv: Sequence[str], background: Background = NO_BACKGROUND) -> Context:
+    """Of a study that begins now; arguments are those of `run_study`."""
     now = datetime.datetime.now(datetime.UTC)
     return Context(
         id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",

@@ -32,6 +32,8 @@ def train(state: StudyState, scratch: Path) -> None:
         seed = study.seed + number
         weights = shared_files.seeded_weights(state.plan, seed, scratch)
         for record in schedule.order_of_round(state.alive, study.seed, number, 0):
+            if any(training.seed == seed for training in record.trainings):
+                continue  # before the study was resumed
             _Training(state, record, seed).run(weights)
             state.save()
 

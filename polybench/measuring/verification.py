@@ -37,7 +37,7 @@ def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = F
     Raises:
         StrictlyUnavailable: with `strict`.
     """
-    if not state.plan.study.parity and not strict:
+    if state.done.verified or (not state.plan.study.parity and not strict):
         return
     first = [record for record in state.alive if record.cell.repeat == 1]
     for group in state.groups(first):
@@ -45,10 +45,10 @@ def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = F
     _copy_to_repeats(state.records, first)
     missing = [record for record in state.records if record.status == "unavailable"]
     if strict and missing:
-        state.drop_logs()
         raise StrictlyUnavailable(
             "; ".join(f"{r.cell.name} is unavailable: {r.reason} ({r.remedy})" for r in missing)
         )
+    state.done.verified = True
     state.save()
 
 

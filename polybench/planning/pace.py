@@ -24,6 +24,16 @@ class Block(NamedTuple):
     rounds: int
 
 
+class PaceState(NamedTuple):
+    """What a pace has to know to go on where it was."""
+
+    block: Block | None
+    cut_short: bool
+    left: float
+    replicates: int
+    round_seconds: float
+
+
 class Pace:
     """The blocks of one group of cells: chosen in its first replicate, then kept.
 
@@ -43,6 +53,15 @@ class Pace:
         self._left = study.budget * share
         self._replicates = study.processes
         self._share = self._spent = self._round_seconds = 0.0
+
+    @property
+    def state(self) -> PaceState:
+        """Between two replicates."""
+        return PaceState(self.block, self.cut_short, self._left, self._replicates, self._round_seconds)
+
+    def restore(self, state: PaceState) -> None:
+        """Go on from there."""
+        self.block, self.cut_short, self._left, self._replicates, self._round_seconds = state
 
     @property
     def adaptive(self) -> bool:

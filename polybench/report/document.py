@@ -11,7 +11,7 @@ import msgspec
 import tomli_w
 
 from polybench.core import statistics
-from polybench.core.document.circumstances import Background, Host, Settings, Tool
+from polybench.core.document.circumstances import Background, Host, Resumed, Settings, Tool
 from polybench.core.document.resources import GarbageCollection
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
@@ -41,6 +41,7 @@ class Context(msgspec.Struct, frozen=True):
     argv: list[str]
     background: Background
     host: Host
+    resumed: list[Resumed] = []
 
 
 def study_toml(study: Study) -> str:
@@ -88,9 +89,10 @@ def summarize(
         created=context.created,
         polybench=context.tool,
         argv=context.argv,
+        resumed=context.resumed,
         title=context.background.title,
         study=study_toml(plan.study),
-        settings=_settings(plan, files, base, blocks),
+        settings=settings_of(plan, files, base, blocks),
         host=context.host,
         warnings=list(warnings),
         results=results,
@@ -98,7 +100,10 @@ def summarize(
     )
 
 
-def _settings(plan: Plan, files: SharedFiles, base: str | None, blocks: Sequence[Block]) -> Settings:
+def settings_of(
+    plan: Plan, files: SharedFiles, base: str | None = None, blocks: Sequence[Block] = ()
+) -> Settings:
+    """What all cells share; without a baseline and blocks, before anything is measured."""
     study, workload = plan.study, plan.workload
     return Settings(
         model=plan.model.name,

@@ -76,6 +76,17 @@ class Tool(msgspec.Struct, frozen=True):
     commit: str | None
 
 
+class Resumed(msgspec.Struct, frozen=True):
+    """That a study was stopped, and went on."""
+
+    at: str
+    """UTC, ISO 8601."""
+    processes: int
+    """Replicates that were finished before."""
+    trainings: int
+    """Whole trainings, of all cells, that were finished before."""
+
+
 class Published(msgspec.Struct, frozen=True):
     """One number that the author of a study printed: a reference, measured elsewhere."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, Published, Settings, Tool
+from polybench.core.document.circumstances import Host, Published, Resumed, Settings, Tool
 from polybench.core.document.explanation import Sentence
 from polybench.core.document.result import Result
 
@@ -34,6 +34,7 @@ class StudyDocument(msgspec.Struct, kw_only=True):
     finished: bool | None = None
     polybench: Tool
     argv: list[str]
+    resumed: list[Resumed] = []
     title: str | None = None
     study: str
     settings: Settings

@@ -1,0 +1,161 @@
+"""Going on with a study that was stopped: nothing is lost, and nothing measured twice."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.document.study import StudyDocument, from_json
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.measuring.checkpoint import Checkpoint, Unfinished
+from polybench.measuring.resume import find_unfinished, resume_study
+from polybench.report.saved_studies import Store
+from tests.measuring.test_faults import When, saved
+from tests.measuring.test_study import FAST, Listener, run, small_data
+
+__all__ = ["small_data"]
+
+FIELDS = FAST | {"processes": 2, "rounds": 2, "parity": False, "epochs": 1}
+STUDY = Study(engines=("fake", "fake+slow"), **FIELDS)
+
+KILLED_AT = """
+import os, signal, sys
+import msgspec
+from pathlib import Path
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.measuring.progress import Silent
+from polybench.measuring.study import run_study
+from polybench.report.saved_studies import Store
+
+class Killed(Silent):
+    def stage(self, text):
+        if sys.argv[3] in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+synthetic.IMAGES["train"] = 2000
+study = msgspec.convert(msgspec.json.decode(sys.argv[1]), Study)
+run_study(study, Killed(), store=Store(Path(sys.argv[2])))
+"""
+
+
+def kill_at(stage: str, results: Path) -> Unfinished:
+    """The study in a program of its own, which is killed when it comes to this stage."""
+    study = msgspec.json.encode(STUDY).decode()
+    done = subprocess.run([sys.executable, "-c", KILLED_AT, study, str(results), stage], check=False)
+    assert done.returncode == -signal.SIGKILL
+    return Unfinished(results)
+
+
+def stop_at(stage: str, results: Path) -> StudyDocument:
+    """The same in this process, as Ctrl-C ends it."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    return run(*STUDY.engines, listener=When(stage, stop), store=Store(results), **FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("stage", "replicates", "trainings"),
+    [("process 1 of 2: round 2", 0, 0), ("process 2 of 2: round 1", 1, 0), ("fake+slow/cpu, seed 1", 2, 2)],
+)
+def test_a_killed_study_is_completed(stage: str, replicates: int, trainings: int, tmp_path: Path) -> None:
+    unfinished = kill_at(stage, tmp_path)
+    (id,) = unfinished.ids()
+    before = unfinished.read(id)
+    assert before.done.replicates == replicates
+    kept = {record.cell.name: record for record in before.records}
+    trained = sum(len(record.trainings) for record in before.records)
+    assert abs(trained - trainings) <= 1  # seeds are trained in random order of cells
+    document = resume_study(id, listener := Listener(), store=Store(tmp_path))
+
+    stages = " ".join(listener.stages)
+    for number in range(2):
+        assert (f"process {number + 1} of 2: starting" in stages) == (number >= replicates)
+    assert sum("training" in text for text in listener.stages) == 4 - trained
+    for result in document.results:
+        record = kept[result.cell]
+        assert result.status == "ok"
+        assert [len(process) for process in result.steps] == [2, 2]
+        assert result.steps[:replicates] == record.samples[:replicates]
+        assert [len(process) for process in result.disturbance.blocks] == [2, 2]
+        assert sorted(training.seed for training in result.trainings) == [0, 1]
+        assert all(training in result.trainings for training in record.trainings)
+    assert len(document.host.noise) == 4
+    assert document == saved(tmp_path)
+    assert document.finished
+    assert [(one.processes, one.trainings) for one in document.resumed] == [(replicates, trained)]
+    assert any("resumed after" in text for text in document.warnings)
+    assert unfinished.ids() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{id}.json", "logs"]
+
+
+def test_an_interrupted_study_is_found_listed_and_resumed_by_its_settings(tmp_path: Path) -> None:
+    stopped = stop_at("process 2 of 2: round 2", tmp_path)
+    assert [result.remedy for result in stopped.results] == [f"polybench resume {stopped.id}"] * 2
+    listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
+    assert f"{stopped.id} (to resume)" in listed
+    assert find_unfinished(STUDY, Store(tmp_path)) == stopped.id
+    other = msgspec.structs.replace(STUDY, processes=4)
+    with pytest.raises(BadInput, match="processes is 4 now, and was 2; `polybench resume"):
+        find_unfinished(other, Store(tmp_path))
+    result = CliRunner().invoke(app, ["resume", "last", "--results", str(tmp_path), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    document = from_json(result.stdout.encode())
+    assert document.id == stopped.id
+    assert {one.status for one in document.results} == {"ok"}
+    assert "(to resume)" not in CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
+    with pytest.raises(BadInput, match="nothing to resume of 'last'"):
+        Unfinished(tmp_path).find("last")
+
+
+def _machine(kept: Checkpoint) -> None:
+    kept.context.host.cpu = "another"
+
+
+def _version(kept: Checkpoint) -> None:
+    for record in kept.records:
+        assert record.probe is not None
+        record.probe = msgspec.structs.replace(record.probe, versions={"fake": "0"})
+
+
+def _data(kept: Checkpoint) -> None:
+    kept.settings.data_sha256 = "0" * 64
+
+
+def _threads(kept: Checkpoint) -> None:
+    kept.records[0].environment["OMP_NUM_THREADS"] = "99"
+
+
+def test_on_another_machine_or_with_other_versions_it_does_not_go_on(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    before, unfinished = saved(tmp_path), Unfinished(tmp_path)
+    changes: dict[str, Callable[[Checkpoint], None]] = {
+        r"cpu is .* now, and was another": _machine,
+        r"fake is 1 now, and was 0": _version,
+        r"data_sha256 is .* now, and was 000": _data,
+        r"OMP_NUM_THREADS is .* now, and was 99": _threads,
+    }
+    whole = unfinished.read(id)
+    for reason, change in changes.items():
+        change(kept := unfinished.read(id))
+        unfinished.write(kept)
+        with pytest.raises(BadInput, match=f"cannot go on with {id}: {reason}"):
+            resume_study(id, Listener(), store=Store(tmp_path))
+        unfinished.write(whole)
+    assert saved(tmp_path) == before
+    with unfinished.claimed(id), pytest.raises(BadInput, match="runs still"):
+        resume_study(id, Listener(), store=Store(tmp_path))
+    (unfinished.folder / id / "state").write_bytes(b"\xde\xad")
+    with pytest.raises(BadInput, match="cannot read"):
+        resume_study(id, Listener(), store=Store(tmp_path))
