@@ -180,6 +180,7 @@ ENGINES: dict[str, EngineRow] = {
             "diverge": Variant("the loss stops being finite in a long training"),
             "garbage": Variant("answers something that is no message"),
             "hang": Variant("never answers when it is measured"),
+            "hungry": Variant("takes 1 GiB of memory when it is measured"),
             "line": Variant("a step takes 2 ms, and 10 us for each of its images"),
             "nan": Variant("the loss stops being finite"),
             "slow": Variant("steps take twice as long"),

@@ -21,6 +21,7 @@ import msgspec
 
 from polybench.core import interrupts
 from polybench.core.errors import CellFailed, Unavailable
+from polybench.machine import out_of_memory
 from polybench.wire.environment import inherited
 from polybench.wire.interpreter import OWN, Interpreter
 from polybench.wire.messages import (
@@ -58,6 +59,7 @@ class WorkerProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
+        self._kills_before = out_of_memory.kills()
         own = {
             "POLYBENCH_PARENT": str(os.getpid()),
             "POLYBENCH_REQUESTS_FD": str(requests_read),
@@ -165,12 +167,21 @@ class WorkerProcess:
             return "closed its pipe without an answer"
         code = self._process.returncode
         if code == -signal.SIGKILL:
-            how = "was killed by SIGKILL (the kernel does that when memory runs out)"
+            how = self._why_killed()
         elif code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"exited with code {code}"
         return "; ".join([f"the worker {how}", *self.last_lines()])
+
+    def _why_killed(self) -> str:
+        """The kernel counts whom it ends for want of memory, and does not say in the exit code."""
+        kills = out_of_memory.kills()
+        if kills is None or self._kills_before is None:
+            return "was killed by SIGKILL (the kernel does that when memory runs out)"
+        if kills > self._kills_before:
+            return "was killed: out of memory (SIGKILL by the kernel)"
+        return "was killed by SIGKILL, and not for want of memory: by somebody"
 
     def last_lines(self) -> list[str]:
         """The end of what the worker wrote to its log."""

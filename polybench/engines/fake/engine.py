@@ -33,6 +33,8 @@ DRAWING_SECONDS = 0.005
 STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole training only
 STEPS_TO_HALF_RIGHT = 10
 COLLECTION_SECONDS = 0.001
+MOST_EATEN = 1 << 30  # by `hungry`, where nothing limits it
+CALLS_BEFORE_HUNGER = 30  # in the first round, after the block that calibrates
 STEPS_OF_A_SWEEP = 10
 PLACES = Places("script", "what the script says", [Place("scene", 3 << 20, 12, 2, 1 << 20)])
 LAYERS_SHARE = 0.8  # of a step, in equal parts
@@ -163,6 +165,8 @@ class FakeEngine(Engine):
     def _accident(self) -> None:
         if "crash" in self._variants:
             os.kill(os.getpid(), signal.SIGSEGV)
+        if "hungry" in self._variants and self._calls == CALLS_BEFORE_HUNGER:
+            self._eaten = [bytes([1]) * (64 << 20) for _ in range(MOST_EATEN // (64 << 20))]
         if "hang" in self._variants:
             threading.Event().wait()
         if "garbage" in self._variants:
