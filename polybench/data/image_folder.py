@@ -8,6 +8,7 @@ averages over all pixels where it makes an image smaller.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,7 +67,9 @@ def read_images(images: ImageFolder, shape: Shape) -> Iterator[Chunk]:
     with ThreadPoolExecutor() as pool:
         for first in range(0, len(images.files), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
-            pixels = list(pool.map(lambda path: _read(path, shape), images.files[some]))
+            with warnings.catch_warnings():  # Pillow's, of damaged metadata: the pixels are what counts
+                warnings.simplefilter("ignore")
+                pixels = list(pool.map(lambda path: _read(path, shape), images.files[some]))
             yield Chunk(first, np.stack(pixels), np.array(images.labels[some], np.uint8))
 
 

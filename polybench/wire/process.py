@@ -129,7 +129,7 @@ class WorkerProcess:
         line = self._read_line(request, timeout)
         try:
             answer = answer_decoder.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             self.kill()
             raise CellFailed(
                 f"answered {tag(request)} with something that is no message: {line[:60]!r} ({error})"

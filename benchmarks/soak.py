@@ -1,0 +1,243 @@
+"""Many studies of the engine `fake`, to each of which something happens at a random moment: is anything lost?
+
+What may happen is in `FAULTS`. After each study: no process, scratch folder or half-written file is left;
+what was measured is printed or saved, and both are whole; the cell to which nothing happened is measured;
+and what was stopped or killed is resumed, completed, and keeps what it had. A finding names the study's
+number: `--seed` and `--only` repeat it, as far as the machine is as fast.
+
+    python benchmarks/soak.py [--studies 200] [--seconds 1200] [--seed 0] [--only NUMBER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from _faults import FAULTS, Fault, workers
+
+from polybench.core.document.study import StudyDocument, from_json
+
+IMAGES, BATCH_SIZE = 100, 16
+PROCESSES = 2
+OPTIONS = (
+    f"--engines fake,fake+slow --batch-size {BATCH_SIZE} --processes {PROCESSES} --rounds 2 --steps 3"
+    " --epochs 1 --no-parity --format json --timeout 20s"
+).split()
+LONGEST_SECONDS = 120.0
+"""Of a study, whatever happens to it: a worker that hangs is waited for 20 s, and killed within 6."""
+
+
+class Ended(NamedTuple):
+    """A study that has ended: its exit code, and what it printed."""
+
+    code: int
+    out: bytes
+    errors: str
+
+    @property
+    def printed(self) -> StudyDocument | None:
+        """Nothing, where it ended before anything was measured; raises where it is no whole document."""
+        return from_json(self.out) if self.out else None
+
+
+class Place(NamedTuple):
+    """Folders of the soak's own: no study of the user's is touched."""
+
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the program."""
+        own = {f"XDG_{name}_HOME": str(self.root / name.lower()) for name in ("CACHE", "DATA", "CONFIG")}
+        return os.environ | own | {"NO_COLOR": "1", "TMPDIR": str(self.root / "tmp")}
+
+    @property
+    def scratch(self) -> list[Path]:
+        """Folders of studies that run, or have left theirs."""
+        return [*(self.root / "cache" / "polybench").glob("scratch-*")]
+
+    def start(self, results: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """The program; its progress goes to a file, so that nobody has to read it meanwhile."""
+        command = [sys.executable, "-m", "polybench", *arguments, "--results", str(results)]
+        name = self.root / results.name
+        with name.with_suffix(".out").open("wb") as out, name.with_suffix(".errors").open("wb") as errors:
+            return subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=errors,
+                env=self.environment,
+                preexec_fn=_hear_signals,  # noqa: PLW1509 - no threads here
+            )
+
+    def end(self, process: subprocess.Popen[bytes], results: Path) -> Ended:
+        """Wait for it; raises subprocess.TimeoutExpired where it hangs."""
+        code = process.wait(LONGEST_SECONDS)
+        name = self.root / results.name
+        errors = name.with_suffix(".errors").read_text("utf-8", "replace")
+        return Ended(code, name.with_suffix(".out").read_bytes(), errors)
+
+
+def _hear_signals() -> None:
+    """Where this runs in the background, a shell may have told all its children to ignore these."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def soak(place: Place, number: int, seed: int, seconds: float) -> tuple[str, list[str]]:
+    """One study and what happens to it.
+
+    Args:
+        place: where.
+        number: of the study.
+        seed: of the soak.
+        seconds: that a study takes here to which nothing happens.
+
+    Returns:
+        What happened, and the findings.
+    """
+    draw = random.Random(f"{seed}-{number}")
+    name = draw.choice(sorted(FAULTS))
+    results = place.root / f"study-{number}"
+    process = place.start(results, "compare", *OPTIONS, "--data", str(place.root / "images"))
+    errors = (place.root / results.name).with_suffix(".errors")
+    _wait_for(lambda: errors.stat().st_size > 0 or process.poll() is not None)
+    time.sleep(draw.uniform(0, seconds))
+    fault = FAULTS[name]
+    fault.act(process.pid, results, draw)
+    try:
+        ended = place.end(process, results)
+        findings = [*_left(place, process.pid, results, fault), *_lost(place, ended, results, fault)]
+    except (subprocess.TimeoutExpired, msgspec.MsgspecError) as error:
+        process.kill()
+        findings = [f"{type(error).__name__}: {error}"]
+    if not findings:
+        shutil.rmtree(results, ignore_errors=True)
+    return name, findings
+
+
+def _wait_for(ready: Callable[[], bool], seconds: float = 30.0) -> bool:
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _left(place: Place, pid: int, results: Path, fault: Fault) -> Iterator[str]:
+    if not _wait_for(lambda: not workers(pid), 15.0):
+        yield f"workers are left: {workers(pid)}"
+    if fault.kills_parent:
+        for folder in place.scratch:
+            os.utime(folder, (0, 0))  # long ago: the next study removes what nobody holds
+        return
+    if place.scratch:
+        yield f"scratch is left: {place.scratch}"
+    if half := [*results.rglob(".*")]:
+        yield f"half-written files are left: {half}"
+
+
+def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[str]:
+    if "Traceback" in ended.errors:
+        yield f"a traceback: {ended.errors[-2000:]}"
+    if not fault.kills_parent and ended.code not in (0, 1, 130):
+        yield f"exit code {ended.code}: {ended.errors[-500:]}"
+    saved = [from_json(path.read_bytes()) for path in results.glob("*.json")]
+    printed = None if fault.kills_parent else ended.printed
+    if printed is not None:
+        if (
+            not any(result.status == "ok" and result.measured for result in printed.results)
+            and ended.code == 1
+        ):
+            yield "both cells failed, where something happened to one"
+        told = any("cannot save" in text for text in printed.warnings)
+        if not told and [document.id for document in saved if document == printed] != [printed.id]:
+            yield "what is saved is not what was printed"
+    unfinished = [path.parent.name for path in results.glob("unfinished/*/state")]
+    if ended.code == 0 and unfinished:
+        yield f"a finished study is kept as unfinished: {unfinished}"
+    for id in unfinished:
+        before = next((document for document in saved if document.id == id), None)
+        yield from _not_resumed(place, id, results, before)
+
+
+def _not_resumed(place: Place, id: str, results: Path, before: StudyDocument | None) -> Iterator[str]:
+    ended = place.end(place.start(results, "resume", id, "--format", "json"), results)
+    after = ended.printed
+    if ended.code not in (0, 1) or after is None:
+        yield f"cannot be resumed ({ended.code}): {ended.errors[-1000:]}"
+        return
+    for result in after.results:
+        if result.status != "failed" and [len(process) for process in result.steps] != [2] * PROCESSES:
+            yield f"{result.cell} is not complete: {[len(process) for process in result.steps]}"
+        kept = before.result(result.cell).steps[: after.resumed[-1].processes] if before else []
+        if result.steps[: len(kept)] != kept:
+            yield f"{result.cell} does not have what it had"
+    if [*results.glob("unfinished/*/state")]:
+        yield "is kept as unfinished, though it is complete"
+
+
+def _images(folder: Path) -> None:
+    """Images in CIFAR-10's format."""
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for number in range(1, 6):
+        labels = draw.integers(0, 10, (IMAGES // 5, 1), np.uint8)
+        pixels = draw.integers(0, 256, (IMAGES // 5, 3072), np.uint8)
+        np.hstack([labels, pixels]).tofile(folder / f"data_batch_{number}.bin")
+    np.hstack([labels, pixels]).tofile(folder / "test_batch.bin")
+
+
+def run(studies: int, seconds: float, seed: int, only: int | None = None) -> int:
+    """The soak; prints what happened how often, and every finding. Returns the number of findings."""
+    happened: Counter[str] = Counter()
+    found = 0
+    with tempfile.TemporaryDirectory(prefix="polybench-soak-") as name:
+        place = Place(Path(name))
+        (place.root / "tmp").mkdir()
+        _images(place.root / "images")
+        end, start = time.monotonic() + seconds, time.monotonic()
+        quiet = place.root / "nothing-happens"
+        process = place.start(quiet, "compare", *OPTIONS, "--data", str(place.root / "images"))
+        assert place.end(process, quiet).code == 0, "a study to which nothing happens does not end well"
+        length = time.monotonic() - start
+        for number in range(studies) if only is None else [only]:
+            if time.monotonic() > end:
+                print(f"time is over after {number} studies")
+                break
+            fault, findings = soak(place, number, seed, length)
+            happened[fault] += 1
+            found += len(findings)
+            for finding in findings:
+                print(f"study {number}, {fault}: {finding}", flush=True)
+    counts = ", ".join(f"{fault} {count}" for fault, count in sorted(happened.items()))
+    print(f"{happened.total()} studies, {found} findings; seed {seed}; {counts}")
+    return found
+
+
+def main() -> None:
+    """From the command line; ends with 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--studies", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=1200.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int)
+    given = parser.parse_args()
+    sys.exit(bool(run(given.studies, given.seconds, given.seed, given.only)))
+
+
+if __name__ == "__main__":
+    main()
