@@ -46,6 +46,7 @@ def execute(
             background=background,
             strict=strict,
             parity_only=parity_only,
+            anonymous=how.anonymous,
         )
 
     _execute(measure, how, parity_only=parity_only)

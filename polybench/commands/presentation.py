@@ -19,3 +19,4 @@ class Presentation(NamedTuple):
     tensorboard: Path | None = None
     quiet: bool = False
     verbose: bool = False
+    anonymous: bool = False

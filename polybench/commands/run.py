@@ -52,8 +52,14 @@ def run(
     if quick:
         chosen = chosen.quick()
     if axes:
-        only_a_study = {"--columns": how.columns, "--tensorboard": how.tensorboard, "--resume": resume}
-        _refuse_for_a_sweep({"--strict": strict} | only_a_study)
+        only_a_study = {
+            "--strict": strict,
+            "--columns": how.columns,
+            "--tensorboard": how.tensorboard,
+            "--resume": resume,
+            "--anonymous": how.anonymous,
+        }
+        _refuse_for_a_sweep(only_a_study)
         if not dry_run:
             execute_sweep(chosen, axes, how, how.format, background)
         print_points(chosen, axes)

@@ -127,7 +127,7 @@ def _of_settings(checkpoint: Checkpoint, state: StudyState) -> list[str]:
     before, now = ({name: one[name] for name in one if name not in _OF_THE_END} for one in settings)
     found = _different(before, now)
     for kept, fresh in zip(checkpoint.records, state.records, strict=True):
-        found += _different(kept.environment, fresh.environment)
+        found += _different(kept.environment | kept.inherited, fresh.environment | fresh.inherited)
     return list(dict.fromkeys(found))
 
 

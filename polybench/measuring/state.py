@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Sequence
 
@@ -20,12 +21,13 @@ from polybench.measuring.scratch import prune_logs
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
 from polybench.planning.shared_files import SharedFiles
+from polybench.report.anonymous import anonymous
 from polybench.report.cell_record import CellRecord
 from polybench.report.document import Context, rounds_of, settings_of, study_toml, summarize
 from polybench.report.roofs import KeptRoofs, add_roofs
 from polybench.report.saved_studies import Store
 from polybench.report.warnings import final_warnings
-from polybench.wire.environment import worker_environment
+from polybench.wire.environment import recorded, worker_environment
 from polybench.wire.messages import Prepare
 
 
@@ -122,7 +124,7 @@ class StudyState:
     def save(self) -> None:
         """Save everything that is known so far."""
         self.keep()
-        self._save(self._document(finished=False))
+        self._save(self._told(self._document(finished=False)))
 
     def interrupt(self) -> None:
         """Mark what is not finished."""
@@ -139,13 +141,17 @@ class StudyState:
         for text in final_warnings(result, self.plan.study, self.cut_short):
             self.warn(text)
         result.warnings = list(self._warnings)
-        self._save(result)
+        self._save(self._told(result))
         result.warnings = list(self._warnings)
         if self._unfinished and all(record.status != "interrupted" for record in self.records):
             self._unfinished.drop(self._context.id)
         if all(record.log is None for record in self.records):
             shutil.rmtree(self.logs, ignore_errors=True)
-        return result
+        return self._told(result)
+
+    def _told(self, document: StudyDocument) -> StudyDocument:
+        """What others may see of it."""
+        return anonymous(document) if self._context.anonymous else document
 
     def abandon(self) -> None:
         """Nothing is to be measured, and nothing kept."""
@@ -177,7 +183,8 @@ def record_of(cell: Cell, plan: Plan, environments: Environments) -> CellRecord:
         variables = worker_environment(
             row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project
         )
-        return CellRecord(cell, variables, environments.interpreter(cell))
+        python = environments.interpreter(cell)
+        return CellRecord(cell, variables, recorded(os.environ, variables), python)
     except Unavailable as missing:
         record = CellRecord(cell, {})
         record.unavailable(missing)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import StrictlyUnavailable
@@ -39,6 +41,7 @@ def run_study(
     background: Background = NO_BACKGROUND,
     strict: bool = False,
     parity_only: bool = False,
+    anonymous: bool = False,
 ) -> StudyDocument:
     """Check and measure every cell of the study.
 
@@ -52,12 +55,13 @@ def run_study(
         background: what the study file says beside the study, for the record.
         strict: refuse to measure when an engine or device is unavailable.
         parity_only: check, but measure nothing.
+        anonymous: leave host name, user and paths out of the document.
 
     Raises:
         BadInput: before anything is started.
         StrictlyUnavailable: with `strict`, before anything is measured.
     """
-    context = new_context(argv, background)
+    context = msgspec.structs.replace(new_context(argv, background), anonymous=anonymous)
     unfinished = Unfinished(store.folder) if store is not None and not parity_only else None
     watched = study.metrics and not parity_only
     with started(

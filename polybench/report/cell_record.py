@@ -27,6 +27,9 @@ class CellRecord:
 
     cell: Cell
     environment: dict[str, str]
+    """Set for its workers."""
+    inherited: dict[str, str] = field(default_factory=dict)
+    """What its workers have of the user's environment, as far as engines are known to read it."""
     python: Interpreter = OWN
     status: Status = "ok"
     reason: str | None = None

@@ -42,6 +42,8 @@ class Context(msgspec.Struct, frozen=True):
     background: Background
     host: Host
     resumed: list[Resumed] = []
+    anonymous: bool = False
+    """Whether what tells whose machine it is stays out of the document."""
 
 
 def study_toml(study: Study) -> str:
@@ -241,7 +243,7 @@ def _versions(record: CellRecord) -> dict[str, Any]:
     if probe and record.python.version is not None:
         learned["python"] = record.python.version
         learned["build"] = {**probe.build, "interpreter": record.python.executable}
-    return {**learned, "environment": record.environment}
+    return {**learned, "environment": record.environment, "inherited": record.inherited}
 
 
 _CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes.util
 import importlib
 import os
+import re
 from collections.abc import Collection, Mapping
 
 from polybench.core.errors import Unavailable
@@ -31,6 +32,16 @@ _THE_STUDYS = (
     "JULIA_EXCLUSIVE",
 )
 """Variables of the user, and those that begin like these, would speak to some of the engines only."""
+
+_READ_BY_ENGINES = (
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_", "LD_PRELOAD", "CUDA_",
+    "CUBLAS_", "CUDNN_", "NVIDIA_", "XLA_", "JAX_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_",
+    "JULIA_", "PYTHON_JULIACALL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONMALLOC",
+    # TF_VAR_* and the like are Terraform's, and may be anything.
+    "TF_CPP_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_",
+    "TF_MKL_", "TF_NUM_", "TF_ONEDNN_", "TF_USE_", "TF_XLA_",
+)  # fmt: skip
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC = "glibc.malloc."
@@ -86,6 +97,20 @@ def heap_environment(heap: Heap, user: Mapping[str, str] = os.environ) -> dict[s
 def inherited(user: Mapping[str, str]) -> dict[str, str]:
     """The user's environment without what is the study's own: the C library's heap, and where threads run."""
     return {name: value for name, value in user.items() if not name.startswith(_THE_STUDYS)}
+
+
+def recorded(user: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """What engines are known to read of the user's environment, and nothing sets: the only part that is kept.
+
+    Args:
+        user: the user's environment.
+        given: what is set for a worker.
+    """
+    return {
+        name: value
+        for name, value in sorted(inherited(user).items())
+        if name.startswith(_READ_BY_ENGINES) and name not in given and not _SECRET.search(name)
+    }
 
 
 def _preloaded(variants: tuple[str, ...]) -> dict[str, str]:
