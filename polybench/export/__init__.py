@@ -33,6 +33,7 @@ class FormatRow(NamedTuple):
 
 FORMATS: dict[str, FormatRow] = {
     "table": FormatRow("polybench.export.terminal", "people", has_width=True),
+    "bars": FormatRow("polybench.export.bars", "people", has_width=True),
     "markdown": FormatRow("polybench.export.markdown", "people"),
     "github": FormatRow("polybench.export.github", "people"),
     "html": FormatRow("polybench.export.html_table", "people"),

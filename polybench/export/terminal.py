@@ -23,12 +23,12 @@ def render(study: StudyDocument, columns: Sequence[Column], width: int = WIDTH) 
     table = build(study, columns)
     header, ranked, unranked = _aligned(table)
     blocks = (
-        [_wrapped(line, width, rest="  ") for line in table.heading],
+        [wrapped(line, width, rest="  ") for line in table.heading],
         [*header, *ranked, *_absent(table, width)],
         [NOT_RANKED, *unranked] if unranked else [],
-        [_wrapped(note, width, first="  ", rest="    ") for note in table.footnotes],
-        [_wrapped(sentence, width) for sentence in table.sentences],
-        _published(table, width),
+        [wrapped(note, width, first="  ", rest="    ") for note in table.footnotes],
+        [wrapped(sentence, width) for sentence in table.sentences],
+        published_block(table, width),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -64,12 +64,13 @@ def _numbers_aligned(column: Sequence[str]) -> list[str]:
 def _absent(table: Table, width: int) -> list[str]:
     names = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.absent, table.header])
     return [
-        _wrapped(outcome, width, first=f"{cell:<{names}}  ", rest=" " * (names + 2))
+        wrapped(outcome, width, first=f"{cell:<{names}}  ", rest=" " * (names + 2))
         for cell, outcome in table.absent
     ]
 
 
-def _published(table: Table, width: int) -> list[str]:
+def published_block(table: Table, width: int) -> list[str]:
+    """The published numbers under a title of their own; no line where there are none."""
     if not table.published:
         return []
     text = tabulate(table.published, table.published_header, "simple", disable_numparse=True)
@@ -79,11 +80,12 @@ def _published(table: Table, width: int) -> list[str]:
         "",
         *lines,
         "",
-        *(_wrapped(source, width, first="  ") for source in table.sources),
+        *(wrapped(source, width, first="  ") for source in table.sources),
     ]
 
 
-def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+    """The text in lines of `width` characters; `first` begins the first one, `rest` the others."""
     # Commands to copy and paths must stay in one piece.
     return fill(
         text,
