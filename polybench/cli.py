@@ -23,6 +23,8 @@ from polybench.commands.merge import merge
 from polybench.commands.models import models
 from polybench.commands.overhead import overhead
 from polybench.commands.parity import parity
+from polybench.commands.plot import plot
+from polybench.commands.report import report
 from polybench.commands.resume import resume
 from polybench.commands.run import run
 from polybench.commands.setup import app as setup
@@ -56,6 +58,8 @@ app.command()(explain)
 app.command()(diff)
 app.command()(history)
 app.command()(merge)
+app.command()(plot)
+app.command()(report)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

@@ -47,6 +47,7 @@ LONGEST = (
     "measuring/test_pinning.py",
     "commands/test_cli.py",
     "identity/test_check.py",
+    "page/test_browser.py",
 )
 _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
 

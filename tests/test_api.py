@@ -22,6 +22,7 @@ from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.machine import host
 from tests.factories import typical_study
+from tests.plots.documents import full_study
 
 FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 2, "steps": 5, "batch_size": 16}
 
@@ -178,3 +179,12 @@ def _as_given(hint: Any) -> Any:
     if origin is tuple and arguments[-1] is ...:
         return Sequence[_as_given(arguments[0])]  # type: ignore[misc]
     return origin[tuple(map(_as_given, arguments))] if origin else hint
+
+
+def test_a_study_draws_its_figures() -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    result = StudyResult(full_study())
+    assert result.plot().layout.title.text == "<b>Speed relative to the baseline</b>"
+    assert len(result.plot("accuracy").data) == 9
+    with pytest.raises(BadInput, match="unknown figure 'scaling'"):
+        result.plot("scaling")

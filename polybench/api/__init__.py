@@ -15,11 +15,10 @@ from polybench.api.results import (
     LayersResult,
     LimitResult,
     OverheadResult,
-    ParityResult,
-    StudyResult,
     SweepResult,
 )
 from polybench.api.saved import diff, load
+from polybench.api.study_results import ParityResult, StudyResult
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick, split_names
 from polybench.core.spec import Study, refuse_unused_environments

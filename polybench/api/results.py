@@ -1,24 +1,20 @@
-"""What the functions of `polybench` return: a document, and ways to look at it."""
+"""What else is measured or compared, as Python gets it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from polybench.api.data_frame import data_frame
 from polybench.core.document.diff import DiffDocument
 from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
 from polybench.core.document.overhead import OverheadDocument
-from polybench.core.document.result import Result
-from polybench.core.document.study import StudyDocument, json_of, to_json
+from polybench.core.document.study import json_of
 from polybench.core.document.sweep import SweepDocument
-from polybench.core.errors import BadInput
-from polybench.export import PARITY_FORMATS, figures
 from polybench.export import diff as diff_text
 from polybench.export import explanation as explanation_text
 from polybench.export import layers as layers_text
@@ -26,94 +22,10 @@ from polybench.export import limit as limit_text
 from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
-from polybench.export.rendering import rendered
-from polybench.export.roofline import roofline_of_layers, roofline_of_limit
-from polybench.metrics import metrics_of
-from polybench.metrics.base import Metric
+from polybench.plots import draw, figures, image
+from polybench.plots.provenance import provenance
+from polybench.plots.roofline import roofline_of_layers, roofline_of_limit
 from polybench.report.saved_studies import Store, results_folder
-
-
-class StudyResult:
-    """A finished study. `document` is the whole record, as it is saved."""
-
-    def __init__(self, document: StudyDocument) -> None:
-        self.document = document
-
-    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
-        """One dictionary a cell: what it is, its status, and the columns' values in SI units.
-
-        A column `speedup` with an interval has `speedup_low` and `speedup_high` beside it, None where there
-        is none.
-        """
-        metrics = metrics_of(columns)
-        return [
-            {name: getattr(result, name) for name in _CELL}
-            | {name: value for metric in metrics for name, value in _values(metric, result)}
-            for result in self.document.results
-        ]
-
-    def to_csv(self, columns: Sequence[str] | None = None) -> str:
-        """CSV as the command line has it, by default with every column."""
-        return self._render("csv", columns)
-
-    def to_json(self) -> str:
-        """The document of the public interface."""
-        return to_json(self.document).decode()
-
-    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
-        """A table with these columns, or with the important ones that fit."""
-        return self._render("markdown", columns)
-
-    def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
-        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
-        return _data_frame(self.rows(columns)).set_index("cell")
-
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder; it is then found by `polybench list` and `show`."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
-    def __str__(self) -> str:
-        return self._render("table")
-
-    def __repr__(self) -> str:
-        return f"<StudyResult {self.document.id}: {', '.join(r.cell for r in self.document.results)}>"
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return self.to_markdown()
-
-    def _render(self, name: str, columns: Sequence[str] | None = None) -> str:
-        return rendered(self.document, name, None if columns is None else metrics_of(columns))
-
-
-class ParityResult:
-    """What the identity check found. `document` is the whole record: a study without times."""
-
-    def __init__(self, document: StudyDocument) -> None:
-        self.document = document
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each comparison of a loss, gradient or weight; none of cells not checked."""
-        return [
-            {"cell": result.cell, "status": result.parity.status, **msgspec.to_builtins(tensor)}
-            for result in self.document.results
-            for tensor in result.parity.tensors
-        ]
-
-    def to_json(self) -> str:
-        """The document of the public interface."""
-        return to_json(self.document).decode()
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
-
-    def __str__(self) -> str:
-        return rendered(self.document, "table", formats=PARITY_FORMATS)
-
-    def _repr_markdown_(self) -> str:
-        return f"```\n{self}```"
 
 
 class SweepResult:
@@ -132,11 +44,11 @@ class SweepResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
+        return data_frame(self.rows())
 
     def plot(self) -> Any:
         """A plotly Figure: images a second over what was varied; needs plotly (extra `plot`)."""
-        return figures.sweep_figure(self.document)
+        return image.figure(draw("scaling", self.document), provenance(self.document))
 
     def __str__(self) -> str:
         return sweep_text.render(self.document, "table")
@@ -160,7 +72,7 @@ class OverheadResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
+        return data_frame(self.rows())
 
     def plot(self) -> Any:
         """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
@@ -185,7 +97,7 @@ class LimitResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; needs pandas."""
-        return _data_frame(self.rows())
+        return data_frame(self.rows())
 
     def plot(self) -> Any:
         """A plotly Figure: the roofs, and what they allow each layer; needs plotly (extra `plot`)."""
@@ -224,7 +136,7 @@ class LayersResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame, indexed by cell, layer and part; needs pandas."""
-        return _data_frame(self.rows()).set_index(["cell", "layer", "part"])
+        return data_frame(self.rows()).set_index(["cell", "layer", "part"])
 
     def plot(self, sort: Sort = "network") -> Any:
         """A plotly Figure: a bar for each part of each layer in each cell; needs plotly (extra `plot`)."""
@@ -261,7 +173,7 @@ class DiffResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame, cells as its index; needs pandas."""
-        return _data_frame(self.rows()).set_index("cell")
+        return data_frame(self.rows()).set_index("cell")
 
     def __str__(self) -> str:
         return diff_text.render(self.document, "table")
@@ -285,21 +197,3 @@ class ExplanationResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return explanation_text.render(self.document, "markdown")
-
-
-_CELL = ("cell", "engine", "variant", "environment", "device", "status")
-
-
-def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:
-    yield metric.name, metric.value(result)
-    if metric.has_interval:
-        low, high = metric.interval(result) or (None, None)
-        yield f"{metric.name}_low", low
-        yield f"{metric.name}_high", high
-
-
-def _data_frame(rows: list[dict[str, Any]]) -> Any:
-    try:
-        return import_module("pandas").DataFrame(rows)
-    except ImportError as error:
-        raise BadInput("pandas is not installed; pip install pandas, or use rows()") from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.api.results import DiffResult, StudyResult
+from polybench.api.results import DiffResult
+from polybench.api.study_results import StudyResult
 from polybench.core.errors import BadInput
 from polybench.report.diff import TOLERANCE
 from polybench.report.diff import diff as diff_studies

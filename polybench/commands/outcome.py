@@ -47,17 +47,17 @@ def ensure_writable(output: Path | None) -> None:
         raise BadInput(f"cannot write --output {output}: {error.strerror}") from error
 
 
-def emit(text: str, output: Path | None) -> None:
-    """Print, or write to `output`.
+def emit(text: str | bytes, output: Path | None) -> None:
+    """Print, or write to `output`, as what is no text must be.
 
     Raises:
         PolybenchError: there is no room for it.
     """
     try:
-        if output is None:
+        if output is not None:
+            output.write_bytes(text if isinstance(text, bytes) else text.encode())
+        elif isinstance(text, str):
             echo(text, nl=False)
-        else:
-            output.write_text(text, "utf-8")
     except BrokenPipeError:
         raise
     except OSError as error:

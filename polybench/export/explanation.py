@@ -77,7 +77,12 @@ def _sentence(sentence: Sentence, markdown: bool) -> Iterator[str]:
 
 
 def _account(pair: Pair, account: Account, markdown: bool) -> str:
-    """Rows that add up to the last one."""
+    header, rows = account_rows(pair, account)
+    return laid_out(header, rows, left=1, markdown=markdown)
+
+
+def account_rows(pair: Pair, account: Account) -> tuple[list[str], list[list[str]]]:
+    """A header, and rows that add up to the last one."""
     largest = sorted(account.entries, key=lambda entry: -abs(entry.seconds))[:_SHOWN]
     entries = [entry for entry in account.entries if entry in largest]
     rest = [entry for entry in account.entries if entry not in largest]
@@ -87,8 +92,7 @@ def _account(pair: Pair, account: Account, markdown: bool) -> str:
     rows += [_row(f"residue: {entry.name}", entry, account) for entry in account.residue]
     whole = Entry(name="", kind="", seconds=account.seconds, ours=pair.ours, theirs=pair.theirs)
     rows.append(_row("whole step", whole, account))
-    header = ["part", pair.cell, pair.against, "difference", "share"]
-    return laid_out(header, rows, left=1, markdown=markdown)
+    return ["part", pair.cell, pair.against, "difference", "share"], rows
 
 
 def _row(name: str, entry: Entry, account: Account) -> list[str]:

@@ -1,45 +1,32 @@
-"""What all figures have in common: the looks of cells, intervals, a caption.
-
-plotly (extra `plot`) is imported here only, and when a figure is asked for.
-"""
+"""What figures of layers, limits and fixed costs have in common: intervals, a caption."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from polybench.core import units
 from polybench.core.document.circumstances import Host
 from polybench.core.errors import BadInput
+from polybench.plots.style import Look, look
+
+__all__ = [
+    "GREY",
+    "Interval",
+    "Look",
+    "caption",
+    "layout",
+    "look",
+    "milliseconds",
+    "plotly",
+    "with_intervals",
+]
 
 Interval = tuple[float, float]
 
 GREY = "#666666"
 """Of what belongs to no cell."""
-
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000")
-"""Told apart by the colour-blind too (Okabe and Ito, "Color Universal Design", 2008)."""
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_HATCHES = ("", "/", "x", ".", "-", "\\", "|")
-
-
-class Look(NamedTuple):
-    """Of one cell; marks, lines and bars differ in print without colours as well."""
-
-    colour: str
-    symbol: str
-    dash: str
-    hatch: str
-
-
-def look(number: int) -> Look:
-    """The n-th, from 0."""
-    colour, symbol, dash, hatch = (
-        several[number % len(several)] for several in (_COLOURS, _SYMBOLS, _DASHES, _HATCHES)
-    )
-    return Look(colour, symbol, dash, hatch)
 
 
 def milliseconds(

@@ -1,4 +1,4 @@
-"""Figures of layers, fixed costs and sweeps, for `.plot()`: every point with its 95 % interval.
+"""Figures of layers and fixed costs, for `.plot()`: every point with its 95 % interval.
 
 The roofline has a file of its own.
 """
@@ -6,14 +6,13 @@ The roofline has a file of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 from types import ModuleType
 from typing import Any
 
 from polybench.core.document.layers import EngineLayers, LayersDocument
 from polybench.core.document.overhead import EngineOverhead, OverheadDocument
-from polybench.core.document.sweep import SweepDocument, SweepPoint, SweptCell
-from polybench.export.drawing import (
+from polybench.export.layers_rows import RESIDUE, Key, Sort, ordered
+from polybench.plots.drawing import (
     Interval,
     Look,
     caption,
@@ -21,9 +20,7 @@ from polybench.export.drawing import (
     look,
     milliseconds,
     plotly,
-    with_intervals,
 )
-from polybench.export.layers_rows import RESIDUE, Key, Sort, ordered
 
 _BARS_PIXELS = 14
 """Height of a bar, so that labels of layers never overlap."""
@@ -128,67 +125,3 @@ def _line(
             name=f"{engine.cell}, fixed cost", x=[0], mode="markers", marker=cross, **start, **hidden
         ),
     ]
-
-
-def sweep_figure(document: SweepDocument) -> Any:
-    """Images a second over the axis with the most values, a curve for each cell and each combination of the
-    others.
-
-    The intervals are those of the speed-up against the curve's first point, which has none; points with more
-    threads than usable cores are hollow.
-
-    Raises:
-        BadInput: plotly is not installed.
-    """
-    draw = plotly()
-    across = max(document.axes, key=lambda axis: len(document.axes[axis]))
-    curves: dict[str, list[tuple[SweepPoint, SweptCell]]] = {}
-    for point in document.points:
-        others = [f"{_words(axis)} {value}" for axis, value in point.values.items() if axis != across]
-        for cell in point.cells:
-            if cell.samples_per_second is not None:
-                curves.setdefault(", ".join([cell.cell, *others]), []).append((point, cell))
-    traces = [
-        draw.Scatter(
-            name=name,
-            x=[point.values[across] for point, _ in curve],
-            mode="lines+markers",
-            marker={
-                "color": one.colour,
-                "size": 9,
-                "symbol": [
-                    f"{one.symbol}-open" if point.oversubscribed else one.symbol for point, _ in curve
-                ],
-            },
-            line={"color": one.colour, "dash": one.dash},
-            **with_intervals(
-                "y",
-                [cell.samples_per_second for _, cell in curve],
-                [_throughput_interval(cell) for _, cell in curve],
-            ),
-        )
-        for one, (name, curve) in zip(map(look, count()), curves.items(), strict=False)
-    ]
-    values = document.axes[across]
-    # Values that are doubled again and again stand as far from each other as the first two.
-    kind = "log" if min(values) > 0 and max(values) >= 8 * min(values) else "linear"
-    return draw.Figure(
-        traces,
-        layout(f"{document.model}: throughput", caption(document.host, document.created))
-        | {
-            "xaxis": {"title": {"text": _words(across)}, "type": kind, "tickvals": values},
-            "yaxis": {"title": {"text": "images/s"}, "rangemode": "tozero"},
-        },
-    )
-
-
-def _throughput_interval(cell: SweptCell) -> Interval | None:
-    if cell.interval95 is None or not cell.speedup or cell.samples_per_second is None:
-        return None
-    first = cell.samples_per_second / cell.speedup
-    low, high = cell.interval95
-    return first * low, first * high
-
-
-def _words(axis: str) -> str:
-    return axis.replace("_", " ")

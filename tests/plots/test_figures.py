@@ -15,9 +15,8 @@ from polybench.core.document.overhead import (
     OverheadIntervals,
     OverheadPoint,
 )
-from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.core.errors import BadInput
-from polybench.export.figures import layers_figure, overhead_figure, sweep_figure
+from polybench.plots.figures import layers_figure, overhead_figure
 from tests.export.test_layers import document
 from tests.factories import study
 
@@ -46,32 +45,6 @@ OVERHEAD = OverheadDocument(
     ],
     **SHARED,
 )  # fmt: skip
-
-
-def swept(rate: float | None, speedup: float | None = None, *interval: float) -> SweptCell:
-    return SweptCell(
-        "torch/cpu",
-        "failed" if rate is None else "ok",
-        samples_per_second=rate,
-        speedup=speedup,
-        interval95=(interval[0], interval[1]) if interval else None,
-    )
-
-
-SWEEP = SweepDocument(
-    axes={"threads": [1, 4], "batch_size": [8, 64, 512]},
-    points=[
-        SweepPoint({"threads": threads, "batch_size": size}, "x", threads > 2, [cell])
-        for threads, size, cell in (
-            (1, 8, swept(100.0, 1.0)),
-            (1, 64, swept(200.0, 2.0, 1.8, 2.3)),
-            (1, 512, swept(None)),
-            (4, 8, swept(50.0, 0.5, 0.4, 0.6)),
-        )
-    ],
-    curves=[Curve("torch/cpu", {"threads": 1, "batch_size": 64}, 200.0)],
-    **SHARED,
-)
 
 
 @pytest.fixture(autouse=True)
@@ -110,19 +83,7 @@ def test_overhead_is_points_and_the_fitted_line_from_zero() -> None:
     assert fixed.error_y.array == pytest.approx((0.5,))
 
 
-def test_a_sweep_is_a_curve_for_each_cell_and_each_value_of_the_other_axis() -> None:
-    figure = sweep_figure(SWEEP)
-    assert [trace.name for trace in figure.data] == ["torch/cpu, threads 1", "torch/cpu, threads 4"]
-    one, four = figure.data
-    assert (one.x, one.y) == ((8, 64), (100.0, 200.0))  # what failed is not drawn
-    assert one.error_y.array == pytest.approx((0.0, 30.0))
-    assert one.error_y.arrayminus == pytest.approx((0.0, 20.0))
-    assert (one.marker.symbol, four.marker.symbol) == (("circle", "circle"), ("square-open",))
-    assert (figure.layout.xaxis.type, figure.layout.xaxis.title.text) == ("log", "batch size")
-    assert figure.layout.yaxis.rangemode == "tozero"
-
-
 def test_without_plotly_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(BadInput, match=r"pip install 'polybench\[plot\]', or use rows\(\)"):
-        sweep_figure(SWEEP)
+        overhead_figure(OVERHEAD)

@@ -16,9 +16,9 @@ from polybench.core.document.layers import EngineLayers, LayersDocument, Part
 from polybench.core.document.limit import LimitDocument
 from polybench.core.errors import BadInput
 from polybench.core.pieces import pieces
-from polybench.export.drawing import GREY, Interval, caption, layout, look, plotly, with_intervals
-from polybench.export.roofline_labels import Named, labels
 from polybench.models import find_model
+from polybench.plots.drawing import GREY, Interval, caption, layout, look, plotly, with_intervals
+from polybench.plots.roofline_labels import Named, labels
 
 _WIDTH, _PLOT_HEIGHT, _LEGEND = 940, 400, 230
 """px: fixed, so that names of layers can be kept apart."""

@@ -12,9 +12,9 @@ from polybench.core.document.limit import LimitDocument, MeasuredRoof
 from polybench.core.document.resources import Roof
 from polybench.core.errors import BadInput
 from polybench.core.pieces import pieces
-from polybench.export.roofline import roofline_of_layers, roofline_of_limit
-from polybench.export.roofline_labels import labels
 from polybench.models import find_model
+from polybench.plots.roofline import roofline_of_layers, roofline_of_limit
+from polybench.plots.roofline_labels import labels
 from tests.export.test_layers import document as layers_document
 from tests.export.test_limit import document
 

@@ -1,0 +1,76 @@
+"""`polybench plot`: a figure of a saved document, as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polybench.commands.outcome import emit, ensure_writable
+from polybench.commands.presentation import Presentation
+from polybench.commands.saved import SomeDocument, document_of, layers_with
+from polybench.commands.signature import takes
+from polybench.commands.terminal import echo
+from polybench.core.document.study import StudyDocument
+from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.plots import FIGURES, Kind, default_of
+
+_LIST = "; ".join(f"{name}: {row.summary}" for name, row in FIGURES.items())
+
+
+@takes("results")
+def plot(
+    document: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help=(
+                "An ID, a unique prefix of one, or `last`; or the file of a study, of layers or of"
+                " a sweep (JSON)."
+            ),
+        ),
+    ],
+    how: Presentation,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="The file: .svg, .png, .pdf or .html, which needs no browser."),
+    ],
+    figure: Annotated[
+        str | None, typer.Option("--figure", help=f"{_LIST}.", show_default="by its kind")
+    ] = None,
+) -> None:
+    """Draw a figure of a saved study; nothing is measured.
+
+    Layers are drawn where they were measured as the study was. Files but .html need Chromium.
+
+    Example: polybench plot last --figure steps -o steps.svg
+    """
+    from polybench.plots import draw
+    from polybench.plots.image import content, suffix_of
+    from polybench.plots.provenance import provenance
+    from polybench.report.saved_studies import Store, results_folder
+
+    suffix = suffix_of(output)
+    store = Store(results_folder(how.results))
+    shown: SomeDocument = document_of(document, store)
+    name = figure or default_of(_kind(shown))
+    wanted = pick(name, FIGURES, "figure").of
+    if wanted == "layers" and isinstance(shown, StudyDocument):
+        shown = layers_with(shown, store)
+    if _kind(shown) != wanted:
+        known = ", ".join(one for one, row in FIGURES.items() if row.of == _kind(shown))
+        raise BadInput(
+            f"--figure {name} is of a {wanted}, and {document} is a {_kind(shown)}: it has {known}"
+        )
+    drawn = content(draw(name, shown), provenance(shown), suffix)
+    ensure_writable(output)
+    emit(drawn, output)
+    echo(f"wrote {output}", err=True)
+
+
+def _kind(document: SomeDocument) -> Kind:
+    """Of a schema, `polybench.study/1`."""
+    kinds: dict[str, Kind] = {row.of: row.of for row in FIGURES.values()}
+    return kinds[document.schema.removeprefix("polybench.").partition("/")[0]]

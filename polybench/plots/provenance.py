@@ -1,0 +1,44 @@
+"""Where the numbers of a figure are from: workload, machine, versions, date and ID, for its caption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from polybench.core import units
+from polybench.core.document.circumstances import Host, Tool
+from polybench.core.document.layers import LayersDocument
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.sweep import SweepDocument
+from polybench.export.heading import heading_of
+
+
+def provenance(document: StudyDocument | LayersDocument | SweepDocument) -> str:
+    """One paragraph of plain text."""
+    if isinstance(document, SweepDocument):
+        return f"{document.model}. {_machine(document.host)}. {_made(document.created, document.polybench)}."
+    rows = document.results if isinstance(document, StudyDocument) else document.engines
+    samples = [row.samples for row in rows if row.samples]
+    workload, extent, machine = heading_of(document.settings, document.host, samples)
+    versions = _versions(row.versions for row in rows)
+    made = f"{_made(document.created, document.polybench)}, {document.id}"
+    return ". ".join(filter(None, (workload, extent, machine, versions, made))) + "."
+
+
+def _machine(host: Host) -> str:
+    return f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}"
+
+
+def _made(created: str, tool: Tool) -> str:
+    return f"{created.partition('T')[0]}, polybench {tool.version}"
+
+
+def _versions(of_rows: Iterable[Mapping[str, Any]]) -> str:
+    """Names and versions of what ran, each once; what else is told of a build is no part of it."""
+    plain = {
+        name: version
+        for versions in of_rows
+        for name, version in versions.items()
+        if isinstance(version, str) and name != "build"
+    }
+    return ", ".join(f"{name} {version}" for name, version in plain.items())

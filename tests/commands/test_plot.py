@@ -1,0 +1,101 @@
+"""`polybench plot` and `polybench report`: saved documents in, files out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from polybench.cli import app
+from polybench.commands.report import chapter
+from polybench.core.document.study import json_of
+from polybench.core.errors import BadInput
+from polybench.report.explanation import Saved
+from polybench.report.saved_studies import Store
+from tests.factories import study
+from tests.plots.documents import full_layers, full_study, full_sweep
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+
+@pytest.fixture
+def store(own_folders: Path) -> Store:
+    store = Store(own_folders / "results")
+    store.save(full_study())
+    return store
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refused(*words: str | Path) -> str:
+    result = run(*words)
+    assert isinstance(result.exception, BadInput)
+    return str(result.exception)
+
+
+def test_a_figure_of_a_study(store: Store, tmp_path: Path) -> None:
+    done = run("plot", "last", "--figure", "steps", "-o", tmp_path / "steps.html")
+    assert done.exit_code == 0
+    assert "Step time over the run" in (tmp_path / "steps.html").read_text()
+    assert done.stdout == ""
+
+
+def test_layers_are_found_or_the_command_that_measures_them_is_named(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "layers.html"
+    said = refused("plot", "last", "--figure", "layers", "-o", file)
+    assert "no saved layers belong to study" in said
+    assert "polybench layers --engines torch,tf,flux" in said
+    assert not file.exists()
+    store.save_layers(full_layers(full_study()))
+    assert run("plot", "last", "--figure", "layers", "-o", file).exit_code == 0
+    assert "Time of each layer" in file.read_text()
+
+
+def test_files_of_other_documents_have_figures_of_their_own(store: Store, tmp_path: Path) -> None:
+    for name, document, title in (
+        ("sweep.json", full_sweep(), "Throughput of a sweep"),
+        ("layers.json", full_layers(full_study()), "Time of each layer"),
+        ("study.json", full_study(), "Speed relative to the baseline"),
+    ):
+        (tmp_path / name).write_bytes(json_of(document))
+        assert run("plot", tmp_path / name, "-o", tmp_path / "x.html").exit_code == 0
+        assert title in (tmp_path / "x.html").read_text()
+    assert "is of a study" in refused("plot", tmp_path / "sweep.json", "--figure", "cost", "-o", "x.html")
+    (tmp_path / "none.json").write_text('{"schema": 3}')
+    assert "cannot read" in refused("plot", tmp_path / "none.json", "-o", tmp_path / "x.html")
+
+
+def test_bad_input_is_refused_before_anything_is_written(store: Store, tmp_path: Path) -> None:
+    assert "unknown kind of file 'gif'" in refused("plot", "last", "-o", tmp_path / "x.gif")
+    assert "unknown figure" in refused("plot", "last", "--figure", "sped", "-o", tmp_path / "x.html")
+    assert "cannot write" in refused("plot", "last", "-o", tmp_path / "no" / "x.html")
+    assert "no study 'x'" in refused("report", "x", "-o", tmp_path / "x.html")
+    assert "--figure" in run("plot", "--help").output
+
+
+def test_a_report_of_several_studies(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    assert run("report", "last", "last", "-o", file).exit_code == 0
+    page = file.read_text()
+    assert "tf is 1.25" in page
+    assert "2 studies" in page
+
+
+def test_a_report_has_what_is_saved_beside_the_study(store: Store) -> None:
+    store.save_layers(full_layers(full_study()))
+    found = chapter(full_study(), store, Saved(store.layers(), store.studies()))
+    assert found.layers is not None
+    assert found.explanation is not None
+    assert [pair.cell for pair in found.explanation.pairs] == ["tf/cpu", "flux/cpu"]
+    scripts = dict(found.scripts)
+    assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
+    assert "STEPS = 3" in scripts["torch/cpu"]
+    nothing = chapter(study(), store, Saved())
+    assert (nothing.layers, nothing.explanation, list(nothing.scripts)) == (None, None, [])

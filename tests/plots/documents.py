@@ -1,0 +1,83 @@
+"""Made-up documents that have something for every figure: none of these numbers was measured."""
+
+from __future__ import annotations
+
+import msgspec
+
+from polybench.core.document.layers import LayersDocument
+from polybench.core.document.resources import Allocation, Allocations, Cost
+from polybench.core.document.study import StudyDocument
+from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
+from polybench.core.document.times import Relative, Samples, Startup
+from polybench.core.document.training import TimeToAccuracy
+from polybench.core.statistics import ratio, step_seconds
+from tests.factories import absent, layers, measured, native, samples, study, trainings
+
+CELLS = {"torch/cpu": (0.0100, 2.0), "tf/cpu": (0.0080, 7.0), "flux/cpu": (0.0350, 18.0)}
+"""Seconds of a step, and of the first one."""
+
+
+def full_study(*, processes: int = 3, rounds: int = 2) -> StudyDocument:
+    """Three cells with everything, one that differs, and one without times."""
+    results = []
+    base = samples(0.0100, processes, rounds)
+    for number, (cell, (step, first)) in enumerate(CELLS.items()):
+        times = samples(step, processes, rounds)
+        found = ratio(base, times)
+        interval = None if cell == "torch/cpu" else found.interval95
+        results.append(
+            measured(
+                cell,
+                step,
+                step_seconds=step_seconds(times, "step"),
+                samples=Samples("step", 1, times),
+                relative=Relative("torch/cpu", found.value, interval, found.scope),
+                startup=Startup(0.05, 1.0, 0.2, 0.1, first, 2 * step),
+                cost=Cost(390 * step * 0.24 / 3600, step / 0.01),
+                allocations=Allocations(
+                    host=Allocation(12, 3e6 * (1 + number), "profiler", "tensors"),
+                    native=native(6e6 * (1 + number)) if cell != "tf/cpu" else None,
+                ),
+                trainings=trainings(0.5, 0.6),
+                versions={"torch": "2.13.0", "build": {"blas": "mkl"}},
+            )
+        )
+    results[0].time_to_accuracy = TimeToAccuracy(0.55, 3.0, 1, 2)
+    differs = msgspec.structs.replace(
+        measured("tf+keras_fit/cpu", 0.1),
+        parity=msgspec.structs.replace(
+            results[0].parity, status="fail", reason="loss 3.1e-2 from the reference"
+        ),
+    )
+    gone = absent("torch/cuda", "unavailable", "no CUDA device is visible to PyTorch", "install a driver")
+    return study(*results, differs, gone)
+
+
+def full_layers(of: StudyDocument) -> LayersDocument:
+    """Two layers and the loss of two cells; the parts of the second take longer than its step."""
+    parts = {
+        "torch/cpu": {("conv1", "forward"): 2e-3, ("conv1", "weight gradient"): 3e-3, ("step", "loss"): 1e-4},
+        "tf/cpu": {("conv1", "forward"): 9e-3, ("dense1", "forward"): 1e-3, ("step", "loss"): 2e-4},
+    }
+    return layers(of, {"torch/cpu": 0.010, "tf/cpu": 0.008}, parts)  # type: ignore[arg-type]
+
+
+def full_sweep() -> SweepDocument:
+    """Three numbers of threads, the last of which is more than there are cores for."""
+    told = study()
+
+    def cell(rate: float, *interval: float) -> SweptCell:
+        known = (interval[0], interval[1]) if interval else None
+        return SweptCell("torch/cpu", "ok", None, 1e-2, rate, rate / 100.0, known)
+
+    points = [(1, cell(100.0)), (2, cell(180.0, 1.7, 1.9)), (4, cell(190.0, 1.8, 2.0))]
+    return SweepDocument(
+        created=told.created,
+        polybench=told.polybench,
+        argv=[],
+        model="lenet",
+        host=told.host,
+        axes={"threads": [1, 2, 4]},
+        points=[SweepPoint({"threads": number}, "x", number > 2, [one]) for number, one in points],
+        curves=[Curve("torch/cpu", {"threads": 4}, 190.0)],
+    )
