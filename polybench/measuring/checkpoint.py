@@ -132,8 +132,8 @@ class Unfinished:
             finally:
                 if not (folder / _STATE).exists():
                     self.drop(id)
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()  # where nothing else is unfinished
+                with contextlib.suppress(OSError):
+                    self.folder.rmdir()  # where nothing else is unfinished
 
     def _drop_empty(self) -> None:
         """Studies that were killed before anything could be kept."""

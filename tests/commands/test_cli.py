@@ -176,7 +176,7 @@ def test_dry_run_prints_the_cells(run: Run) -> None:
 
 def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) -> None:
     run("compare", "--engines", "fake", *FAST)
-    (own_folders / "results" / "20990101-broken.json").write_text('{"schema": ')
+    (own_folders / "results" / "20990101-000000-dead.json").write_text('{"schema": ')
     result = run("list")
     assert result.returncode == 0
     assert "unreadable" in result.stdout

@@ -35,7 +35,8 @@ def test_verify(folder):
     place = write_cifar10(folder)
     for arguments in (["verify"], ["verify", str(place)]):
         result = CliRunner().invoke(app, arguments)
-        assert result.stdout == f"{place}: 10 train, 2 test images, all records valid\n"
+        expected = f"{place}: 10 train, 2 test images, all records valid; "
+        assert result.stdout == expected + "not the published ones, by their checksums\n"
 
 
 def test_verify_of_nothing(folder):

@@ -70,7 +70,8 @@ def test_a_table_is_as_wide_as_the_terminal(folder: Path, tmp_path: Path) -> Non
         columns: on_a_terminal("show", "last", "--results", str(tmp_path), columns=columns)[1].splitlines()
         for columns in (60, COLUMNS)
     }
-    assert max(map(len, tables[60])) <= 60 < max(map(len, tables[COLUMNS]))
+    narrow = [line for line in tables[60] if str(folder) not in line]  # a path stays whole
+    assert max(map(len, narrow)) <= 60 < max(map(len, tables[COLUMNS]))
     file = tmp_path / "table.txt"
     on_a_terminal("show", "last", "--results", str(tmp_path), "--output", str(file), columns=60)
     assert file.read_text("utf-8").splitlines() == tables[COLUMNS]

@@ -69,7 +69,7 @@ def test_an_anonymous_study_names_no_host_user_or_path(
     store = Store(folder / "results")
     argv = ["compare", "--data", str(data), "--results", f"{folder}/results"]
     document = run_study(wanted, Listener(), store=store, argv=argv, anonymous=True)
-    (path,) = store.paths()
+    (path,) = store.folder.glob("*.json")
     for text in (to_json(document).decode(), path.read_text()):
         assert "mary" not in text
         assert str(tmp_path) not in text
