@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 # A file stays in one process: its tests share workers, which take seconds to start.
 PYTEST := $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: compare test test-all coverage lint readme notebooks schema clean
+.PHONY: docs compare test test-all coverage lint readme notebooks schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -32,6 +32,9 @@ readme: $(INSTALLED) # the README's tables, from the code
 
 notebooks: $(INSTALLED) # docs/notebooks: executed here and now, so on a machine that does nothing else
 	$(VENV)/bin/python -m tests.notebooks $(ARGS)
+
+docs: $(INSTALLED) # the site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
 	$(VENV)/bin/python -m polybench.core.document.schema

@@ -1,6 +1,6 @@
-"""The README's tables, from the code: `make readme` (`python -m tests.readme`) writes them.
+"""The tables of the README and the docs, from the code: `make readme` (`python -m tests.readme`) writes them.
 
-A table stands between its two markers, and a test fails where it is not the one that is made here.
+A table stands between its two markers, in one of these files; a test fails where it is not the one made here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from polybench.metrics.base import Metric
 from polybench.models import MODELS, NAMES
 from tests.matrix_table import matrix
 
-README = Path(__file__).parents[1] / "README.md"
+_ROOT = Path(__file__).parents[1]
+PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -69,21 +70,23 @@ TABLES: dict[str, Callable[[], str]] = {
     "engines": engines,
     "matrix": matrix,
 }
-"""By the name in the markers; in the README's order."""
+"""By the name in the markers."""
 
 
 def with_tables(text: str) -> str:
-    """The text with each table between its markers.
+    """The text with each table between its markers, where it has them.
 
     Raises:
-        ValueError: a table has no markers.
+        ValueError: a table does not end.
     """
     for name, table in TABLES.items():
         begin, end = f"<!-- {name}: written by make readme -->\n", f"<!-- end of {name} -->\n"
         before, begun, rest = text.partition(begin)
         _, ended, after = rest.partition(end)
-        if not begun or not ended:
-            raise ValueError(f"README.md has no {(begin + end)!r}")
+        if not begun:
+            continue
+        if not ended:
+            raise ValueError(f"there is no {end!r}")
         text = f"{before}{begin}{table()}\n{end}{after}"
     return text
 
@@ -103,4 +106,5 @@ def _variants(row: EngineRow) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text("utf-8")), "utf-8")
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text("utf-8")), "utf-8")

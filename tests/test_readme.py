@@ -1,6 +1,8 @@
-"""The README's tables."""
+"""The tables of the README and the docs."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,16 @@ from polybench.models import MODELS, NAMES
 from tests import readme
 
 
-def test_the_readme_has_the_tables_that_the_code_makes() -> None:
-    text = readme.README.read_text("utf-8")
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_a_page_has_the_tables_that_the_code_makes(page: Path) -> None:
+    text = page.read_text("utf-8")
     assert readme.with_tables(text) == text, "write them anew: make readme"
+
+
+@pytest.mark.parametrize("table", readme.TABLES)
+def test_each_table_stands_on_one_page(table: str) -> None:
+    begin = f"<!-- {table}: written by make readme -->"
+    assert sum(page.read_text("utf-8").count(begin) for page in readme.PAGES) == 1
 
 
 @pytest.mark.parametrize(
@@ -40,6 +49,6 @@ def test_a_metric_without_a_group_is_in_the_last_row(monkeypatch: pytest.MonkeyP
     assert last.startswith("| no group | `throughput` (images/s), ")
 
 
-def test_missing_markers_are_named() -> None:
-    with pytest.raises(ValueError, match="columns: written by make readme"):
-        readme.with_tables("# polybench\n")
+def test_a_missing_end_is_named() -> None:
+    with pytest.raises(ValueError, match="end of columns"):
+        readme.with_tables("# polybench\n<!-- columns: written by make readme -->\n")

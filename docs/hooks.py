@@ -1,0 +1,133 @@
+"""What MkDocs asks while it builds the site: the reference, from the code that it is about.
+
+Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, and the
+fields of a saved study those of its JSON Schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from polybench.cli import app
+from polybench.metrics import GROUPS, METRICS
+
+_ROOT = Path(__file__).parents[1]
+_SCHEMA = _ROOT / "polybench/core/document/study.schema.json"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to those that are written."""
+    pages = {
+        "reference/commands.md": _commands(),
+        "reference/columns.md": _columns(),
+        "reference/document.md": _document(),
+        "contributing.md": (_ROOT / "CONTRIBUTING.md").read_text().replace("(docs/", "("),
+        "changelog.md": (_ROOT / "CHANGELOG.md").read_text().replace("(docs/", "("),
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Links to files beside the folder of the docs are those of its pages."""
+    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+
+
+def _commands() -> str:
+    group = typer.main.get_command(app)
+    parts = ["# Commands", "`python -m polybench` is the same program. `--help` says the same as this page."]
+    for path, command, context in _walk(group, type(group).context_class(group, info_name="polybench")):
+        parts += [f"## {path}", _paragraphs(command.help or ""), _options(command, context)]
+    return "\n\n".join(parts)
+
+
+def _walk(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Every command that does something, with its path."""
+    if not hasattr(command, "commands"):
+        yield context.command_path, command, context
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _walk(inner, type(inner).context_class(inner, info_name=name, parent=context))
+
+
+def _paragraphs(text: str) -> str:
+    """A help text; a line that starts with `Example:` is code."""
+    lines = []
+    for line in text.splitlines():
+        label, found, code = line.partition("Example: ")
+        lines.append(f"{label}For example `{code}`" if found else line)
+    return "\n".join(lines)
+
+
+def _options(command: Any, context: Any) -> str:
+    records = (parameter.get_help_record(context) for parameter in command.params)
+    return _table(("option", "meaning"), ((_code(record[0]), record[1]) for record in records if record))
+
+
+def _columns() -> str:
+    rows = []
+    for metric in METRICS.values():
+        groups = ", ".join(_code(name) for name, members in GROUPS.items() if metric.name in members)
+        rows.append((_code(metric.name), metric.title, metric.unit or "", metric.better or "", groups))
+    header = ("`--columns`", "title", "unit", "better", "groups")
+    return "\n\n".join(("# Columns", "What a result can show, and in which unit.", _table(header, rows)))
+
+
+def _document() -> str:
+    schema = msgspec.json.decode(_SCHEMA.read_bytes())
+    parts = [
+        "# A saved study",
+        "`--format json` prints it, and every study is saved as one. Seconds, bytes, joules; null is "
+        "“not measured” or “no source”, never 0.",
+    ]
+    first = schema["$ref"].rpartition("/")[2]
+    for name in sorted(schema["$defs"], key=lambda one: (one != first, one)):
+        part = schema["$defs"][name]
+        fields = part.get("properties", {})
+        rows = [(_code(field), _type(of), _default(of)) for field, of in fields.items()]
+        parts += [f"## {name}", part.get("description", ""), _table(("field", "type", "default"), rows)]
+    return "\n\n".join(parts)
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """A JSON Schema in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(_code(f'"{one}"' if isinstance(one, str) else str(one)) for one in schema["enum"])
+    return _plain_type(schema)
+
+
+def _plain_type(schema: dict[str, Any]) -> str:
+    """Of what names no other type but in its items."""
+    if "prefixItems" in schema:
+        return f"({', '.join(_type(one) for one in schema['prefixItems'])})"
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties'])}"
+    return str(schema.get("type", "anything"))
+
+
+def _default(schema: dict[str, Any]) -> str:
+    return _code(msgspec.json.encode(schema["default"]).decode()) if "default" in schema else ""
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [" | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) for row in rows]
+    titles = " | ".join(header)
+    return "\n".join(f"| {line} |" for line in (titles, " | ".join("---" for _ in titles.split("|")), *lines))

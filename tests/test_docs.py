@@ -1,0 +1,45 @@
+"""The site of the docs, built for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from polybench.cli import app
+from polybench.metrics import METRICS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_command_and_column_is_in_the_reference(site: Path) -> None:
+    commands = (site / "reference/commands/index.html").read_text()
+    assert not [name for name in typer.main.get_command(app).commands if f"polybench {name}" not in commands]
+    columns = (site / "reference/columns/index.html").read_text()
+    assert not [name for name in METRICS if f"<code>{name}</code>" not in columns]
+
+
+def test_every_field_of_a_saved_study_is_in_the_reference(site: Path) -> None:
+    page = (site / "reference/document/index.html").read_text()
+    schema = json.loads((ROOT / "polybench/core/document/study.schema.json").read_text())
+    fields = {field for part in schema["$defs"].values() for field in part.get("properties", {})}
+    assert not [field for field in fields if f"<code>{field}</code>" not in page]
+
+
+def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = [line for line in page.read_text().splitlines() if 'src="http' in line or "fonts.g" in line]
+        assert not loaded, page
