@@ -45,6 +45,9 @@ _SOURCES = {
     "running_variance": "Keras's BatchNormalization: moving_variance takes keras.ops.moments, divided by n",
     "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
 }
+_LARGEST_SEED = 0x7FFFFFFF
+"""Keras on PyTorch keeps a seed in 32 bits with a sign."""
+
 _EIGEN_SUMS = 4
 """Eigen's, over all axes but the last on the CPU, with any number of threads. A small value added to a large
 float32 sum is lost, all in the same direction, so over 262,144 pixels a variance is 4e-4 off."""
@@ -156,9 +159,8 @@ class _Builder(NamedTuple):
             case Dropout():
                 if self.masks_for is not None:
                     return GivenDropout(self.masks_for, _name(layer))
-                return layers.Dropout(
-                    layer.rate, seed=zlib.crc32(f"{self.seed} {layer.name}".encode()), name=_name(layer)
-                )
+                seed = zlib.crc32(f"{self.seed} {layer.name}".encode()) & _LARGEST_SEED
+                return layers.Dropout(layer.rate, seed=seed, name=_name(layer))
             case MaxPool():
                 return layers.MaxPooling2D(layer.size, layer.stride)
             case AveragePool():
