@@ -21,8 +21,10 @@ class KerasOwn(TensorFlowEngine):
 
         from polybench.engines.support.keras import optimizers as keras_optimizers
 
-        own = {name: getattr(keras.optimizers, name) for name in ("Adam", "RMSprop")}
-        with patch.multiple(keras_optimizers, **own):
+        own = keras_optimizers.ONE_BY_ONE._replace(
+            adam=keras.optimizers.Adam, rmsprop=keras.optimizers.RMSprop
+        )
+        with patch.object(keras_optimizers.CanonicalOptimizer.__init__, "__defaults__", (own,)):
             super().build(job, weights)
 
 

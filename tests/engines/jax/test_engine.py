@@ -43,8 +43,8 @@ def test_with_one_thread_all_steps_are_computed_in_one_thread(lab: Lab) -> None:
     before = cpu_seconds()
     lab.engine.run_steps(0, 20)
     spent = sorted(seconds - before.get(thread, 0) for thread, seconds in cpu_seconds().items())
-    # The others are those that give it work and wait for it.
-    assert spent[-1] > 0.8 * sum(spent), spent
+    # The others give it work and wait for it; of two that compute, each would have half.
+    assert spent[-1] > 0.65 * sum(spent), spent
 
 
 @in_process_of("jax")
