@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polybench.commands import filters
 from polybench.commands.options import TableOrJson
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.signature import takes
@@ -15,6 +14,7 @@ from polybench.commands.texts import parse_fraction
 from polybench.core.document.history import HistoryDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
+from polybench.report.listed import Filters
 
 if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 @takes("output", "results")
 def history(
-    engine: filters.Engine = None,
-    model: filters.Model = None,
-    device: filters.Device = None,
-    host: filters.Host = None,
-    since: filters.Since = None,
-    until: filters.Until = None,
-    version: filters.Versions = None,
+    wanted: Filters,
     tolerance: Annotated[
         float,
         typer.Option(
@@ -53,7 +47,6 @@ def history(
     from polybench.report.saved_studies import Store, results_folder
 
     pick(format, {"table": None, "json": None}, "format")
-    wanted = filters.filters(engine, model, device, host, since, until, version)
     ensure_writable(output)
     store = Store(results_folder(results))
     found = over_time(store.studies(wanted), acknowledged(store.folder), wanted, tolerance)

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from polybench.commands import filters
 from polybench.commands.options import TableOrJson
 from polybench.commands.rows import Rows, print_rows
 from polybench.commands.signature import takes
@@ -20,13 +19,7 @@ _WIDEST = 48
 
 @takes("results")
 def list_studies(
-    engine: filters.Engine = None,
-    model: filters.Model = None,
-    device: filters.Device = None,
-    host: filters.Host = None,
-    since: filters.Since = None,
-    until: filters.Until = None,
-    version: filters.Versions = None,
+    wanted: Filters,
     results: Path | None = None,
     format: TableOrJson = "table",
 ) -> None:
@@ -37,7 +30,6 @@ def list_studies(
     from polybench.measuring.checkpoint import Unfinished
     from polybench.report.saved_studies import Store, results_folder
 
-    wanted = filters.filters(engine, model, device, host, since, until, version)
     store = Store(results_folder(results))
     studies, resumable = store.listed(), set(Unfinished(store.folder).ids())
     now = time.time()

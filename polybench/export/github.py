@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-
-from tabulate import tabulate
+from collections.abc import Sequence
 
 from polybench.core import units
 from polybench.core.document.study import StudyDocument
 from polybench.export import published
+from polybench.export.markdown_blocks import bullets, lines, table
 from polybench.export.one_line import one_line
 from polybench.export.rows import NOT_RANKED, Column, build
 
@@ -23,19 +22,19 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
 
     Every text of the study is escaped.
     """
-    table = build(study, columns)
-    notes = table.footnotes
+    shown = build(study, columns)
+    notes = shown.footnotes
     blocks = (
-        _lines(f"**{_escaped(sentence)}**" for sentence in table.sentences),
-        _rows(table.ranked, table.header, table.alignment),
-        f"**{NOT_RANKED}**" if table.unranked else "",
-        _rows(table.unranked, table.header, table.alignment),
-        _list([f"{cell}: {outcome}" for cell, outcome in table.absent]),
-        f"**{published.TITLE}**" if table.published else "",
-        _rows(table.published, table.published_header, ["left"] * len(table.published_header)),
-        _list(table.sources),
-        _details("What was measured", _lines(map(_escaped, table.heading))),
-        _details(f"{units.plural(len(notes), 'note')}", _list(notes)) if notes else "",
+        lines(shown.sentences, lambda sentence: f"**{_escaped(sentence)}**"),
+        table(shown.ranked, shown.header, shown.alignment, _escaped),
+        f"**{NOT_RANKED}**" if shown.unranked else "",
+        table(shown.unranked, shown.header, shown.alignment, _escaped),
+        bullets([f"{cell}: {outcome}" for cell, outcome in shown.absent], _escaped),
+        f"**{published.TITLE}**" if shown.published else "",
+        table(shown.published, shown.published_header, ["left"] * len(shown.published_header), _escaped),
+        bullets(shown.sources, _escaped),
+        _details("What was measured", lines(shown.heading, _escaped)),
+        _details(f"{units.plural(len(notes), 'note')}", bullets(notes, _escaped)) if notes else "",
         _details("Versions", _versions(study)),
         _details("The study, for <code>polybench run STUDY.toml</code>", _fenced(study.study)),
         f"<sub>polybench {_escaped(study.polybench.version)}, study {_escaped(study.id)},"
@@ -50,28 +49,12 @@ def _details(summary: str, content: str) -> str:
 
 
 def _versions(study: StudyDocument) -> str:
-    lines = [f"Python {study.host.python}, {study.host.os}"]
+    texts = [f"Python {study.host.python}, {study.host.os}"]
     for result in study.results:
-        texts = [f"{what} {text}" for what, text in result.versions.items() if isinstance(text, str)]
-        if texts:
-            lines.append(f"{result.cell}: {', '.join(texts)}")
-    return _list(lines)
-
-
-def _rows(rows: list[list[str]], header: list[str], alignment: list[str]) -> str:
-    if not rows:
-        return ""
-    escaped = [[_escaped(text) for text in row] for row in rows]
-    titles = [_escaped(title) for title in header]
-    return tabulate(escaped, titles, "pipe", colalign=alignment, disable_numparse=True)
-
-
-def _lines(texts: Iterable[str]) -> str:
-    return "  \n".join(texts)
-
-
-def _list(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {_escaped(line)}" for line in lines)
+        versions = [f"{what} {text}" for what, text in result.versions.items() if isinstance(text, str)]
+        if versions:
+            texts.append(f"{result.cell}: {', '.join(versions)}")
+    return bullets(texts, _escaped)
 
 
 def _fenced(text: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.plots.plot import NothingToDraw, Plot, Trace, left_margin, log_axis, rounded, text
+from polybench.plots.plot import Plot, Trace, left_margin, log_axis, rounded, text, timed
 from polybench.plots.style import Look, looks
 
 _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -20,9 +20,7 @@ def draw(study: StudyDocument) -> Plot:
     Raises:
         NothingToDraw: nothing was timed.
     """
-    measured = [result for result in study.results if result.samples and result.steps]
-    if not measured:
-        raise NothingToDraw(f"study {study.id} has no times; polybench compare measures some")
+    measured = timed(study)
     styles = looks(result.cell for result in study.results)
     traces: list[Trace] = []
     ticks: list[float] = []

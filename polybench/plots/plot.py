@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 
 Trace = dict[str, Any]
@@ -39,6 +41,14 @@ class Plot(NamedTuple):
 
 class NothingToDraw(BadInput):
     """The document has nothing that the figure could show; the message says what measures it."""
+
+
+def timed(study: StudyDocument) -> list[Result]:
+    """The results with times; raises NothingToDraw where there is none."""
+    measured = [result for result in study.results if result.steps]
+    if not measured:
+        raise NothingToDraw(f"study {study.id} has no times; polybench compare measures some")
+    return measured
 
 
 def text(value: str) -> str:

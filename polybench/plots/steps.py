@@ -7,7 +7,7 @@ from statistics import median
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.plots.plot import NothingToDraw, Plot, Trace, log_axis, rounded, text
+from polybench.plots.plot import Plot, Trace, log_axis, rounded, text, timed
 from polybench.plots.style import Look, looks
 
 POINTS = 150
@@ -20,9 +20,7 @@ def draw(study: StudyDocument) -> Plot:
     Raises:
         NothingToDraw: nothing was timed.
     """
-    measured = [result for result in study.results if result.samples and result.steps]
-    if not measured:
-        raise NothingToDraw(f"study {study.id} has no times; polybench compare measures some")
+    measured = timed(study)
     styles = looks(result.cell for result in study.results)
     curves = [(result, _binned(result)) for result in measured]
     traces = [

@@ -113,11 +113,8 @@ class KerasEngine(Engine):
         return int((logits.argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
-        (step,) = self._network.with_masks([step])
-        state = self._network.state()
-        loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
-        self._network.restore(state)  # the forward pass has moved it
-        return Snapshot(float(loss), self._network.gradients(gradients), self._network.weights())
+        batch = self._batches[step % len(self._batches)]
+        return self._network.snapshot(step, batch, self._gradients)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         return self._backend.count_allocations(partial(self.run_steps, first, n), n)

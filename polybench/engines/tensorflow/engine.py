@@ -194,11 +194,8 @@ class TensorFlowEngine(Engine):
         return int((logits.numpy().argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
-        (step,) = self._network.with_masks([step])
-        state = self._network.state()
-        loss, gradients = self._gradients(*self._batches[step % len(self._batches)])
-        self._network.restore(state)  # the forward pass has moved it
-        return Snapshot(float(loss), self._network.gradients(gradients), self._network.weights())
+        batch = self._batches[step % len(self._batches)]
+        return self._network.snapshot(step, batch, self._gradients)
 
     def batch(self, step: int) -> tuple[Array, Array]:
         images, labels = self._batches[step % len(self._batches)]

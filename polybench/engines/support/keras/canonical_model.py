@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import keras
 
 from polybench.core.job import Job
 from polybench.core.layers import Shape
-from polybench.engines.base import Array, Weights
+from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.keras.layers import network
 from polybench.engines.support.keras.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+
+LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
+"""Of images and labels, as the backend has them; gradients are those of the trainable variables."""
 
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
@@ -88,6 +91,14 @@ class CanonicalModel:
             name: from_keras(keras.ops.convert_to_numpy(gradient), self._variables[name].flattened)
             for name, gradient in zip(self._trained, gradients, strict=True)
         }
+
+    def snapshot(self, step: int, batch: tuple[Any, Any], loss_and_gradients: LossAndGradients) -> Snapshot:
+        """What a step from the current weights computes; it leaves them, and all state, as they are."""
+        list(self.with_masks([step]))
+        state = self.state()
+        loss, gradients = loss_and_gradients(*batch)
+        self.restore(state)  # the forward pass has moved it
+        return Snapshot(float(loss), self.gradients(gradients), self.weights())
 
     def with_masks(self, steps: Iterable[int]) -> Iterable[int]:
         """The same steps; where dropout masks are given, each one's are put in place before it."""
