@@ -1,5 +1,4 @@
-"""Several studies side by side: step times of the cells that they share; no verdict, which is"
-" what diff is for."""
+"""Several studies side by side: step times of the cells that they share; a verdict is what diff is for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The identity check of a study for a page: the verdict of each cell, its worst errors, and"
-" what is declared."""
+"""The identity check of a study for a page: each cell's verdict, its worst errors, and what is declared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A figure with its title and caption as a file, or as plotly's Figure; the only place that"
-" imports plotly."""
+"""A figure with its title and caption as a file, or as plotly's Figure."""
 
 from __future__ import annotations
 

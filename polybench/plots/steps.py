@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
@@ -25,19 +26,19 @@ def draw(study: StudyDocument) -> Plot:
     curves = [(result, _binned(result)) for result in measured]
     traces = [
         trace
-        for result, bins in curves
-        for trace in (*_warm_up(result, styles[result.cell]), *_timed(result, bins, styles[result.cell]))
+        for result, own in curves
+        for trace in (*_warm_up(result, styles[result.cell]), *_timed(result, own, styles[result.cell]))
     ]
-    seconds = [1e3 * value for _, bins in curves for one in bins for value in one[1:]]
+    bins = [one for _, of_cell in curves for one in of_cell]
+    seconds = [1e3 * value for one in bins for value in (one.typical, one.low, one.high)]
     first = [1e3 * value for result in measured for value in _first(result) if value > 0]
-    bands = "bands from the least to the most" if all(_few(one) for one in measured) else "bands 5% to 95%"
     return Plot(
         title="Step time over the run",
         note=(
             "Left: the first two steps of a process, with compiling, tracing and autotuning in"
             " them (medians over"
             " processes). Right: timed steps in the order of a process; lines are medians over"
-            f" processes, {bands}."
+            f" processes, {_bands(bins)}."
             " Each panel has a scale of its own; between them, and before each round, are steps"
             " that nobody timed."
         ),
@@ -82,12 +83,22 @@ def _warm_up(result: Result, style: Look) -> list[Trace]:
     ]
 
 
-Bin = tuple[float, float, float, float]
-"""The step in its middle; the median over processes, and both ends of the band, in seconds."""
+class Bin(NamedTuple):
+    """Some steps of all processes: the number in their middle, the typical one, in seconds, and a band."""
+
+    middle: float
+    typical: float
+    low: float
+    high: float
+    extreme: bool
+    """The band is of all samples: they are too few for 5 % of them."""
 
 
-def _few(result: Result) -> bool:
-    return len(result.steps) * len(result.steps[0]) < 20
+def _bands(bins: Iterable[Bin]) -> str:
+    kinds = {one.extreme for one in bins}
+    if kinds == {True}:
+        return "bands from the least to the most"
+    return "bands 5% to 95%" + (", of few samples from the least to the most" if True in kinds else "")
 
 
 def _binned(result: Result) -> list[Bin]:
@@ -102,19 +113,25 @@ def _binned(result: Result) -> list[Bin]:
         parts = [part for process in processes if (part := process[start : start + width])]
         together = sorted(sample for part in parts for sample in part)
         middle = (start + min(width, longest - start) / 2) * each + 0.5
-        bins.append((middle, median(map(median, parts)), _at(together, 0.05), _at(together, 0.95)))
+        low, high = _at(together, 0.05), _at(together, 0.95)
+        extreme = _place(len(together), 0.05) == 0
+        bins.append(Bin(middle, median(map(median, parts)), low, high, extreme))
     return bins
 
 
 def _at(ordered: Sequence[float], share: float) -> float:
     """The value at this share of the way, the extreme ones where they are few."""
-    return ordered[round(share * (len(ordered) - 1))]
+    return ordered[_place(len(ordered), share)]
+
+
+def _place(count: int, share: float) -> int:
+    return round(share * (count - 1))
 
 
 def _timed(result: Result, bins: Sequence[Bin], style: Look) -> list[Trace]:
-    steps = [rounded(middle) for middle, *_ in bins]
+    steps = [rounded(one.middle) for one in bins]
     group = {"legendgroup": text(result.cell), "xaxis": "x2", "yaxis": "y2", "type": "scatter"}
-    low, high = ([rounded(1e3 * one[end]) for one in bins] for end in (2, 3))
+    low, high = [rounded(1e3 * one.low) for one in bins], [rounded(1e3 * one.high) for one in bins]
     return [
         group
         | {
@@ -131,7 +148,7 @@ def _timed(result: Result, bins: Sequence[Bin], style: Look) -> list[Trace]:
         | {
             "name": text(result.cell),
             "x": steps,
-            "y": [rounded(1e3 * one[1]) for one in bins],
+            "y": [rounded(1e3 * one.typical) for one in bins],
             "mode": "lines",
             "line": {"color": style.colour, "dash": style.dash, "width": 2},
             "hovertemplate": f"{text(result.cell)}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>",

@@ -90,10 +90,14 @@ def test_steps_are_those_of_all_rounds_and_the_warm_up_apart() -> None:
     assert (len(line["x"]), line["x"][0], line["xaxis"]) == (6, 1.0, "x2")  # two rounds of three steps
     assert line["y"] == pytest.approx([7.92, 8.0, 8.08] * 2, rel=1e-3)
     assert min(band["y"]) < min(line["y"]) < max(line["y"]) < max(band["y"])
+    assert "bands from the least to the most" in drawn("steps").note  # of three samples each
 
 
 def test_many_steps_become_few_points() -> None:
-    line = named(draw("steps", full_study(rounds=400)), "tf/cpu")[-1]
+    plot = draw("steps", full_study(rounds=400))
+    # Eight steps of three processes each, but for a cell that has no more than six steps.
+    assert "bands 5% to 95%, of few samples from the least to the most" in plot.note
+    line = named(plot, "tf/cpu")[-1]
     assert 100 < len(line["x"]) <= 150
     assert line["x"][-1] < 1200
     assert line["y"] == pytest.approx([8.0] * len(line["y"]), rel=0.02)
