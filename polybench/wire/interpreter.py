@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.core.errors import Unavailable
-from polybench.engines import EngineRow
+from polybench.engines import ENGINES, EngineRow
 
 OLDEST = (3, 11)
 """`pyproject.toml` says so of polybench itself."""
@@ -27,7 +27,7 @@ OLDEST = (3, 11)
 _LENT = {"msgspec": True, "platformdirs": False, "tomli_w": False}
 """What a worker imports beside NumPy -> whether it is compiled, and then for one kind of Python only."""
 
-_EXTRA = re.compile(r"'polybench\[(\w+)\]'")
+_EXTRAS = re.compile(r"'polybench\[([\w,]+)\]'")
 """In a remedy; those that are no engine's have the name of the one package that they install."""
 
 _SECONDS = 60.0
@@ -62,8 +62,12 @@ class Interpreter(NamedTuple):
         """A remedy that would mend polybench's own environment, for this one."""
         if self.version is None or not text.startswith("pip "):
             return text
-        names = {row.extra or "": " ".join(row.packages)}
-        return f"{self.executable} -m {_EXTRA.sub(lambda found: names.get(found[1]) or found[1], text)}"
+        packages = {one.extra: one.packages for one in (*ENGINES.values(), row)}
+
+        def names(found: re.Match[str]) -> str:
+            return " ".join(name for extra in found[1].split(",") for name in packages.get(extra) or (extra,))
+
+        return f"{self.executable} -m {_EXTRAS.sub(names, text)}"
 
 
 def _own() -> Interpreter:

@@ -31,8 +31,8 @@ def test_an_environment_with_numpy_runs_a_worker_and_nothing_is_installed_into_i
     found = interpreter(str(folder / "bin/python"), tmp_path / "lent")
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     with WorkerProcess({}, tmp_path / "log", found) as worker:
-        assert Path(f"/proc/{worker.pid}/cmdline").read_text().split("\0")[0] == found.executable
         assert worker.ask(Load(ENGINES["fake"].factory), Loaded, 60).probe.versions == {"fake": "1"}
+        assert Path(f"/proc/{worker.pid}/cmdline").read_text().split("\0")[0] == found.executable
     assert sorted(site_packages(folder).iterdir()) == before
 
 
@@ -112,11 +112,12 @@ def test_a_file_that_the_kernel_does_not_run_is_unavailable(tmp_path: Path) -> N
     ("remedy", "there"),
     [
         ("pip install 'polybench[jax]'", "/env/bin/python -m pip install jax optax"),
+        ("pip install 'polybench[keras,torch]'", "/env/bin/python -m pip install keras torch"),
         ("pip install 'polybench[memray]'", "/env/bin/python -m pip install memray"),
         ("pip install juliacall==1", "/env/bin/python -m pip install juliacall==1"),
         ("polybench setup flux", "polybench setup flux"),
     ],
-    ids=["extra", "meter", "package", "else"],
+    ids=["extra", "two", "meter", "package", "else"],
 )
 def test_a_remedy_is_for_the_environment_that_lacks_something(remedy: str, there: str) -> None:
     assert Interpreter("/env/bin/python", version="3").remedy(remedy, ENGINES["jax"]) == there
