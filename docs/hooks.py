@@ -37,8 +37,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Links to files beside the folder of the docs are those of its pages."""
-    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+    """Links to files beside the folder of the docs are those of its pages; the sample is the README's."""
+    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md").replace("<!-- sample -->", _sample())
+
+
+def _sample() -> str:
+    _, _, rest = (_ROOT / "README.md").read_text().partition("<!-- sample: ")
+    return rest.partition("-->\n")[2].partition("<!-- end of sample -->")[0].replace("(docs/", "(")
 
 
 def _commands() -> str:
@@ -128,6 +133,12 @@ def _code(text: str) -> str:
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [" | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) for row in rows]
+    lines = [" | ".join(map(_cell, row)) for row in rows]
     titles = " | ".join(header)
     return "\n".join(f"| {line} |" for line in (titles, " | ".join("---" for _ in titles.split("|")), *lines))
+
+
+def _cell(text: str) -> str:
+    """Python-Markdown splits a row at a pipe, unless that is code, where a backslash would be shown."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if i % 2 else part.replace("|", "\\|") for i, part in enumerate(parts))

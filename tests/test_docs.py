@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from polybench.cli import app
 from polybench.metrics import METRICS
 
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +45,24 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = [line for line in page.read_text().splitlines() if 'src="http' in line or "fonts.g" in line]
         assert not loaded, page
+
+
+def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
+    page = (site / "index.html").read_text()
+    assert "torch is 3.25 (3.15 to 3.36) times as fast as flux" in page
+    assert 'src="images/speed.svg"' in page
+
+
+def test_a_pipe_in_code_is_no_new_cell_and_has_no_backslash(site: Path) -> None:
+    page = (site / "reference/commands/index.html").read_text()
+    assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+)
+def test_links_between_files_work_where_they_lie(page: Path) -> None:
+    """As GitHub shows them; the reference is there on the site only."""
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists() and "reference/" not in link]
+    assert not missing
