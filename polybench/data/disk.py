@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -19,6 +20,8 @@ from polybench.core.errors import BadInput
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ABANDONED_SECONDS = 3600.0
+_RANDOM = r"[a-z0-9_]{8}"
+"""How `mkstemp` ends a name."""
 
 LARGEST_DOCUMENT = 1 << 30
 """Bytes of a file that is read as a whole: a study of a week has some 100 MB."""
@@ -61,10 +64,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def drop_abandoned(folder: Path, names: str) -> None:
-    """Remove the unfinished files that killed processes have left of such names; no write takes an hour."""
-    for file in folder.glob(f".{names}.*"):
+    """Remove the unfinished files that killed processes have left of `replacing`; no write takes an hour.
+
+    `names` is a regular expression, of what they were to replace: hidden files of others lie there, too.
+    """
+    ours = re.compile(rf"\.{names}\.{_RANDOM}")
+    for file in folder.iterdir():
         with suppress(OSError):
-            if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS:
+            old = time.time() - file.stat().st_mtime > _ABANDONED_SECONDS
+            if old and ours.fullmatch(file.name):
                 file.unlink()
 
 

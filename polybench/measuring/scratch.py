@@ -13,6 +13,7 @@ from pathlib import Path
 import platformdirs
 
 from polybench.core.errors import BadInput
+from polybench.report.saved_studies import STUDY_ID
 
 _LOCK = "lock"
 _NEW_SECONDS = 60.0
@@ -35,8 +36,8 @@ def only_study_here() -> Iterator[bool]:
 
 
 def prune_logs(logs: Path) -> None:
-    """Keep the folders of the newest studies that left logs; their names begin with the date."""
-    for old in sorted(logs.glob("*"))[:-_KEPT_LOGS]:
+    """Keep the folders of the newest studies that left logs; what else is there is not polybench's."""
+    for old in sorted(path for path in logs.glob("*") if STUDY_ID.match(path.name))[:-_KEPT_LOGS]:
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -23,7 +23,7 @@ from polybench.report.study_index import StudyIndex
 _ROOM_BYTES = 1 << 16
 """What a study's document takes at least, once there are samples in it."""
 
-_ID = re.compile(r"\d{8}-\d{6}-")
+STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """How the ID of a study begins: its date and time."""
 
 _MOST_NAMES = 5
@@ -66,7 +66,7 @@ class Store:
             with tempfile.TemporaryFile(dir=self.folder) as file:
                 file.write(bytes(_ROOM_BYTES))
                 file.flush()
-            drop_abandoned(self.folder, "*.json")
+            drop_abandoned(self.folder, rf"{STUDY_ID.pattern}.*\.json")
         except OSError as error:
             raise BadInput(
                 f"cannot write results to {self.folder}: {error.strerror};"
@@ -160,7 +160,7 @@ class Store:
 
 
 def _is_study(one: Listed) -> bool:
-    return one.unreadable is None or _ID.match(one.file) is not None
+    return one.unreadable is None or STUDY_ID.match(one.file) is not None
 
 
 def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:

@@ -249,10 +249,12 @@ def test_strictness_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_logs_of_long_ago_go(tmp_path: Path) -> None:
-    for number in range(120):
-        (tmp_path / f"2026{number:04}").mkdir()
+    others = {tmp_path / "1999", tmp_path / "20260101"}  # in a folder that somebody else had before
+    studies = [tmp_path / f"20260101-000{number:03}-abcd" for number in range(120)]
+    for folder in (*others, *studies):
+        folder.mkdir()
     prune_logs(tmp_path)
-    assert min(path.name for path in tmp_path.iterdir()) == "20260020"
+    assert {*tmp_path.iterdir()} == {*others, *studies[20:]}
 
 
 @pytest.mark.parametrize("folder", ["/proc/none", "/dev/null/none"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from polybench.core.errors import BadInput
+from polybench.data.disk import replacing
 from polybench.measuring.scratch import only_study_here
 from polybench.report.listed import Filters
 from polybench.report.saved_studies import Store, results_folder, write_atomically
@@ -46,6 +49,22 @@ def test_a_failed_write_leaves_the_old_document(tmp_path: Path, monkeypatch: pyt
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_old_hidden_files_only_those_of_killed_writers_go(tmp_path: Path) -> None:
+    study = "20261122-101010-ab12.json"
+    with contextlib.suppress(SystemExit), replacing(tmp_path / study):
+        (left,) = tmp_path.iterdir()
+        shutil.copy(left, tmp_path / "left")
+        raise SystemExit
+    (tmp_path / "left").rename(left)
+    kept = [".notes.json.swp", ".package.json.bak", f".{study}.swp", f".{study}.bak", f".x.json{left.suffix}"]
+    for name in kept:
+        (tmp_path / name).touch()
+    for path in tmp_path.iterdir():
+        os.utime(path, (1, 1))
+    Store(tmp_path).ensure_writable()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
 def test_an_unwritable_folder_is_bad_input_before_measuring(tmp_path: Path) -> None:
