@@ -122,7 +122,8 @@ def _ask(python: str) -> _Answers:
             [python, "-c", _QUESTIONS],
             env=Interpreter(python, version="?").variables(os.environ),
             cwd="/",  # `-c` would import from the current folder
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=True,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS, check=True,
         )  # fmt: skip
         return msgspec.json.decode(run.stdout, type=_Answers)
     except subprocess.CalledProcessError as error:

@@ -90,10 +90,12 @@ def test_compiled_libraries_are_lent_to_the_same_kind_of_python_only(tmp_path: P
     [
         ("""echo '[[3,10,9],"x",[]]'""", "is Python 3.10.9, and polybench needs 3.11 or newer"),
         ("echo hello", "answers 'hello"),
+        (r"printf 'caf\351'", "answers 'caf\ufffd'"),
+        (r"printf 'caf\351' >&2; exit 3", "ended with code 3: caf\ufffd"),
         ("echo broken >&2; exit 3", "ended with code 3: broken"),
         ("exit 3", "ended with code 3: it said nothing"),
     ],
-    ids=["old", "no-python", "broken", "silent"],
+    ids=["old", "no-python", "no-text", "broken-and-no-text", "broken", "silent"],
 )
 def test_what_is_no_python_for_polybench_is_unavailable(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(Unavailable, match=reason):
