@@ -175,12 +175,14 @@ class WorkerProcess:
         return "; ".join([f"the worker {how}", *self.last_lines()])
 
     def _why_killed(self) -> str:
-        """The kernel counts whom it ends for want of memory, and does not say in the exit code."""
+        """The kernel counts whom it ends for want of memory, on the whole machine, and names none."""
         kills = out_of_memory.kills()
         if kills is None or self._kills_before is None:
             return "was killed by SIGKILL (the kernel does that when memory runs out)"
         if kills > self._kills_before:
-            return "was killed: out of memory (SIGKILL by the kernel)"
+            return (
+                "was killed: probably out of memory (SIGKILL; the kernel ended a process for that meanwhile)"
+            )
         return "was killed by SIGKILL, and not for want of memory: by somebody"
 
     def last_lines(self) -> list[str]:

@@ -85,7 +85,7 @@ def test_a_worker_that_the_kernel_ends_for_want_of_memory_is_a_row_that_says_so(
     with control_group() as group:
         document = _starved(limit)
     assert _others_are_intact(document)
-    assert "the worker was killed: out of memory" in (document.results[1].reason or "")
+    assert "the worker was killed: probably out of memory" in (document.results[1].reason or "")
 
 
 def test_a_kernel_that_does_not_count_is_no_answer(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.engines import ENGINES
+from polybench.machine import out_of_memory
 from polybench.wire.interpreter import Interpreter
 from polybench.wire.messages import (
     Load,
@@ -68,11 +69,25 @@ def test_a_crash_is_told_with_its_signal(worker: WorkerProcess, tmp_path: Path) 
         worker.ask(Measure(5), Measured, 30)
 
 
-def test_out_of_memory_is_told(worker: WorkerProcess, tmp_path: Path) -> None:
-    prepare(worker, tmp_path)
-    os.kill(worker.pid, signal.SIGKILL)
-    with pytest.raises(CellFailed, match="SIGKILL"):
-        worker.ask(Measure(5), Measured, 30)
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (7, 8, r"killed: probably out of memory \(SIGKILL; the kernel ended a process"),
+        (7, 7, "killed by SIGKILL, and not for want of memory"),
+        (None, 7, r"killed by SIGKILL \(the kernel does that when memory runs out\)"),
+        (7, None, r"killed by SIGKILL \(the kernel does that when memory runs out\)"),
+    ],
+    ids=["more", "as-many", "unknown-before", "unknown-after"],
+)
+def test_why_a_worker_was_killed_is_what_the_kernels_counter_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None, after: int | None, why: str
+) -> None:
+    counted = iter([before, after])
+    monkeypatch.setattr(out_of_memory, "kills", lambda: next(counted))
+    with WorkerProcess({}, tmp_path / "log") as worker:
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(CellFailed, match=f"the worker was {why}"):
+            worker.ask(Load(FAKE), Loaded, 30)
 
 
 def test_a_hanging_worker_is_killed_after_the_timeout(worker: WorkerProcess, tmp_path: Path) -> None:
