@@ -10,19 +10,18 @@ import msgspec
 
 from polybench.core.document.circumstances import Host, Resumed, Tool
 from polybench.core.document.study import StudyDocument
-from polybench.core.errors import BadInput, CellFailed, Unavailable
+from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
+from polybench.measuring.probing import probe
 from polybench.measuring.progress import Progress
 from polybench.measuring.state import StudyState
 from polybench.measuring.study import measured, started
-from polybench.measuring.workers import load, start_worker
 from polybench.planning.study_file import parse
 from polybench.report.cell_record import CellRecord
 from polybench.report.document import Context, study_toml
 from polybench.report.saved_studies import Store
-from polybench.wire.messages import Loaded
 
 _MACHINE = ("hostname", "os", "cpu", "cores", "threads", "gpus", "governor", "python")
 _OF_THE_END = ("rounds", "steps_per_round", "baseline")
@@ -127,25 +126,30 @@ def _of_settings(checkpoint: Checkpoint, state: StudyState) -> list[str]:
     before, now = ({name: one[name] for name in one if name not in _OF_THE_END} for one in settings)
     found = _different(before, now)
     for kept, fresh in zip(checkpoint.records, state.records, strict=True):
-        found += _different(kept.environment | kept.inherited, fresh.environment | fresh.inherited)
+        if kept.alive and not fresh.alive:
+            found.append(f"{fresh.cell.name} is unavailable: {fresh.reason}")
+        else:
+            found += _different(kept.environment | kept.inherited, fresh.environment | fresh.inherited)
     return list(dict.fromkeys(found))
 
 
 def _of_engines(kept: Sequence[CellRecord], state: StudyState) -> list[str]:
+    """Asked of one cell of each framework, wherever it is installed, on each device."""
+    one_of_each = {}
+    for record, fresh in zip(kept, state.records, strict=True):
+        if record.alive and record.probe is not None:
+            cell = record.cell
+            one_of_each[cell.engine, cell.environment, cell.device] = record.probe, fresh
+    state.progress.stage("looking whether all engines are what they were")
+    probe([fresh for _, fresh in one_of_each.values()], state.plan.study.timeout)
     found: list[str] = []
-    known = [record for record in kept if record.alive and record.probe is not None]
-    for record in {record.cell.engine: record for record in known}.values():
-        state.progress.stage(f"looking whether {record.cell.engine} is what it was")
-        with start_worker(record, state.logs, "resume") as worker:
-            try:
-                now = worker.ask(load(record), Loaded, state.plan.study.timeout).probe
-            except (CellFailed, Unavailable) as error:
-                found.append(f"{record.cell.engine}: {error}")
-                continue
-        assert record.probe is not None
-        for before, after in ((record.probe.versions, now.versions), (record.probe.build, now.build)):
-            found += _different(before, after)
-    return found
+    for before, fresh in one_of_each.values():
+        now = fresh.probe
+        if now is None:
+            found.append(f"{fresh.cell.name}: {fresh.reason}")
+        else:
+            found += [*_different(before.versions, now.versions), *_different(before.build, now.build)]
+    return list(dict.fromkeys(found))
 
 
 def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

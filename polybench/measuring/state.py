@@ -106,6 +106,8 @@ class StudyState:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take up what an earlier process of this study has measured."""
+        for kept, fresh in zip(checkpoint.records, self.records, strict=True):
+            kept.python = fresh.python  # what was lent to an environment went with that process
         self.records, self.noise, self.done = checkpoint.records, checkpoint.noise, checkpoint.done
         self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
 

@@ -16,9 +16,11 @@ from polybench.cli import app
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
+from polybench.engines import ENGINES, EngineRow
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
 from polybench.measuring.resume import find_unfinished, resume_study
 from polybench.report.saved_studies import Store
+from tests.environments import environment, plant, site_packages
 from tests.measuring.test_faults import When, saved
 from tests.measuring.test_study import FAST, Listener, run, small_data
 
@@ -117,6 +119,41 @@ def test_an_interrupted_study_is_found_listed_and_resumed_by_its_settings(tmp_pa
     assert "(to resume)" not in CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
     with pytest.raises(BadInput, match="nothing to resume of 'last'"):
         Unfinished(tmp_path).find("last")
+
+
+def test_it_goes_on_in_several_environments_where_each_is_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = EngineRow("planted:Engine", "", start_seconds=1.0, copies_data=False, does_arithmetic=False)
+    monkeypatch.setitem(ENGINES, "planted", row)
+    env = {name: str(environment(tmp_path / name)) for name in ("old", "new")}
+    versions = {"old": "1.0", "new": "2.0"}
+    for name, version in versions.items():
+        plant(site_packages(Path(env[name])), version)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    results, listener = tmp_path / "results", When("process 2 of 2: starting", stop)
+    run("planted@old", "planted@new", env=env, store=Store(results), listener=listener, **FIELDS)
+    (id,) = Unfinished(results).ids()
+    for name, version in versions.items():
+        plant(site_packages(Path(env[name])), "3.0.0")
+        with pytest.raises(BadInput, match=f"{id}: planted is 3.0.0 now, and was {version};"):
+            resume_study(id, Listener(), store=Store(results))
+        plant(site_packages(Path(env[name])), version)
+    python = Path(env["new"]) / "bin/python"
+    python.rename(python.with_name("moved"))
+    python.write_text("#!/bin/sh\nexit 3\n")
+    python.chmod(0o755)
+    with pytest.raises(BadInput, match=f"{id}: planted@new/cpu is unavailable: .* ended with code 3"):
+        resume_study(id, Listener(), store=Store(results))
+    python.with_name("moved").replace(python)
+
+    document = resume_study(id, Listener(), store=Store(results))
+    assert [result.status for result in document.results] == ["ok", "ok"]
+    assert [len(result.steps) for result in document.results] == [2, 2]
+    assert [result.versions["planted"] for result in document.results] == ["1.0", "2.0"]
 
 
 def _machine(kept: Checkpoint) -> None:
