@@ -13,6 +13,9 @@ import msgspec
 
 from polybench.core.document.study import StudyDocument
 
+UNKNOWN_HOST = "<host>"
+"""Stands for any host's name: two of them may be two machines."""
+
 _ABSOLUTE = re.compile(r"(?<![\w./~<])/(?:[^\s/:;,'\"()\[\]]+/)+(?=[^\s/:;,'\"()\[\]]*)")
 """The folders of an absolute path: the name of the file stays."""
 
@@ -20,12 +23,12 @@ _ABSOLUTE = re.compile(r"(?<![\w./~<])/(?:[^\s/:;,'\"()\[\]]+/)+(?=[^\s/:;,'\"()
 def anonymous(document: StudyDocument) -> StudyDocument:
     """The same document with `<host>`, `<user>` and `<folder>/` in place of them, in every text."""
     plain = _without(msgspec.to_builtins(document), _names())
-    plain["host"]["hostname"] = "<host>"  # also where it is too short to be looked for in texts
+    plain["host"]["hostname"] = UNKNOWN_HOST  # also where it is too short to be looked for in texts
     return msgspec.convert(plain, StudyDocument)
 
 
 def _names() -> list[tuple[re.Pattern[str], str]]:
-    names = {socket.gethostname(): "<host>", Path.home().name: "<user>"}
+    names = {socket.gethostname(): UNKNOWN_HOST, Path.home().name: "<user>"}
     with contextlib.suppress(KeyError, OSError):  # a number without a name
         names[getpass.getuser()] = "<user>"
     # Short names, and root's, are parts of too many words.

@@ -11,6 +11,7 @@ from polybench.core.document.circumstances import Host
 from polybench.core.document.diff import Changed
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
+from polybench.report.anonymous import UNKNOWN_HOST
 
 WORKLOAD = (
     "model",
@@ -71,11 +72,17 @@ def other_work(a: StudyDocument, b: StudyDocument, ours: Result, theirs: Result)
 
 
 def other_machine(a: Host, b: Host, *, by_name: bool) -> str | None:
-    """In which respect the two machines differ; None where they are one. With `by_name` the name counts."""
-    for name in ("hostname", "cpu", "cores", "gpus")[0 if by_name else 1 :]:
+    """In which respect the two machines differ, or may; None where they are one.
+
+    With `by_name` the names count, and of an anonymous study's machine nobody knows which one it was.
+    """
+    unknown = by_name and UNKNOWN_HOST in (a.hostname, b.hostname)
+    for name in ("hostname", "cpu", "cores", "gpus")[0 if by_name and not unknown else 1 :]:
         one, two = getattr(a, name), getattr(b, name)
         if one != two:
             return f"another machine: {name} is {said(one)} in A, {said(two)} in B"
+    if unknown:
+        return "an anonymous study may be of another machine; --same-machine says that it is one"
     return None
 
 

@@ -15,6 +15,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.statistics import process_levels, step_seconds
 from polybench.core.steps import pieces
+from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.changed import said
 from polybench.report.diff import TOLERANCE
 from polybench.report.disturbance import quiet_steps
@@ -69,7 +70,9 @@ def history(
 def _key(study: StudyDocument, result: Result) -> tuple[Any, ...]:
     settings, host = study.settings, study.host
     what = result.workload, settings.data_sha256, settings.heap, bool(settings.pinned)
-    where = host.hostname, host.cpu, host.cores, host.gpus
+    # Anonymous studies may be of any machines: each is a series of its own.
+    name = study.id if host.hostname == UNKNOWN_HOST else host.hostname
+    where = name, host.cpu, host.cores, host.gpus
     return result.cell, msgspec.json.encode((what, where))
 
 

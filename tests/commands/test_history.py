@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.errors import BadInput
 from polybench.report import history as over_time
+from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
 
@@ -30,10 +31,18 @@ def series(*arguments: str) -> list[dict[str, Any]]:
     return found
 
 
-def save(folder: Path, day: int, seconds: float, version: str = "0.16.9", **changes: Any) -> None:
+def save(
+    folder: Path,
+    day: int,
+    seconds: float,
+    version: str = "0.16.9",
+    host: dict[str, Any] | None = None,
+    **changes: Any,
+) -> None:
     document = study(
         measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": 1}}), measured("tf/cpu", 0.02)
     )
+    document.host = msgspec.structs.replace(document.host, **(host or {}))
     settings = msgspec.structs.replace(document.settings, **changes)
     name, created = f"202601{day:02d}", f"2026-01-{day:02d}T10:00:00+00:00"
     Store(folder).save(msgspec.structs.replace(document, id=name, created=created, settings=settings))
@@ -104,6 +113,14 @@ def test_what_is_not_alike_is_another_series(folder: Path) -> None:
     two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
     assert (two["other"], one["other"]) == ("heap system", "heap keep")
     assert len(one["points"]) == 7
+
+
+def test_anonymous_studies_may_be_of_any_machines_and_have_no_steps(folder: Path) -> None:
+    for day in range(20, 24):
+        save(folder, day, 0.04 if day < 22 else 0.02, host={"hostname": UNKNOWN_HOST})
+    anonymous = [one for one in series("--engine", "flux") if one["hostname"] == UNKNOWN_HOST]
+    assert [len(one["points"]) for one in anonymous] == [1] * 4
+    assert not any(one["steps"] for one in anonymous)
 
 
 def test_filters_choose_studies_and_cells(folder: Path) -> None:

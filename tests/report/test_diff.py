@@ -16,6 +16,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import Samples
 from polybench.core.statistics import step_seconds
+from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.diff import diff
 from tests.core.test_interval_coverage import simulated_cell
 from tests.factories import absent, measured, study
@@ -158,6 +159,17 @@ def test_another_host_has_a_ratio_a_warning_and_no_verdict() -> None:
     assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
     two.host.cores = 64
     assert diff(one, two, same_machine=True).rows[0].verdict == "not comparable"
+
+
+def test_two_anonymous_hosts_may_be_two_machines() -> None:
+    one, two = both(0.01), both(0.02)
+    two.host.hostname = UNKNOWN_HOST
+    for host in ("host", UNKNOWN_HOST):
+        one.host.hostname = host
+        found = diff(one, two)
+        assert {row.verdict for row in found.rows} == {"not comparable"}
+        assert found.warnings[0].startswith("no verdict: an anonymous study may be of another machine")
+        assert diff(one, two, same_machine=True).rows[0].verdict == "slower"
 
 
 def test_without_several_quiet_processes_there_is_no_verdict() -> None:
