@@ -42,7 +42,12 @@ def rows(before: list[np.ndarray], after: list[np.ndarray], tolerance: float) ->
         ratio = ratio_of_studies(one.tolist(), two.tolist())
         name = f"engine{number}"
         row = DiffRow(
-            cell=name, engine=name, verdict="no difference", ratio=ratio.value, interval95=ratio.interval95
+            cell=name,
+            engine=name,
+            device="cpu",
+            verdict="no difference",
+            ratio=ratio.value,
+            interval95=ratio.interval95,
         )
         found = shift(one.tolist(), two.tolist())
         assert found is not None

@@ -21,8 +21,8 @@ def diff(
     """Compare each cell of A with the one of the same name in B.
 
     A cell is faster or slower where its ratio is beyond the tolerance, and its interval has no 1, at a level
-    that keeps false verdicts rare among many rows. Where all other engines certainly moved the same way, as
-    much of it is taken for the machine's.
+    that keeps false verdicts rare among many rows. Where all other engines on the same device certainly moved
+    the same way, as much of it is taken for the machine's.
 
     Args:
         a: the earlier study, or what is compared with.
@@ -53,7 +53,13 @@ def _side(study: StudyDocument) -> Side:
 
 
 def _alone(result: Result, side: str) -> DiffRow:
-    return DiffRow(cell=result.cell, engine=result.engine, verdict="not comparable", reason=f"only in {side}")
+    return DiffRow(
+        cell=result.cell,
+        engine=result.engine,
+        device=result.device,
+        verdict="not comparable",
+        reason=f"only in {side}",
+    )
 
 
 def _compared(
@@ -70,6 +76,7 @@ def _compared(
     row = DiffRow(
         cell=ours.cell,
         engine=ours.engine,
+        device=ours.device,
         verdict="not comparable",
         reason=reason,
         seconds=(seconds[0], seconds[1]),

@@ -2,7 +2,8 @@
 
 An interval within one study says nothing of what a machine does from one day to the next: some have two
 states of speed that no counter shows. What can tell are the cells in which nothing changed: as far as all
-other engines moved, too, it is the machine.
+other engines moved, too, it is the machine. A machine's devices have states of their own, so only cells of
+one device tell of each other.
 """
 
 from __future__ import annotations
@@ -40,17 +41,21 @@ def judged(compared: Sequence[Compared], tolerance: float, *, all_changed: bool)
         all_changed: whether something changed that all engines may feel; then none tells of the machine.
     """
     shifts = [(row, own) for row, own in compared if own is not None]
-    same = [(row.engine, own) for row, own in shifts if not all_changed and not set(row.changed) - {"roof"}]
+    same = [(row, own) for row, own in shifts if not all_changed and not set(row.changed) - {"roof"}]
     machines = {
-        engine: _moved_by_all([own for other, own in same if other != engine])
-        for engine in {row.engine for row, _ in shifts}
+        (engine, device): _moved_by_all(
+            [own for other, own in same if other.engine != engine and other.device == device]
+        )
+        for engine, device in {(row.engine, row.device) for row, _ in shifts}
     }
-    beyond = {row.cell: _beyond(own, machines[row.engine]) for row, own in shifts}
+    beyond = {row.cell: _beyond(own, machines[row.engine, row.device]) for row, own in shifts}
     rates = dict(zip(beyond, false_discovery_rates([one.p for one in beyond.values()]), strict=True))
     return [
         row
         if own is None
-        else _with_verdict(row, beyond[row.cell], rates[row.cell], machines[row.engine], tolerance)
+        else _with_verdict(
+            row, beyond[row.cell], rates[row.cell], machines[row.engine, row.device], tolerance
+        )
         for row, own in compared
     ]
 
@@ -83,8 +88,15 @@ def _with_verdict(
 
 
 def of_the_machine(rows: Sequence[DiffRow]) -> list[str]:
-    """Whether all engines moved as one; or why nobody can know."""
-    given = [row for row in rows if row.verdict != "not comparable" and row.ratio and row.interval95]
+    """Of each device whether all engines moved as one; or why nobody can know."""
+    by_device: dict[str, list[DiffRow]] = {}
+    for row in rows:
+        if row.verdict != "not comparable" and row.ratio and row.interval95:
+            by_device.setdefault(row.device, []).append(row)
+    return [text for device, given in by_device.items() for text in _of_the_device(device, given)]
+
+
+def _of_the_device(device: str, given: Sequence[DiffRow]) -> list[str]:
     ratios = [row.ratio for row in given if row.ratio]
     apart = all(row.interval95 and not row.interval95[0] <= 1 <= row.interval95[1] for row in given)
     one_way = len({ratio > 1 for ratio in ratios}) == 1
@@ -92,12 +104,12 @@ def of_the_machine(rows: Sequence[DiffRow]) -> list[str]:
         typical = math.exp(fmean(map(math.log, ratios)))
         word, factor = ("faster", typical) if typical > 1 else ("slower", 1 / typical)
         return [
-            f"every row is {word}, by a factor of about {units.number(factor)}: the machine, or what all"
-            " share, rather than an engine; measure both side by side to tell"
+            f"every row on {device} is {word}, by a factor of about {units.number(factor)}: the machine, or"
+            " what all share, rather than an engine; measure both side by side to tell"
         ]
     if any(row.verdict != "no difference" and row.machine is None for row in given):
         return [
-            "no other engine is the same in both studies, so a change of the machine cannot be told from one"
-            " of the engine; measure both side by side, or with another engine beside them"
+            f"on {device} no other engine is the same in both studies, so a change of the machine cannot be"
+            " told from one of the engine; measure both side by side, or with another engine beside them"
         ]
     return []

@@ -87,7 +87,31 @@ def test_where_every_engine_moved_as_one_it_is_the_machine() -> None:
     assert {row.verdict for row in found.rows} == {"no difference"}
     assert found.rows[0].machine == pytest.approx(1 / 1.4)
     (text,) = found.warnings
-    assert "every row is slower, by a factor of about 1.40: the machine" in text
+    assert "every row on cpu is slower, by a factor of about 1.40: the machine" in text
+
+
+def test_a_device_has_the_cells_on_it_for_a_yardstick() -> None:
+    """Three engines on the CPU became slower as one, while nothing moved on the GPU; and the other way."""
+    cpu = [measured(f"{name}/cpu", 0.02) for name in ("torch", "tf", "flux")]
+    cuda = [measured(f"{name}/cuda", 0.002) for name in ("torch", "tf")]
+    slow_cpu, slow_cuda = (slowed(study(*cells), 1.4).results for cells in (cpu, cuda))
+    for after, device in ((study(*slow_cpu, *cuda), "cpu"), (study(*cpu, *slow_cuda), "cuda")):
+        found = diff(study(*cpu, *cuda), after)
+        assert {row.verdict for row in found.rows} == {"no difference"}
+        for row in found.rows:
+            assert row.machine == pytest.approx(1 / 1.4 if row.device == device else 1.0)
+        (text,) = found.warnings
+        assert text.startswith(f"every row on {device} is slower, by a factor of about 1.40")
+
+
+def test_an_engine_on_another_device_tells_nothing_of_this_one() -> None:
+    found = diff(
+        study(measured("torch/cpu", 0.01), measured("tf/cuda", 0.002)),
+        study(measured("torch/cpu", 0.012), measured("tf/cuda", 0.002)),
+    )
+    assert [(row.verdict, row.machine) for row in found.rows] == [("slower", None), ("no difference", None)]
+    (text,) = found.warnings
+    assert text.startswith("on cpu no other engine is the same in both studies")
 
 
 def test_beyond_the_machine_an_engine_is_still_slower() -> None:

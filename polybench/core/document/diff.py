@@ -34,6 +34,7 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
 
     cell: str
     engine: str
+    device: str
     verdict: Verdict
     reason: str | None = None
     """Why the two are not comparable."""
@@ -43,8 +44,8 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     false_discovery_rate: float | None = None
     """The least share of false verdicts, of all that are given, at which this one would be given."""
     machine: float | None = None
-    """The ratio by which all other engines, in which nothing changed, moved at least: what is not beyond it
-    may be the machine's. 1 where they moved both ways; null where there is none."""
+    """The ratio by which all other engines on this device, in which nothing changed, moved at least: what is
+    not beyond it may be the machine's. 1 where they moved both ways; null where there is none."""
     changed: Changed = {}
 
 
