@@ -38,8 +38,8 @@ def diff(
         list[str] | None,
         typer.Option(
             "--fail-if",
-            help="slower=5%: exit with 1 where a row is slower and its step takes 5% more time; also faster."
-            " Exit with 4 where no row has a verdict.",
+            help="slower=5%: exit with 1 where a row is slower and its step takes 5% more time, beyond what"
+            " is taken for the machine's part; also faster. Exit with 4 where no row has a verdict.",
         ),
     ] = None,
     same_machine: Annotated[
@@ -85,10 +85,11 @@ def _code(document: DiffDocument, conditions: dict[str, float]) -> int:
     """1 where a row is as bad as that, else 4 where nothing could be judged, else 0."""
     judged = [row for row in document.rows if row.verdict != "not comparable"]
     failed = [
-        row for row in judged if row.verdict in conditions and _change(row.ratio) >= conditions[row.verdict]
+        row for row in judged if row.verdict in conditions and _change(row.beyond) >= conditions[row.verdict]
     ]
     for row in failed:
-        echo(f"{row.cell} is {row.verdict} by {_change(row.ratio):.1%}", err=True)
+        machine = "" if row.beyond == row.ratio else ", beyond the machine's part"
+        echo(f"{row.cell} is {row.verdict} by {_change(row.beyond):.1%}{machine}", err=True)
     if not judged:
         echo("no row could be judged", err=True)
     return 1 if failed else 0 if judged else 4

@@ -89,7 +89,7 @@ def _sentences(document: DiffDocument) -> Iterator[str]:
 
 def _csv(document: DiffDocument) -> str:
     header = ["cell", "verdict", "reason", "seconds_a", "seconds_b", "ratio", "low", "high"]
-    header += ["false_discovery_rate", "machine", "changed"]
+    header += ["false_discovery_rate", "machine", "beyond", "changed"]
     lines = [
         [
             row.cell,
@@ -100,6 +100,7 @@ def _csv(document: DiffDocument) -> str:
             *(row.interval95 or (None, None)),
             row.false_discovery_rate,
             row.machine,
+            row.beyond,
             "; ".join(_named(row.changed)),
         ]
         for row in document.rows

@@ -84,6 +84,7 @@ def _with_verdict(
         verdict=("faster" if beyond.log > 0 else "slower") if differs else "no difference",
         false_discovery_rate=rate,
         machine=None if machine is None else machine.ratio,
+        beyond=beyond.ratio,
     )
 
 

@@ -16,7 +16,7 @@ from polybench.core.errors import BadInput
 from polybench.report.diff import TOLERANCE
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
-from tests.report.test_diff import both
+from tests.report.test_diff import both, slowed
 
 NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
 
@@ -29,6 +29,7 @@ def saved(own_folders: Path) -> None:
         msgspec.structs.replace(both(0.0110, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z")
     )
     store.save(msgspec.structs.replace(study(measured("torch/cpu", 0.01, processes=1)), id="20240202-one"))
+    store.save(msgspec.structs.replace(slowed(both(0.0104), 1.2), id="20270202-hot"))
 
 
 def run(*arguments: str) -> Result:
@@ -70,6 +71,8 @@ def test_a_program_reads_rows_with_ratio_interval_and_what_changed() -> None:
         (["2025", "2026", "--fail-if", "slower=5%", "--tolerance", "12%"], 0),
         (["2025", "2024", "--fail-if", "slower=5%"], 4),
         (["2025", "2024"], 0),
+        (["2025", "2027", "--fail-if", "slower=10%"], 0),
+        (["2025", "2027", "--fail-if", "slower=3%"], 1),
     ],
 )
 def test_a_condition_is_an_exit_code(arguments: list[str], code: int) -> None:
@@ -77,6 +80,16 @@ def test_a_condition_is_an_exit_code(arguments: list[str], code: int) -> None:
     assert result.exit_code == code, result.output
     if code == 1:
         assert "torch/cpu is " in result.stderr
+
+
+def test_a_condition_is_about_what_is_beyond_the_machine() -> None:
+    result = run("2025", "2027", "--fail-if", "slower=3%")
+    assert "torch/cpu is slower by 4.0%, beyond the machine's part\n" in result.stderr
+    torch, _ = json.loads(run("2025", "2027", "--format", "json").stdout)["rows"]
+    assert torch["ratio"] == pytest.approx(1 / 1.2 / 1.04)
+    assert torch["machine"] == pytest.approx(1 / 1.2)
+    assert torch["beyond"] == pytest.approx(1 / 1.04)
+    assert "torch/cpu is slower by 10.0%\n" in run("2025", "2026", "--fail-if", "slower=5%").stderr
 
 
 @pytest.mark.parametrize(

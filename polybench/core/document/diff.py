@@ -46,6 +46,9 @@ class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
     machine: float | None = None
     """The ratio by which all other engines on this device, in which nothing changed, moved at least: what is
     not beyond it may be the machine's. 1 where they moved both ways; null where there is none."""
+    beyond: float | None = None
+    """The ratio that is left once the machine had its part, which the verdict is about; null where there is
+    no verdict."""
     changed: Changed = {}
 
 
