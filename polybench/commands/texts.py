@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import get_args
 
@@ -62,8 +63,8 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, float]:
             pairs[name] = float(number)
         except ValueError:
             raise BadInput(f"{option} {text!r}: write name=number, for example {option} cpu=0.24") from None
-        if not name or pairs[name] <= 0:
-            raise BadInput(f"{option} {text!r}: write name=number with a number above 0")
+        if not name or not 0 < pairs[name] < math.inf:
+            raise BadInput(f"{option} {text!r}: write name=number with a finite number above 0")
     return pairs
 
 

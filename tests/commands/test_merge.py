@@ -128,6 +128,8 @@ def test_a_machine_that_is_there_again_has_a_number_and_its_studys_prices() -> N
         (["s", "l", "--price", "small:cuda=1"], "no cell ran on cuda there"),
         (["s", "l", "--price", "cuda:1=1"], "no cell ran on cuda:1; devices are cpu, cuda"),
         (["s", "l", "--baseline", "small:flux/cpu"], "unknown row 'small:flux/cpu'"),
+        (["s", "l", "--price", "cpu=nan"], "write name=number with a finite number above 0"),
+        (["s", "l", "--price", "cpu=inf"], "write name=number with a finite number above 0"),
         (["s", "l", "--format", "latex"], "unknown format"),
     ],
 )

@@ -44,7 +44,7 @@ def test_no_fractions(text: str) -> None:
 def test_names_and_pairs() -> None:
     assert split_names(" torch, tf+xla,,") == ("torch", "tf+xla")
     assert parse_pairs(["cpu=0.24", "cuda:1=3"], "--price") == {"cpu": 0.24, "cuda:1": 3.0}
-    for bad in ("cpu", "=1", "cpu=free", "cpu=-1"):
+    for bad in ("cpu", "=1", "cpu=free", "cpu=-1", "cpu=nan", "cpu=inf", "cpu=1e999"):
         with pytest.raises(BadInput, match="--price"):
             parse_pairs([bad], "--price")
 
