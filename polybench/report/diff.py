@@ -6,6 +6,7 @@ from polybench.core.document.diff import DiffDocument, DiffRow, Side
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.shifts import ratio_of_studies, shift
+from polybench.core.statistics import process_levels
 from polybench.report.changed import CIRCUMSTANCES, of_results, of_studies, other_machine, other_work
 from polybench.report.disturbance import no_verdict, quiet_steps
 from polybench.report.verdicts import Compared, judged, of_the_machine
@@ -108,7 +109,7 @@ def _other_samples(ours: Result, theirs: Result) -> str | None:
 
 def _uncertain(ours: Result, theirs: Result) -> str | None:
     for result, side in ((ours, "A"), (theirs, "B")):
-        if sum(map(bool, quiet_steps(result))) < 2:
+        if len(process_levels(quiet_steps(result))) < 2:
             return f"one process in {side}, and the next one may differ; --processes 5 tells"
         if (disturbed := no_verdict(result)) is not None:
             return f"{disturbed} in {side}"

@@ -202,6 +202,10 @@ def test_without_several_quiet_processes_there_is_no_verdict() -> None:
     assert row.verdict == "not comparable"
     assert "one process in B" in str(row.reason)
     assert row.ratio == pytest.approx(0.5, rel=0.02)
+    empty = with_samples(measured("torch/cpu", 0.02), [[[0.02]], [[]]])  # as one that was interrupted leaves
+    row = only(diff(one, study(empty)))
+    assert row.verdict == "not comparable"
+    assert "one process in B" in str(row.reason)
     disturbance = Disturbance(blocks=[[BLOCK]], blocks_disturbed=1)
     row = only(diff(one, study(measured("torch/cpu", 0.02, disturbance=disturbance))))
     assert row.reason == "1 of 1 blocks of torch/cpu were disturbed in B"
