@@ -25,6 +25,11 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
     return text.getvalue()
 
 
+def boolean(value: bool) -> str:
+    """As both kinds of CSV have it."""
+    return "true" if value else "false"
+
+
 _STUDY = ("study", "created", "model", "data", "batch_size", "threads", "host")
 _CELL = ("cell", "engine", "variant", "environment", "device", "precision", "status", "ranked")
 _ABSENT = ("reason", "remedy")
@@ -43,7 +48,7 @@ def _row(study: StudyDocument, result: Result, columns: Sequence[Column]) -> lis
     work = result.workload
     row: list[object] = [study.id, study.created, work.model, work.dataset, work.batch_size, work.threads]
     row += [study.host.hostname, result.cell, result.engine, result.variant, result.environment]
-    row += [result.device, work.precision, result.status, "true" if result.ranked else "false"]
+    row += [result.device, work.precision, result.status, boolean(result.ranked)]
     for column in columns:
         row.append(column.value(result))
         if column.has_interval:

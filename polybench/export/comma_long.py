@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
+from polybench.export.comma import boolean
 from polybench.export.rows import Column
 
 HEADER = (
@@ -36,6 +37,7 @@ def render(study: StudyDocument, columns: Sequence[Column]) -> str:
 
 def _summary(result: Result, columns: Sequence[Column]) -> Iterator[Line]:
     yield "status", None, None, None, None, result.status, None, None
+    yield "ranked", None, None, None, None, boolean(result.ranked), None, None
     for column in columns:
         value = column.value(result)
         if value is not None:

@@ -7,6 +7,7 @@ import io
 
 import pytest
 
+from polybench.core.document.identity import Parity
 from polybench.export import render
 from polybench.export.comma_long import HEADER, SAMPLE
 from polybench.metrics import METRICS
@@ -41,8 +42,15 @@ def test_metrics_have_their_units_and_intervals_and_the_unmeasured_no_line(colum
     assert (float(speedup["low"]), float(speedup["high"])) == pytest.approx(interval)
     assert by_name["peak_memory"]["unit"] == "B"
     assert [(one["quantity"], one["value"]) for one in found if one["cell"] == "torch/cpu"] == [
-        ("status", "unavailable"), ("parity", "skipped"),
+        ("status", "unavailable"), ("ranked", "false"), ("parity", "skipped"),
     ]  # fmt: skip
+
+
+def test_a_row_that_failed_the_check_is_not_ranked() -> None:
+    wrong = measured("tf/cpu", 0.01, parity=Parity("fail", "loss"))
+    found = lines(render("csv-long", study(measured("torch/cpu", 0.01), wrong), []))
+    ranked = {one["cell"]: one["value"] for one in found if one["quantity"] == "ranked"}
+    assert ranked == {"torch/cpu": "true", "tf/cpu": "false"}
 
 
 def test_texts_stay_in_their_fields() -> None:
