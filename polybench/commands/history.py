@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from polybench.commands.options import TableOrJson
@@ -31,7 +32,11 @@ def history(
     ] = "2%",  # type: ignore[assignment]  # typer parses it
     acknowledge: Annotated[
         str | None,
-        typer.Option("--acknowledge", metavar="ID", help="Tell the steps at this study no more."),
+        typer.Option(
+            "--acknowledge",
+            metavar="ID",
+            help="Tell the steps at this study no more: its ID, a unique prefix of it, or `last`.",
+        ),
     ] = None,
     results: Path | None = None,
     output: Path | None = None,
@@ -47,26 +52,29 @@ def history(
     from polybench.report.saved_studies import Store, results_folder
 
     pick(format, {"table": None, "json": None}, "format")
-    ensure_writable(output)
     store = Store(results_folder(results))
+    begun = None if acknowledge is None else store.load(acknowledge).id
     found = over_time(store.studies(wanted), acknowledged(store.folder), wanted, tolerance)
-    if acknowledge is not None:
-        _acknowledge(store, found, acknowledge)
-        found = over_time(store.studies(wanted), acknowledged(store.folder), wanted, tolerance)
-    emit(render(found, format), output)
+    if begun is not None:
+        _acknowledge(store, found, begun)
+    text = render(found, format)
+    ensure_writable(output)
+    emit(text, output)
 
 
-def _acknowledge(store: Store, found: HistoryDocument, name: str) -> None:
-    """All steps that are shown and begin at this study."""
+def _acknowledge(store: Store, found: HistoryDocument, study: str) -> None:
+    """All steps that are shown and begin at this study: now, and whenever they are shown again."""
     from polybench.report.acknowledged import acknowledge
 
-    begun: dict[str, list[str]] = {}
+    begun = [step.study for series in found.series for step in series.steps]
+    if study not in begun:
+        known = ", ".join(dict.fromkeys(begun)) or "there is none"
+        raise BadInput(f"--acknowledge: no step begins at {study}; a step begins at: {known}")
+    cells = [series.cell for series in found.series if study in {step.study for step in series.steps}]
+    file = next(one.file for one in store.listed() if one.id == study)
+    acknowledge(store.folder, study, file, cells)
     for series in found.series:
-        for step in series.steps:
-            begun.setdefault(step.study, []).append(series.cell)
-    matches = [study for study in begun if study == name] or [s for s in begun if s.startswith(name)]
-    if len(matches) != 1:
-        known = ", ".join(begun) or "there is none"
-        raise BadInput(f"--acknowledge {name!r}: a step begins at: {known}")
-    files = [study.file for study in store.listed() if study.id == matches[0]]
-    acknowledge(store.folder, matches[0], files[0], begun[matches[0]])
+        series.steps[:] = [
+            msgspec.structs.replace(step, acknowledged=step.acknowledged or step.study == study)
+            for step in series.steps
+        ]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.core.errors import BadInput
+from polybench.core.steps import Piece, pieces
 from polybench.report import history as over_time
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.saved_studies import Store
@@ -100,11 +101,41 @@ def test_a_step_is_told_once(folder: Path) -> None:
     assert [step["acknowledged"] for step in flux["steps"]] == [False, False]
 
 
-@pytest.mark.parametrize("name", ["20260104", "2027", "x"])
-def test_where_no_step_begins_there_is_nothing_to_acknowledge(folder: Path, name: str) -> None:
-    error = CliRunner().invoke(app, ["history", "--acknowledge", name]).exception
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("20260104", "no step begins at 20260104; a step begins at: 20260105"),
+        ("last", "no step begins at 20260107; a step begins at: 20260105"),
+        ("2027", "no study '2027'"),
+        ("202601", "is the beginning of 7 studies"),
+        ("", "is the beginning of 7 studies"),
+    ],
+)
+def test_where_no_step_begins_there_is_nothing_to_acknowledge(
+    folder: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    output = tmp_path / "history.txt"
+    error = CliRunner().invoke(app, ["history", "--acknowledge", name, "--output", str(output)]).exception
     assert isinstance(error, BadInput)
-    assert "a step begins at: 20260105" in str(error)
+    assert message in str(error)
+    assert not output.exists()
+
+
+def test_what_is_acknowledged_is_known_at_once_and_all_is_fitted_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = []
+
+    def counted(*given: Any) -> list[Piece]:
+        fitted.append(given)
+        return pieces(*given)
+
+    monkeypatch.setattr(over_time, "pieces", counted)
+    (flux,) = series("--engine", "flux", "--acknowledge", "20260105")
+    assert [step["acknowledged"] for step in flux["steps"]] == [True]
+    assert len(fitted) == 1
+    (flux,) = series("--engine", "flux")
+    assert [step["acknowledged"] for step in flux["steps"]] == [True]
 
 
 def test_what_is_not_alike_is_another_series(folder: Path) -> None:
