@@ -58,9 +58,9 @@ def diff(
 
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     conditions = _conditions(fail_if or [])
-    ensure_writable(how.output)
     store = Store(results_folder(how.results))
     document = compared(store.load(a), store.load(b), tolerance, same_machine=same_machine)
+    ensure_writable(how.output)
     emit(render(document, format), how.output)
     for text in document.warnings:
         if format in ("json", "csv"):

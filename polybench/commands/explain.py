@@ -42,10 +42,10 @@ def explain(
     from polybench.report.saved_studies import Store, results_folder
 
     pick(format, dict.fromkeys(FORMATS), "format")
-    ensure_writable(how.output)
     store = Store(results_folder(how.results))
     document = store.load(study)
     explanation = explain(document, Saved(store.layers(), list(store.studies())), against)
+    ensure_writable(how.output)
     emit(render(explanation, format), how.output)
 
 

@@ -46,6 +46,7 @@ def merge(
 
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     prices = parse_pairs(price or [], "--price")
-    ensure_writable(how.output)
     store = Store(results_folder(how.results))
-    emit(render(merged([store.load(name) for name in studies], prices, baseline), format), how.output)
+    document = merged([store.load(name) for name in studies], prices, baseline)
+    ensure_writable(how.output)
+    emit(render(document, format), how.output)

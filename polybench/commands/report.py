@@ -40,11 +40,12 @@ def report(
     from polybench.report.explanation import Saved
     from polybench.report.saved_studies import Store, results_folder
 
-    ensure_writable(output)
     store = Store(results_folder(how.results))
     documents = [store.load(study) for study in studies]
     saved = Saved(store.layers(), list(store.studies()))
-    emit(render([chapter(document, store, saved) for document in documents]), output)
+    page = render([chapter(document, store, saved) for document in documents])
+    ensure_writable(output)
+    emit(page, output)
     echo(f"wrote {output}", err=True)
 
 

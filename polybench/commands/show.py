@@ -29,10 +29,10 @@ def show(
 
     metrics = columns(how.columns)
     pick(how.format, FORMATS, "format")
-    ensure_writable(how.output)
     if how.tensorboard is not None:
         ensure_tensorboard(how.tensorboard)
     document = Store(results_folder(how.results)).load(study)
+    ensure_writable(how.output)
     if how.tensorboard is not None:
         write_events(document, how)
     line = width(how.output)
