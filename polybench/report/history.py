@@ -167,7 +167,7 @@ def _changed(before: Point, after: Point) -> Changed:
 
 
 def _told_apart(series: Sequence[Series], examples: Sequence[tuple[StudyDocument, Result]]) -> list[Series]:
-    """With what two series of one cell differ in, beyond what each says of itself."""
+    """With what two differ in that say the same of cell, workload and machine."""
     rest = [
         {
             "optimizer": said(msgspec.to_builtins(result.workload.optimizer)),
@@ -177,11 +177,25 @@ def _told_apart(series: Sequence[Series], examples: Sequence[tuple[StudyDocument
             "heap": study.settings.heap,
             "pinned": bool(study.settings.pinned),
             "data": study.settings.data_sha256[:8],
+            "cores": study.host.cores,
+            "gpus": said(study.host.gpus),
         }
         for study, result in examples
     ]
-    varied = [name for name in (rest[0] if rest else {}) if len({str(one[name]) for one in rest}) > 1]
+    alike: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for one, facts in zip(series, rest, strict=True):
+        alike.setdefault(_of_itself(one), []).append(facts)
     return [
-        msgspec.structs.replace(one, other=", ".join(f"{name} {said(facts[name])}" for name in varied))
+        msgspec.structs.replace(one, other=_what_differs(facts, alike[_of_itself(one)]))
         for one, facts in zip(series, rest, strict=True)
     ]
+
+
+def _of_itself(one: Series) -> tuple[object, ...]:
+    workload = one.model, one.dataset, one.batch_size, one.precision, one.threads
+    return one.cell, *workload, one.hostname, one.cpu
+
+
+def _what_differs(facts: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:
+    varied = [name for name in facts if len({str(one[name]) for one in alike}) > 1]
+    return ", ".join(f"{name} {said(facts[name])}" for name in varied)

@@ -16,7 +16,7 @@ from polybench.core.steps import Piece, pieces
 from polybench.report import history as over_time
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.saved_studies import Store
-from tests.factories import measured, study
+from tests.factories import WORKLOAD, measured, study
 
 
 def run(*arguments: str) -> str:
@@ -144,6 +144,25 @@ def test_what_is_not_alike_is_another_series(folder: Path) -> None:
     two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
     assert (two["other"], one["other"]) == ("heap system", "heap keep")
     assert len(one["points"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "before"),
+    [({"cores": 64}, "cores 64", "cores 2"), ({"gpus": ["H100"]}, "gpus H100", "gpus none")],
+)
+def test_machines_of_one_name_are_told_apart(
+    folder: Path, host: dict[str, Any], other: str, before: str
+) -> None:
+    save(folder, 20, 0.1, host=host)
+    two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
+    assert (two["other"], one["other"]) == (other, before)
+
+
+def test_what_only_other_workloads_differ_in_is_not_said(folder: Path) -> None:
+    document = study(measured("flux/cpu", 0.5, workload=msgspec.structs.replace(WORKLOAD, model="rosetta")))
+    document.settings.data_sha256 = "f" * 64
+    Store(folder).save(msgspec.structs.replace(document, id="20260120"))
+    assert [one["other"] for one in series("--engine", "flux")] == ["", ""]
 
 
 def test_anonymous_studies_may_be_of_any_machines_and_have_no_steps(folder: Path) -> None:

@@ -56,7 +56,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     cpu: str
     other: str
-    """What else tells it from another series of this list; empty where nothing does."""
+    """What tells it from others of this list of which the fields above say the same; empty where none is."""
     points: list[Point]
     """The oldest first."""
     steps: list[Step]
