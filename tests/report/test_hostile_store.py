@@ -82,7 +82,7 @@ def test_a_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_have_left_is_removed(tmp_path: Path) -> None:
-    old, new = tmp_path / ".a.json.x1", tmp_path / ".b.json.x2"
+    old, new = (tmp_path / f".20250101-000000-abcd.json.{random}" for random in ("a1b2c3d4", "e5f6g7h8"))
     for file in (old, new):
         file.touch()
     os.utime(old, (0, 0))
