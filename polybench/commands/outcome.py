@@ -111,8 +111,10 @@ def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
 
 
 def exit_code_of_layers(document: LayersDocument) -> int:
-    """The same."""
-    return _code([(one.status, one.parity, one.step_seconds is not None) for one in document.engines])
+    """The same; a layer by itself has no whole step."""
+    return _code(
+        [(one.status, one.parity, one.step_seconds is not None or bool(one.rows)) for one in document.engines]
+    )
 
 
 def exit_code_of_limit(document: LimitDocument) -> int:

@@ -217,6 +217,7 @@ def test_layers_prints_what_a_step_is_made_of(run: Run) -> None:
     assert "unavailable: the fake framework is not installed" in result.stdout
     layer = ("--layer", "conv 3x3 4->8 pad 1 relu", "--input", "8x8")
     result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
+    assert result.returncode == 0
     rows = json.loads(result.stdout)["engines"][0]["rows"]
     assert [row["part"] for row in rows] == ["forward", "data gradient", "weight gradient", "activation"]
     assert rows[0]["flop"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
