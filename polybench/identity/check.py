@@ -98,7 +98,9 @@ class Checker:
             CellFailed: the engine could not be brought to answer.
             ReferenceFailed: the reference could not; this checker is of no more use.
         """
-        task = task._replace(job=msgspec.structs.replace(task.job, dropout="given"))
+        # The check's batches may be smaller than those that are timed, and masks are for a whole batch.
+        workload = msgspec.structs.replace(task.job.workload, batch_size=task.epoch.batch_size)
+        task = task._replace(job=msgspec.structs.replace(task.job, workload=workload, dropout="given"))
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
         tolerance = algorithm_tolerance(task.job.model)
         try:

@@ -13,6 +13,7 @@ import pytest
 
 from polybench.core.document.identity import Parity
 from polybench.core.errors import CellFailed
+from polybench.core.job import Job
 from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.data import Dataset
@@ -23,7 +24,7 @@ from polybench.data.stream import write_images, write_stream
 from polybench.identity.check import Checker, ReferenceFailed, Task
 from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
-from polybench.wire.messages import Advance, Request
+from polybench.wire.messages import Advance, Prepare, Request
 from tests import small
 from tests.networks import EVERYTHING
 from tests.sessions import A, InProcess
@@ -49,6 +50,28 @@ def check(
 
 
 Checked = Callable[[str], Parity]
+
+
+class Recorded(InProcess):
+    """Notes what it is asked to prepare."""
+
+    def __init__(self, engine: str) -> None:
+        self.jobs: list[Job] = []
+        super().__init__(engine)
+
+    def ask(self, request: Request, kind: type[A], timeout: float = 60.0) -> A:
+        if isinstance(request, Prepare):
+            self.jobs.append(request.job)
+        return super().ask(request, kind, timeout)
+
+
+def test_engines_are_told_the_size_of_the_batches_that_are_checked(tmp_path: Path) -> None:
+    files = small.files(tmp_path, batch_size=4)
+    task = Task(small.job(batch_size=32), files.weights, files.epoch, 1, 60.0)
+    engine, reference = Recorded(REFERENCE), Recorded(REFERENCE)
+    (scratch := tmp_path / "scratch").mkdir()
+    assert Checker(reference, scratch, tmp_path / "cache").check(engine, task).status == "pass"
+    assert {job.workload.batch_size for job in (*engine.jobs, *reference.jobs)} == {4}
 
 
 @pytest.fixture(scope="module")
