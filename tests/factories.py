@@ -194,7 +194,6 @@ def layers(
     study: StudyDocument,
     steps: dict[str, float],
     parts: dict[str, dict[tuple[str, Part], float]],
-    gc: dict[str, float] | None = None,
 ) -> LayersDocument:
     """Times of layers that belong to this study: whole steps and parts by cell, in seconds.
 
@@ -224,7 +223,6 @@ def layers(
                 parity="pass",
                 step_seconds=step,
                 residue_seconds=step - sum(parts.get(cell, {}).values()) if rows else None,
-                gc_seconds_per_step=(gc or {}).get(cell),
                 rows=rows,
                 samples=Samples("step", 1, [[[time] for time in process] for process in times]),
                 versions=result.versions,

@@ -13,6 +13,12 @@ function collected()
     return now.total_time / 1e9, Int(now.full_sweep)
 end
 
+"""    collect!()
+
+Collect all garbage, old and young.
+"""
+collect!() = (GC.gc(true); nothing)
+
 """    count_allocations!(trainer, batches, first, n)
 
 `run_steps!`, and what `allocated` says of the `n` steps together.

@@ -204,6 +204,9 @@ class Engine(Protocol):
         """
         return None
 
+    def collect(self) -> None:
+        """Collect all garbage of the engine's own language, so that nobody's pays for somebody else's."""
+
     def count_allocations(self, first: int, n: int) -> Allocations:  # noqa: ARG002
         """Train as `run_steps` does, and count what that allocates: means of a step. Never timed.
 

@@ -39,8 +39,9 @@ def difference(base: Result, other: Result) -> tuple[float, Interval | None]:
 def by_layers(base: Result, other: Result, document: LayersDocument) -> Account | None:
     """The parts of a step that were timed alone; None where one of the two has none.
 
-    The garbage collector is not in the times of the layers, and has an entry. What lies between the parts is
-    residue, and so is by how much this study's steps differ from those that were measured beside the layers.
+    The garbage collector is not in the times of the layers, and has an entry: of this study, whose steps were
+    trained as any are. What lies between the parts is residue, and so is by how much this study's steps
+    differ from those that were measured beside the layers.
     Both residues are known of each cell, so that its own parts add up to its own step, too.
     """
     ours, theirs = document.engine(other.cell), document.engine(base.cell)
@@ -50,7 +51,7 @@ def by_layers(base: Result, other: Result, document: LayersDocument) -> Account 
     assert theirs.step_seconds is not None
     mine, yours = ({(row.layer, row.part): row for row in one.rows} for one in (ours, theirs))
     entries = [_of_rows(mine.get(key), yours.get(key)) for key in dict.fromkeys([*mine, *yours])]
-    collector = _entry(COLLECTOR, ours.gc_seconds_per_step, theirs.gc_seconds_per_step)
+    collector = _entry(COLLECTOR, other.gc.seconds_per_step, base.gc.seconds_per_step)
     waiting = _entry(WAITING, waiting_seconds(other), waiting_seconds(base))
     entries += [entry for entry in (collector, waiting) if entry is not None]
     seconds, _ = difference(base, other)

@@ -85,7 +85,7 @@ def _layers(pair: Pair, account: Account) -> Iterator[Sentence]:
     opposite = [entry for entry in large if not _same_way(entry, pair)][-1:]
     yield from (_part("The other way round is", entry, source) for entry in opposite)
     told = [*same[:_PARTS], *opposite]
-    yield from (_collector(pair, one, source) for one in _collecting(account) if one not in told)
+    yield from (_collector(pair, one) for one in _collecting(account) if one not in told)
     yield from _by_kind(pair, account, source)
     yield _balance(pair, account, source)
 
@@ -95,7 +95,7 @@ def _part(lead: str, entry: Entry, source: str) -> Sentence:
     longer = _amount(entry.seconds, entry.interval95)
     return Sentence(
         text=f"{lead} {entry.name}: {longer} {_longer(entry.seconds)}, {both}.",
-        figure=f"{source}: {entry.name}",
+        figure="gc_time" if entry.kind == COLLECTOR else f"{source}: {entry.name}",
         seconds=entry.seconds,
     )
 
@@ -120,7 +120,7 @@ def _collecting(account: Account) -> list[Entry]:
     return [entry for entry in account.entries if entry.kind == COLLECTOR]
 
 
-def _collector(pair: Pair, entry: Entry, source: str) -> Sentence:
+def _collector(pair: Pair, entry: Entry) -> Sentence:
     takes = [
         f"{units.seconds(seconds)} of {cell}'s step"
         for cell, seconds in ((pair.cell, entry.ours), (pair.against, entry.theirs))
@@ -128,7 +128,7 @@ def _collector(pair: Pair, entry: Entry, source: str) -> Sentence:
     ]
     return Sentence(
         text=f"The garbage collector takes {' and '.join(takes)}.",
-        figure=f"{source}: {entry.name}",
+        figure="gc_time",
         seconds=entry.seconds,
     )
 

@@ -72,6 +72,7 @@ class Layers:
         empty = (timed.replayed.empty for timed in self._parts)
         self._empty = list(dict.fromkeys(run for run in empty if run))
         self._sweep(1)  # compiles, and makes what is made once
+        engine.collect()
 
     def time(self, repeats: int) -> list[PartTimed]:
         """Each part that often.
@@ -82,6 +83,8 @@ class Layers:
         """
         gc.collect()
         sweeps = [self._sweep(repeats)] if self._in_a_row else [self._sweep(1) for _ in range(repeats)]
+        # What the parts leave behind must not be collected in whole steps, which are measured next.
+        self._engine.collect()
         empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in self._empty}
         return [
             PartTimed(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from polybench.core.document.explanation import Account
 from polybench.core.document.layers import Part
+from polybench.core.document.resources import GarbageCollection
 from polybench.core.document.result import Result
 from polybench.core.document.times import Pipeline, Startup
 from polybench.report.accounts import APART, BETWEEN, FIXED, by_batch_size, by_layers, by_start, difference
@@ -17,7 +18,8 @@ CONV: tuple[str, Part] = ("conv2 + relu", "data gradient")
 DENSE: tuple[str, Part] = ("dense1", "weight gradient")
 CALL: tuple[str, Part] = ("step", "call")
 
-FLUX, TORCH = measured("flux/cpu", 0.050), measured("torch/cpu", 0.020)
+COLLECTING = GarbageCollection(0.004)
+FLUX, TORCH = measured("flux/cpu", 0.050, gc=COLLECTING), measured("torch/cpu", 0.020)
 
 seconds = st.floats(1e-6, 1.0)
 
@@ -32,7 +34,6 @@ def account(base: Result = TORCH, other: Result = FLUX, **of_layers: float) -> A
         study(other, base),
         {"flux/cpu": of_layers.get("flux", 0.051), "torch/cpu": 0.020},
         {"flux/cpu": {CONV: 0.030, DENSE: 0.002, CALL: 0.001}, "torch/cpu": {CONV: 0.009, DENSE: 0.004}},
-        gc={"flux/cpu": 0.004},
     )
     found = by_layers(base, other, document)
     assert found is not None
@@ -78,12 +79,12 @@ def test_the_residue_has_names() -> None:
 def test_parts_and_residue_add_up_to_what_was_measured(
     flux: float, torch: float, step: float, part: float, other_part: float, collecting: float
 ) -> None:
-    ours, theirs = measured("flux/cpu", flux), measured("torch/cpu", torch)
+    ours = measured("flux/cpu", flux, gc=GarbageCollection(collecting))
+    theirs = measured("torch/cpu", torch)
     document = layers(
         study(ours, theirs),
         {"flux/cpu": step, "torch/cpu": step},
         {"flux/cpu": {CONV: part}, "torch/cpu": {CONV: other_part, DENSE: part}},
-        gc={"flux/cpu": collecting},
     )
     found = by_layers(theirs, ours, document)
     assert found is not None
@@ -92,7 +93,7 @@ def test_parts_and_residue_add_up_to_what_was_measured(
 
 
 def test_the_parts_of_each_cell_add_up_to_its_own_step() -> None:
-    waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040))
+    waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040), gc=COLLECTING)
     for found, other in ((account(), FLUX), (account(other=waiting, flux=0.041), waiting)):
         everything = [*found.entries, *found.residue]
         assert sum(entry.ours or 0.0 for entry in everything) == pytest.approx(other.typical_seconds)
@@ -104,7 +105,7 @@ def test_the_parts_of_each_cell_add_up_to_its_own_step() -> None:
 
 
 def test_waiting_for_data_is_no_part_of_the_layers() -> None:
-    waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040))
+    waiting = measured("flux/cpu", 0.050, pipeline=Pipeline(0.010, 0.040), gc=COLLECTING)
     found = account(other=waiting, flux=0.041)
     assert {entry.name: entry.seconds for entry in found.entries}["waiting for data"] == 0.010
     assert total(found) == pytest.approx(found.seconds)

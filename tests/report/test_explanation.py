@@ -10,7 +10,7 @@ import pytest
 from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.identity import Parity
 from polybench.core.document.layers import Part
-from polybench.core.document.resources import BlockReading, Disturbance
+from polybench.core.document.resources import BlockReading, Disturbance, GarbageCollection
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BreakEven, Pipeline, Startup
 from polybench.core.errors import BadInput
@@ -34,6 +34,7 @@ def document() -> StudyDocument:
             startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1),
             break_even=[BreakEven("torch/cpu", None)],
             disturbance=FAULTS,
+            gc=GarbageCollection(0.004),
         ),
         measured("torch/cpu", 0.020, disturbance=FAULTS),
     )
@@ -46,7 +47,6 @@ def explained(
         document,
         {"flux/cpu": 0.051, "torch/cpu": 0.020},
         {"flux/cpu": {CONV: 0.030, DENSE: 0.002}, "torch/cpu": {CONV: 0.009, DENSE: 0.006}},
-        gc={"flux/cpu": 0.004},
     )
     return explain(document, Saved([timed], others), against)
 
@@ -65,6 +65,7 @@ def test_the_part_that_makes_most_of_it_is_named_with_its_number(document: Study
     assert most.seconds == pytest.approx(0.021)
     assert most.figure == "layers 20250103-000000-abcd: conv2 + relu, data gradient"
     assert others[0].text.startswith("Then the garbage collector: 4.00 ms longer")
+    assert others[0].figure == "gc_time"
 
 
 def test_every_sentence_has_its_figure(document: StudyDocument) -> None:
@@ -200,6 +201,7 @@ def test_a_row_that_failed_its_check_is_compared_with_nothing() -> None:
 def test_a_collector_that_takes_little_is_told_all_the_same(document: StudyDocument) -> None:
     parts = {"flux/cpu": {CONV: 0.030}, "torch/cpu": {CONV: 0.009}}
     steps = {"flux/cpu": 0.05, "torch/cpu": 0.02}
-    timed = layers(document, steps, parts, gc={"flux/cpu": 2e-5})
+    timed = layers(document, steps, parts)
+    document.results[0].gc = GarbageCollection(2e-5)
     said = text(explain(document, Saved([timed])))
     assert "The garbage collector takes 20.0 µs of flux/cpu's step." in said

@@ -203,6 +203,9 @@ class FluxEngine(Engine):
         seconds, full_sweeps = self._polybench.collected()
         return Collected(float(seconds), int(full_sweeps))
 
+    def collect(self) -> None:
+        self._polybench.collect_b()
+
     def count_allocations(self, first: int, n: int) -> Allocations:
         host, device = self._polybench.count_allocations_b(self._trainer, self._batches, first, n)
         held = self._polybench.device_reserved_bytes(self._trainer)
