@@ -17,7 +17,7 @@ VERSION = {version!r}
 class Engine(FakeEngine):
     def probe(self):
         import sys
-        return Probe({{"planted": VERSION}}, {{"prefix": sys.prefix}}, ("cpu",))
+        return Probe({{"planted": VERSION}}, {{"executable": sys.executable, "prefix": sys.prefix}}, ("cpu",))
 """
 
 
