@@ -3,9 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 # A file stays in one process: its tests share workers, which take seconds to start.
-PYTEST := $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
+# Without torch, whose oldest version the index has with several GB of CUDA only: add it where there is a CPU build.
+OLDEST := .venv-oldest
+OLDEST_PYTHON ?= python3.11
+OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,test
 
-.PHONY: docs compare test test-all coverage lint readme notebooks schema clean
+.PHONY: docs compare test test-all oldest coverage lint readme notebooks schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -16,6 +21,9 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED) # with those marked slow, as CI runs them
 	$(PYTEST) $(ARGS)
+
+oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
+	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 coverage: $(INSTALLED) # of workers, too, whose imports take half as long again: not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
@@ -44,5 +52,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
+$(OLDEST)/.installed: pyproject.toml tests/oldest.txt
+	$(OLDEST_PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --constraint tests/oldest.txt --editable '.[$(OLDEST_EXTRAS)]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(OLDEST)

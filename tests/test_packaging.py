@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,30 @@ EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
 
 SEVERAL = {"engines.keras", "engines.support"}
 """Keras computes with the frameworks of other engines, and shares what it and they do with them."""
+
+
+OLDEST = Path(__file__).with_name("oldest.txt").read_text()
+
+ELSE_OLDEST = {"tensorboard": "2.18.0"}
+"""What the oldest versions of others need newer than polybench does: TensorFlow's own TensorBoard."""
+
+
+def _lower_bounds() -> dict[str, str]:
+    extras = {name: lines for name, lines in EXTRAS.items() if name not in ("all", "dev", "test")}
+    lines = [*PYPROJECT["project"]["dependencies"], *(line for one in extras.values() for line in one)]
+    return dict(line.split(">=") for line in lines)
+
+
+def test_the_oldest_versions_are_those_of_the_constraints() -> None:
+    pinned = dict(line.split("==") for line in OLDEST.splitlines() if "==" in line)
+    bounds = _lower_bounds()
+    assert set(pinned) - {"click"} == set(bounds), (
+        "tests/oldest.txt: one line for each package of pyproject.toml"
+    )
+    for name, bound in bounds.items():
+        oldest = ELSE_OLDEST.get(name, bound)
+        padded = re.fullmatch(rf"{re.escape(oldest)}(\.0)*(\.\d+)?", pinned[name])
+        assert padded, f"tests/oldest.txt: {name}=={pinned[name]}, and pyproject.toml allows {bound}"
 
 
 def test_a_framework_is_imported_in_one_room_only() -> None:
