@@ -26,10 +26,11 @@ from polybench.machine.host import usable_threads
 from polybench.measuring.layers import run_layers
 from polybench.measuring.limit import run_limit
 from polybench.measuring.progress import Progress, Silent, Told
-from polybench.measuring.study import run_study
+from polybench.measuring.study import new_context, run_study
 from polybench.measuring.sweep import run_sweep
+from polybench.measuring.sweep_checkpoint import Series
 from polybench.models.single_layer import row_of, single_layer
-from polybench.planning.grid import BATCH_SIZES, points
+from polybench.planning.grid import BATCH_SIZES
 from polybench.report.explanation import Saved
 from polybench.report.explanation import explain as explain_study
 from polybench.report.overhead import summarize as summarize_overhead
@@ -129,7 +130,9 @@ def compare(
     study = _study(options)
     if quick:
         study = study.quick()
-    return StudyResult(run_study(study, _told(progress), store=None, argv=sys.argv, strict=strict))
+    return StudyResult(
+        run_study(study, _told(progress), store=None, context=new_context(sys.argv), strict=strict)
+    )
 
 
 def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> ParityResult:
@@ -145,7 +148,8 @@ def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unp
         StrictlyUnavailable: with `strict`.
     """
     told, study = _told(progress), _study(options)
-    return ParityResult(run_study(study, told, store=None, argv=sys.argv, strict=strict, parity_only=True))
+    context = new_context(sys.argv)
+    return ParityResult(run_study(study, told, store=None, context=context, strict=strict, parity_only=True))
 
 
 def layers(
@@ -179,7 +183,7 @@ def layers(
         run_layers(
             study.quick() if quick else study,
             _told(progress),
-            argv=sys.argv,
+            context=new_context(sys.argv),
             strict=strict,
             inside=inside,
             only=only,
@@ -201,8 +205,8 @@ def sweep(
     Raises:
         BadInput: an option or a value that no machine could run.
     """
-    finished = run_sweep(points(_study(options), axes), _told(progress), store=None, argv=sys.argv)
-    studies = [(one.point.values, one.document) for one in finished]
+    swept = run_sweep(Series(_study(options), axes), _told(progress), store=None, argv=sys.argv)
+    studies = [(one.point.values, one.document) for one in swept.finished]
     return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
 
 
@@ -221,9 +225,9 @@ def overhead(
     """
     if len(set(batch_sizes)) < 2:
         raise BadInput("a line needs two batch sizes")
-    planned = points(_study(options), {"batch_size": batch_sizes})
-    finished = run_sweep(planned, _told(progress), store=None, argv=sys.argv)
-    documents = {one.point.values["batch_size"]: one.document for one in finished}
+    series = Series(_study(options), {"batch_size": batch_sizes}, "overhead")
+    swept = run_sweep(series, _told(progress), store=None, argv=sys.argv)
+    documents = {one.point.values["batch_size"]: one.document for one in swept.finished}
     return OverheadResult(summarize_overhead(documents, sys.argv))
 
 

@@ -18,7 +18,7 @@ from polybench.core.names import pick
 from polybench.core.spec import Study
 
 
-@takes(*WHAT, "timeout", "format", "output", "quiet", "verbose")
+@takes(*WHAT, "timeout", "format", "output", "anonymous", "quiet", "verbose")
 def allocations(
     study: Study,
     how: Presentation,
@@ -32,11 +32,14 @@ def allocations(
     """
     from polybench.export.places import FORMATS
     from polybench.measuring.places import find_places
+    from polybench.report.anonymous import anonymous
 
     render = pick(how.format, FORMATS, "format")
     ensure_writable(how.output)
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         document = find_places(study, progress, argv=sys.argv[1:])
+    if how.anonymous:
+        document = anonymous(document)
     emit(render(document, top), how.output)
     raise typer.Exit(_exit_code(document))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from polybench.commands.explain import Explained, explain_measured
@@ -35,43 +36,40 @@ def execute(
     parity_only: bool = False,
 ) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
-    from polybench.measuring.study import run_study
+    from polybench.measuring.study import new_context, run_study
 
     def measure(progress: Progress, store: Store | None) -> StudyDocument:
         return run_study(
             study,
             progress,
             store=store,
-            argv=sys.argv[1:],
-            background=background,
+            context=new_context(sys.argv[1:], background, anonymous=how.anonymous),
             strict=strict,
             parity_only=parity_only,
-            anonymous=how.anonymous,
         )
 
     _execute(measure, how, parity_only=parity_only)
 
 
-def execute_rest(name: str, how: Presentation) -> NoReturn:
-    """Go on with the study of this ID, prefix of one, or `last`, and print it as `execute` does."""
-    from polybench.measuring.checkpoint import Unfinished
+def execute_rest(id: str, how: Presentation, *, strict: bool = False) -> NoReturn:
+    """Go on with the study of this ID, and print it as `execute` does."""
     from polybench.measuring.resume import resume_study
 
     def measure(progress: Progress, store: Store | None) -> StudyDocument:
-        assert store is not None  # `resume` has no --no-save
-        return resume_study(Unfinished(store.folder).find(name), progress, store=store)
+        assert store is not None  # nothing is resumed that is not saved
+        return resume_study(id, progress, store=store, strict=strict, anonymous=how.anonymous)
 
     _execute(measure, how)
 
 
-def execute_rest_of(study: Study, how: Presentation) -> NoReturn:
+def execute_rest_of(study: Study, how: Presentation, *, strict: bool = False) -> NoReturn:
     """Go on with the newest study that asks for the same and was stopped."""
-    from polybench.measuring.resume import find_unfinished
+    from polybench.measuring.resumable import find_study
     from polybench.report.saved_studies import Store, results_folder
 
     if not how.save:
         raise BadInput("--resume goes on with a saved study; leave --no-save out")
-    execute_rest(find_unfinished(study, Store(results_folder(how.results))), how)
+    execute_rest(find_study(study, Store(results_folder(how.results))), how, strict=strict)
 
 
 def _execute(
@@ -94,12 +92,14 @@ def _execute(
         ensure_tensorboard(how.tensorboard)
     store = Store(results_folder(how.results)) if how.save else None
     repeated = how.output is None and sys.stdout.isatty() and formats[how.format].audience == "people"
-    told = progress_on_stderr(quiet=how.quiet, verbose=how.verbose, repeated=repeated and not parity_only)
-    with interrupts.deferred(), told as progress:
-        result = measure(progress, store)
-        explained = Explained(None)
+    told = partial(progress_on_stderr, quiet=how.quiet, verbose=how.verbose)
+    explained = Explained(None)
+    with interrupts.deferred():
+        with told(repeated=repeated and not parity_only) as progress:
+            result = measure(progress, store)
         if how.explain:
-            explained = explain_measured(result, store, progress, sys.argv[1:])
+            with told() as progress:  # the table has the study's warnings, and none of these
+                explained = explain_measured(result, store, progress, sys.argv[1:])
     if how.tensorboard is not None:
         write_events(result, how)
     line = width(how.output)

@@ -62,7 +62,8 @@ def explain_measured(
 ) -> Explained:
     """Explain a study that was just measured, whose document gets the sentences.
 
-    Its layers are measured, and saved as the study was, unless saved ones belong to it.
+    Its layers are measured, and saved as the study was, unless saved ones belong to it; those of an anonymous
+    study tell no more than it does.
     """
     from polybench.report.explanation import Saved, explain
 
@@ -71,9 +72,12 @@ def explain_measured(
     code = 0
     if wanted is not None:
         from polybench.measuring.layers import run_layers
+        from polybench.measuring.study import new_context
+        from polybench.report.anonymous import is_anonymous
 
+        context = new_context(argv, anonymous=is_anonymous(document.host))
         try:
-            layers = run_layers(wanted, progress, store=store, argv=argv)
+            layers = run_layers(wanted, progress, store=store, context=context)
         except PolybenchError as error:  # what the study measured is shown all the same
             progress.warn(f"the layers could not be measured: {error}")
             code = error.exit_code

@@ -28,7 +28,7 @@ _NOT_HERE = {"input", "workers", "augment", "epochs", "accuracy", "until", "metr
 
 @takes(
     *(name for name in (*WHAT, *HOW) if name not in _NOT_HERE),
-    "baseline", "output", "results", "save", "quiet", "verbose",
+    "baseline", "output", "results", "save", "anonymous", "quiet", "verbose",
 )  # fmt: skip
 def layers(
     study: Study,
@@ -64,6 +64,7 @@ def layers(
     from polybench.export.layers import render
     from polybench.export.layers_rows import ORDERS
     from polybench.measuring.layers import run_layers
+    from polybench.measuring.study import new_context
     from polybench.report.saved_studies import Store, results_folder
 
     study, only = _of_one_layer(study, layer, input)
@@ -76,7 +77,7 @@ def layers(
             study.quick() if quick else study,
             progress,
             store=store,
-            argv=sys.argv[1:],
+            context=new_context(sys.argv[1:], anonymous=how.anonymous),
             strict=strict,
             inside=inside,
             only=only,

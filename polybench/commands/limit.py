@@ -20,7 +20,7 @@ from polybench.export import RECORD_FORMATS
 
 @takes(
     "engines", "devices", "env", "model", "batch_size", "precision", "threads", "heap", "pin", "seed",
-    "budget", "patience", "timeout", "output", "quiet", "verbose",
+    "budget", "patience", "timeout", "output", "anonymous", "quiet", "verbose",
 )  # fmt: skip
 def limit(
     study: Study,
@@ -38,10 +38,13 @@ def limit(
     """
     from polybench.export.limit import render
     from polybench.measuring.limit import run_limit
+    from polybench.report.anonymous import anonymous
 
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     ensure_writable(how.output)
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         document = run_limit(study, progress, argv=sys.argv[1:], recheck=recheck)
+    if how.anonymous:  # what is kept is found by the machine's name, and nobody else sees it
+        document = anonymous(document)
     emit(render(document, format), how.output)
     raise typer.Exit(exit_code_of_limit(document))

@@ -23,15 +23,19 @@ def list_studies(
     results: Path | None = None,
     format: TableOrJson = "table",
 ) -> None:
-    """List saved studies, oldest first; what cannot be read is shown as unreadable.
+    """List saved studies, oldest first, and what can be resumed; what cannot be read is shown as unreadable.
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.measuring.checkpoint import Unfinished
+    from polybench.measuring.resumable import without_documents
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(results))
-    studies, resumable = store.listed(), set(Unfinished(store.folder).ids())
+    saved = store.listed()
+    begun = without_documents(store, saved)
+    studies = sorted([*saved, *begun], key=lambda one: (one.when, one.file))
+    resumable = {*Unfinished(store.folder).ids(), *(one.file for one in begun)}
     now = time.time()
     rows = [_row(study, now, resumable) for study in studies if wanted.has(study)]
     none = _nothing(len(studies), wanted)

@@ -9,7 +9,7 @@ from polybench.commands.signature import takes
 from polybench.core.spec import Study
 
 
-@takes(*WHAT, "parity_steps", "timeout", "strict", "output", "quiet", "verbose")
+@takes(*WHAT, "parity_steps", "timeout", "strict", "output", "anonymous", "quiet", "verbose")
 def parity(study: Study, how: Presentation, strict: bool, format: TableOrJson = "table") -> None:
     """Check that engines compute what the float64 reference computes; measure nothing.
 

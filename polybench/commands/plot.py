@@ -9,7 +9,7 @@ import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, document_of, layers_with
+from polybench.commands.saved import SomeDocument, document_of, layers_with, told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
 from polybench.core.document.study import StudyDocument
@@ -20,7 +20,7 @@ from polybench.plots import FIGURES, Kind, default_of
 _LIST = "; ".join(f"{name}: {row.summary}" for name, row in FIGURES.items())
 
 
-@takes("results")
+@takes("results", "anonymous")
 def plot(
     document: Annotated[
         str,
@@ -64,6 +64,7 @@ def plot(
         raise BadInput(
             f"--figure {name} is of a {wanted}, and {document} is a {_kind(shown)}: it has {known}"
         )
+    shown = told(shown, how)
     drawn = content(draw(name, shown), provenance(shown), suffix)
     ensure_writable(output)
     emit(drawn, output)

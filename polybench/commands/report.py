@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
 
 
-@takes("results")
+@takes("results", "anonymous")
 def report(
     studies: Annotated[
         list[str], typer.Argument(metavar="ID...", help="IDs, unique prefixes of them, or `last`; or files.")
@@ -43,7 +43,7 @@ def report(
     store = Store(results_folder(how.results))
     documents = [store.load(study) for study in studies]
     saved = Saved(store.layers(), list(store.studies()))
-    page = render([chapter(document, store, saved) for document in documents])
+    page = render([_told(chapter(document, store, saved), how) for document in documents])
     ensure_writable(output)
     emit(page, output)
     echo(f"wrote {output}", err=True)
@@ -56,6 +56,17 @@ def chapter(study: StudyDocument, store: Store, saved: Saved) -> Chapter:
 
     scripts = [(result.cell, text) for result in study.results if (text := _script(study, result))]
     return Chapter(study, scripts, find_layers(study, store), _explanation(study, saved))
+
+
+def _told(chapter: Chapter, how: Presentation) -> Chapter:
+    from polybench.commands.saved import told
+
+    study, _, layers, explanation = chapter
+    return chapter._replace(
+        study=told(study, how),
+        layers=layers and told(layers, how),
+        explanation=explanation and told(explanation, how),
+    )
 
 
 def _explanation(study: StudyDocument, saved: Saved) -> ExplanationDocument | None:

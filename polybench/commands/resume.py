@@ -1,4 +1,4 @@
-"""`polybench resume`: go on with a study that was stopped."""
+"""`polybench resume`: go on with a study or a sweep that was stopped."""
 
 from __future__ import annotations
 
@@ -8,22 +8,44 @@ import typer
 
 from polybench.commands.execute import execute_rest
 from polybench.commands.presentation import Presentation
+from polybench.commands.series import execute_rest_of_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
 
 
-@takes("columns", "published", "format", "output", "results", "explain", "quiet", "verbose")
+@takes(
+    "strict",
+    "columns",
+    "published",
+    "format",
+    "output",
+    "results",
+    "explain",
+    "anonymous",
+    "quiet",
+    "verbose",
+)
 def resume(
     study: Annotated[
         str,
-        typer.Argument(metavar="ID", help="A study that was stopped: its ID, a unique prefix, or `last`."),
+        typer.Argument(
+            metavar="ID", help="A study or sweep that was stopped: its ID, a unique prefix, or `last`."
+        ),
     ],
     how: Presentation,
+    strict: bool,
 ) -> None:
-    """Go on with a study that was stopped, killed or broken off; what it had finished is kept.
+    """Go on with a study or sweep that was stopped, killed or broken off; what it had finished is kept.
 
     It goes on only on the same machine, with the same versions and data; `polybench list` shows what is not
     finished.
 
     Example: polybench resume last
     """
-    execute_rest(study, how)
+    from polybench.measuring.resumable import find
+    from polybench.report.saved_studies import Store, results_folder
+
+    found = find(study, Store(results_folder(how.results)))
+    if not found.is_sweep:
+        execute_rest(found.id, how, strict=strict)
+    refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--explain": how.explain}, found.id)
+    execute_rest_of_series(found.id, how)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -12,9 +12,9 @@ from polybench.commands.changes import Changes
 from polybench.commands.execute import execute, execute_rest_of, print_plan
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
+from polybench.commands.series import execute_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
-from polybench.commands.sweep import execute_sweep, print_points
-from polybench.core.errors import BadInput
+from polybench.commands.sweep import print_points
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
@@ -45,6 +45,8 @@ def run(
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
+    from polybench.measuring.sweep_checkpoint import Series
+
     found, background, axes = _find(study, quick, how.results)
     chosen = changes.applied_to(found)
     if (chosen.data, chosen.model, chosen.seed) != (found.data, found.model, found.seed):
@@ -56,25 +58,18 @@ def run(
             "--strict": strict,
             "--columns": how.columns,
             "--tensorboard": how.tensorboard,
-            "--resume": resume,
-            "--anonymous": how.anonymous,
+            "--explain": how.explain,
         }
-        _refuse_for_a_sweep(only_a_study)
+        refuse_for_a_sweep(only_a_study, "the file")
         if not dry_run:
-            execute_sweep(chosen, axes, how, how.format, background)
+            execute_series(Series(chosen, axes, "sweep", background), how, resume=resume)
         print_points(chosen, axes)
     elif dry_run:
         print_plan(chosen)
     elif resume:
-        execute_rest_of(chosen, how)
+        execute_rest_of(chosen, how, strict=strict)
     else:
         execute(chosen, how, background=background, strict=strict)
-
-
-def _refuse_for_a_sweep(given: dict[str, Any]) -> None:
-    for option, value in given.items():
-        if value:
-            raise BadInput(f"{option}: the file is a sweep, which has no such option; leave it out")
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:

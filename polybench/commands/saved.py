@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from polybench.commands.presentation import Presentation
+from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.layers import LayersDocument, layers_from_json
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.document.sweep import SweepDocument
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
 
 SomeDocument = StudyDocument | LayersDocument | SweepDocument
+
+Told = TypeVar("Told", bound=SomeDocument | ExplanationDocument)
 
 
 def document_of(name: str, store: Store) -> SomeDocument:
@@ -31,6 +35,14 @@ def document_of(name: str, store: Store) -> SomeDocument:
         return _read(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {name}: {error}") from error
+
+
+def told(document: Told, how: Presentation) -> Told:
+    """What is printed of it: without host name, user and folders where that was asked for."""
+    from polybench.report.anonymous import anonymous
+    from polybench.report.saved_studies import results_folder
+
+    return anonymous(document, results_folder(how.results)) if how.anonymous else document
 
 
 class _Head(msgspec.Struct):

@@ -8,6 +8,7 @@ import typer
 
 from polybench.commands.outcome import columns, emit, ensure_writable, write_events
 from polybench.commands.presentation import Presentation
+from polybench.commands.saved import told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import width
 from polybench.core.names import pick
@@ -16,7 +17,7 @@ from polybench.export.event_files import ensure_tensorboard
 from polybench.export.rendering import rendered
 
 
-@takes("columns", "published", "format", "output", "results", "tensorboard", "quiet")
+@takes("columns", "published", "format", "output", "results", "tensorboard", "anonymous", "quiet")
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help="An ID, a unique prefix of one, or `last`.")],
     how: Presentation,
@@ -31,7 +32,7 @@ def show(
     pick(how.format, FORMATS, "format")
     if how.tensorboard is not None:
         ensure_tensorboard(how.tensorboard)
-    document = Store(results_folder(how.results)).load(study)
+    document = told(Store(results_folder(how.results)).load(study), how)
     ensure_writable(how.output)
     if how.tensorboard is not None:
         write_events(document, how)

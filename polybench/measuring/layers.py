@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,9 @@ from polybench.measuring.verification import verify
 from polybench.measuring.workers import start_reference
 from polybench.plain.layer import write_programs
 from polybench.planning.pace import Block
-from polybench.planning.plan import row
+from polybench.planning.plan import resolve, row
+from polybench.report.anonymous import anonymous
+from polybench.report.document import Context
 from polybench.report.layers import Times, layers_document
 from polybench.report.saved_studies import Store
 from polybench.wire.layer_messages import (
@@ -43,7 +44,7 @@ def run_layers(
     progress: Progress,
     *,
     store: Store | None = None,
-    argv: Sequence[str] = (),
+    context: Context | None = None,
     strict: bool = False,
     inside: bool = False,
     only: str | None = None,
@@ -55,7 +56,7 @@ def run_layers(
         study: what to measure; `metrics` are left out.
         progress: told what runs, between measurements.
         store: where to save the document; None does not.
-        argv: the command line, for the record.
+        context: of `new_context`, as of `run_study`.
         strict: refuse to measure when an engine or device is unavailable.
         inside: whether residual blocks have a row for each of their layers.
         only: a layer, where the others and whole steps are not asked for.
@@ -70,8 +71,9 @@ def run_layers(
     if store is not None:
         store.ensure_writable()
     study = msgspec.structs.replace(study, metrics=False)
+    context = context or new_context()
     times: dict[str, Times] = {}
-    with started(study, progress, context=new_context(argv)) as running:
+    with started(resolve(study), progress, context=context) as running:
         state = running.state
         try:
             verify(state, running.scratch, strict=strict)
@@ -85,6 +87,8 @@ def run_layers(
         if script is not None and times:
             _write_programs(state, make(inside=True), folder, script)
         document = make(inside=inside)
+    if context.anonymous:
+        document = anonymous(document, store.folder if store else None)
     if store is not None and (why_not := store.try_to_save(document)) is not None:
         progress.warn(why_not)
     return document

@@ -154,7 +154,7 @@ def _changed(found: LimitDocument, asked: Collection[str], study: Study) -> list
 
 
 def _measured(study: Study, progress: Progress, argv: Sequence[str]) -> LimitDocument:
-    with started(study, progress, context=new_context(argv)) as running:
+    with started(resolve(study), progress, context=new_context(argv)) as running:
         state = running.state
         work = _work(state)
         try:

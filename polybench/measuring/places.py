@@ -18,6 +18,7 @@ from polybench.measuring.state import StudyState
 from polybench.measuring.study import new_context, started
 from polybench.measuring.workers import load, start_worker
 from polybench.planning.pace import COUNTED_STEPS
+from polybench.planning.plan import resolve
 from polybench.report.cell_record import CellRecord
 from polybench.wire.messages import FindPlaces, Loaded, PlacesFound, Prepared
 from polybench.wire.process import WorkerProcess
@@ -39,7 +40,7 @@ def find_places(study: Study, progress: Progress, *, argv: Sequence[str] = ()) -
     found: dict[str, Places] = {}
     # Neither checked nor measured, so that neither's warnings are said.
     study = msgspec.structs.replace(study, processes=1, parity=False)
-    with started(study, progress, context=new_context(argv)) as running:
+    with started(resolve(study), progress, context=new_context(argv)) as running:
         state = running.state
         try:
             for group in state.groups([record for record in state.alive if record.cell.repeat == 1]):

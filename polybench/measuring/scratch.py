@@ -6,17 +6,15 @@ import contextlib
 import fcntl
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
 
 from polybench.core.errors import BadInput
+from polybench.measuring.held import abandoned, held
 from polybench.report.saved_studies import STUDY_ID
 
-_LOCK = "lock"
-_NEW_SECONDS = 60.0
 _KEPT_LOGS = 100
 """Of studies; only those have logs in which a worker failed."""
 
@@ -46,9 +44,9 @@ def scratch_folder() -> Iterator[Path]:
     """A folder on disk (not in a memory file system, where an epoch would take memory twice)."""
     cache = _cache()
     for folder in cache.glob("scratch-*"):
-        if _abandoned(folder):
+        if abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)  # its study was killed
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=cache) as name, _lock(Path(name)):
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=cache) as name, held(Path(name)):
         yield Path(name)
 
 
@@ -63,26 +61,3 @@ def _cache() -> Path:
             f"cannot write to the cache folder {folder}: {error.strerror}; set XDG_CACHE_HOME to another one"
         ) from error
     return folder
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Say that the folder's study lives: to other containers, too, where its process has another number."""
-    with (folder / _LOCK).open("w") as lock:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _abandoned(folder: Path) -> bool:
-    """Whether nobody holds its lock, though there was time to take it."""
-    try:
-        if time.time() - folder.stat().st_mtime < _NEW_SECONDS:
-            return False
-        with (folder / _LOCK).open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return folder.is_dir()
-    except OSError:
-        return False
-    return True

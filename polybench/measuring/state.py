@@ -121,7 +121,7 @@ class StudyState:
             noise=self.noise, warnings=self._warnings, done=self.done,
         )  # fmt: skip
         with contextlib.suppress(OSError):  # of the document it is said
-            self._unfinished.write(checkpoint)
+            self._unfinished.write(self._context.id, checkpoint)
 
     def save(self) -> None:
         """Save everything that is known so far."""
@@ -153,7 +153,9 @@ class StudyState:
 
     def _told(self, document: StudyDocument) -> StudyDocument:
         """What others may see of it."""
-        return anonymous(document) if self._context.anonymous else document
+        if not self._context.anonymous:
+            return document
+        return anonymous(document, self._store.folder if self._store else None)
 
     def abandon(self) -> None:
         """Nothing is to be measured, and nothing kept."""

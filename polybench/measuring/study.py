@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import StrictlyUnavailable
@@ -37,11 +35,9 @@ def run_study(
     progress: Progress,
     *,
     store: Store | None,
-    argv: Sequence[str] = (),
-    background: Background = NO_BACKGROUND,
+    context: Context | None = None,
     strict: bool = False,
     parity_only: bool = False,
-    anonymous: bool = False,
 ) -> StudyDocument:
     """Check and measure every cell of the study.
 
@@ -51,28 +47,37 @@ def run_study(
         study: what to measure.
         progress: told what runs, between measurements.
         store: where to save after each finished part; None saves nothing.
-        argv: the command line, for the record.
-        background: what the study file says beside the study, for the record.
+        context: of `new_context`; by default of a study that nobody says more of.
         strict: refuse to measure when an engine or device is unavailable.
         parity_only: check, but measure nothing.
-        anonymous: leave host name, user and paths out of the document.
 
     Raises:
         BadInput: before anything is started.
         StrictlyUnavailable: with `strict`, before anything is measured.
     """
-    context = msgspec.structs.replace(new_context(argv, background), anonymous=anonymous)
+    context = context or new_context()
     unfinished = Unfinished(store.folder) if store is not None and not parity_only else None
     watched = study.metrics and not parity_only
-    with started(
-        study, progress, store=store, context=context, unfinished=unfinished, watched=watched
-    ) as running:
+    plan = resolve(study)
+    if store is not None:
+        store.ensure_writable()
+    claimed = unfinished.claimed(context.id) if unfinished else contextlib.nullcontext()
+    with (
+        claimed,
+        started(
+            plan, progress, store=store, context=context, unfinished=unfinished, watched=watched
+        ) as running,
+    ):
         running.state.keep()
-        return measured(running, strict=strict, parity_only=parity_only)
+        try:
+            return measured(running, strict=strict, parity_only=parity_only)
+        except StrictlyUnavailable:
+            running.state.abandon()
+            raise
 
 
 def measured(running: Running, *, strict: bool = False, parity_only: bool = False) -> StudyDocument:
-    """All parts of the study that are not finished yet; arguments are those of `run_study`."""
+    """All parts of the study that are not finished yet; arguments and errors are those of `run_study`."""
     state = running.state
     try:
         verify(state, running.scratch, strict=strict, required=parity_only)
@@ -82,9 +87,6 @@ def measured(running: Running, *, strict: bool = False, parity_only: bool = Fals
             train(state, running.scratch)
     except KeyboardInterrupt:
         state.interrupt()
-    except StrictlyUnavailable:
-        state.abandon()
-        raise
     return state.finish()
 
 
@@ -98,7 +100,7 @@ class Running(NamedTuple):
 
 @contextlib.contextmanager
 def started(
-    study: Study,
+    plan: Plan,
     progress: Progress,
     *,
     context: Context,
@@ -106,25 +108,20 @@ def started(
     unfinished: Unfinished | None = None,
     watched: bool = False,
 ) -> Iterator[Running]:
-    """Judge the study and write its files.
+    """Write the files of a study.
 
     Args:
-        study: what to measure.
+        plan: what to measure.
         progress: told what runs.
         context: what is known beforehand.
         store: where it is saved.
-        unfinished: where it is kept what it needs to be resumed.
+        unfinished: where it is kept what it needs to be resumed; claimed by who calls this.
         watched: whether there is an observer.
 
     Raises:
-        BadInput: before anything is started.
+        BadInput: the data cannot be read, or there is no room for the files.
     """
-    plan = resolve(study)
-    if store is not None:
-        store.ensure_writable()
-    claimed = unfinished.claimed(context.id) if unfinished else contextlib.nullcontext()
     with (
-        claimed,
         only_study_here() as alone,
         scratch_folder() as scratch,
         _observer(plan, watched) as observer,
@@ -163,16 +160,29 @@ def _warn_of_data(state: StudyState, background: Background) -> None:
         state.warn("the data are not those of the study that is measured again: they have another SHA-256")
 
 
-def new_context(argv: Sequence[str], background: Background = NO_BACKGROUND) -> Context:
-    """Of a study that begins now; arguments are those of `run_study`."""
-    now = datetime.datetime.now(datetime.UTC)
+def new_id() -> str:
+    """Of what begins now."""
+    return f"{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def new_context(
+    argv: Sequence[str] = (), background: Background = NO_BACKGROUND, *, anonymous: bool = False
+) -> Context:
+    """Of a study that begins now.
+
+    Args:
+        argv: the command line, for the record.
+        background: what the study file says beside the study, for the record.
+        anonymous: leave host name, user and paths out of the document.
+    """
     return Context(
-        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
-        created=now.isoformat(timespec="seconds"),
+        id=new_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         tool=host.tool(),
         argv=list(argv),
         background=background,
         host=host.this_host(),
+        anonymous=anonymous,
     )
 
 

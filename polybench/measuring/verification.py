@@ -37,19 +37,26 @@ def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = F
     Raises:
         StrictlyUnavailable: with `strict`.
     """
+    if state.done.verified and strict:
+        _refuse_missing(state.records)
     if state.done.verified or (not state.plan.study.parity and not strict):
         return
     first = [record for record in state.alive if record.cell.repeat == 1]
     for group in state.groups(first):
         _Verification(state, scratch, group, required).run()
     _copy_to_repeats(state.records, first)
-    missing = [record for record in state.records if record.status == "unavailable"]
-    if strict and missing:
+    if strict:
+        _refuse_missing(state.records)
+    state.done.verified = True
+    state.save()
+
+
+def _refuse_missing(records: Sequence[CellRecord]) -> None:
+    missing = [record for record in records if record.status == "unavailable"]
+    if missing:
         raise StrictlyUnavailable(
             "; ".join(f"{r.cell.name} is unavailable: {r.reason} ({r.remedy})" for r in missing)
         )
-    state.done.verified = True
-    state.save()
 
 
 def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:

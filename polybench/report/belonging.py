@@ -9,6 +9,7 @@ from polybench.core.document.circumstances import Host, Settings
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
+from polybench.report.anonymous import is_anonymous
 
 Axis = Literal["batch_size", "threads", "heap"]
 """What one study may have that another has not, and still say something about it."""
@@ -91,8 +92,14 @@ def _alike(one: Settings, two: Settings, but: str = "") -> bool:
     return same and len(precisions) == 1 and bool(one.pinned) == bool(two.pinned)
 
 
+_MACHINE = ("hostname", "cpu", "cores", "gpus")
+_NAMELESS = (*_MACHINE, "os", "threads", "memory_bytes", "governor")
+"""Of an anonymous study all has to agree that is known; it may still be another machine of the same kind."""
+
+
 def _same_machine(one: Host, two: Host) -> bool:
-    return (one.hostname, one.cpu, one.cores, one.gpus) == (two.hostname, two.cpu, two.cores, two.gpus)
+    fields = _NAMELESS if is_anonymous(one) else _MACHINE
+    return all(getattr(one, name) == getattr(two, name) for name in fields)
 
 
 def _same_versions(one: dict[str, Any], two: dict[str, Any]) -> bool:

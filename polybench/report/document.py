@@ -152,7 +152,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         reason=record.reason,
         remedy=record.remedy,
         log=str(record.log) if record.log else None,
-        versions=_versions(record),
+        versions=known_versions(record),
         parity=record.parity,
         losses=[loss for loss in record.losses if math.isfinite(loss)],
         startup=_startup(record.startups),
@@ -237,7 +237,8 @@ def _pipeline(record: CellRecord, workload: Workload, seconds: StepSeconds) -> P
     )
 
 
-def _versions(record: CellRecord) -> dict[str, Any]:
+def known_versions(record: CellRecord) -> dict[str, Any]:
+    """Of its framework and libraries, by name; `build`, `environment` and `inherited` are dictionaries."""
     probe = record.probe
     learned: dict[str, Any] = {**probe.versions, "build": probe.build} if probe else {}
     if probe and record.python.version is not None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +18,12 @@ from typer.testing import CliRunner
 import polybench
 from polybench.cli import app
 from polybench.commands.explain import explain_measured
+from polybench.core.document.layers import layers_from_json
 from polybench.core.errors import BadInput, CellFailed
 from polybench.data import synthetic
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.measuring.progress import Silent
+from tests.commands.test_live import on_screen
 from tests.factories import measured, study
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "2", "--steps", "5", "--batch-size", "16"]
@@ -93,6 +101,15 @@ def test_compare_measures_the_layers_that_explain_it(own_folders: Path) -> None:
     assert json.loads(run("show", "last", "--format", "json"))["explanation"] == printed["explanation"]
 
 
+def test_the_layers_of_an_anonymous_study_are_anonymous_and_belong_to_it(own_folders: Path) -> None:
+    text = run("compare", *ENGINES, *FAST, "--explain", "--anonymous")
+    assert "Most of it is dense3, weight gradient: " in text
+    (layers,) = (own_folders / "results" / "layers").glob("*.json")
+    assert layers_from_json(layers.read_bytes()).host.hostname == "<host>"
+    assert socket.gethostname() not in layers.read_text()
+    assert "Most of it is dense3, weight gradient: " in run("explain", "last")
+
+
 @pytest.mark.parametrize(
     ("accident", "code"), [(CellFailed("the reference was killed"), 1), (KeyboardInterrupt(), 130)]
 )
@@ -114,6 +131,20 @@ def test_one_row_has_nothing_to_explain() -> None:
     text = run("compare", "--engines", "fake", *FAST, "--explain")
     assert "fake/cpu against" not in text
     assert "has one row with times, fake/cpu, and a difference needs two" in refused("explain", "last")
+
+
+def test_on_a_terminal_its_own_warnings_stay() -> None:
+    above, below = pty.openpty()
+    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake", *FAST[:-1], "--explain"]
+    with subprocess.Popen(command, stdout=below, stderr=below, stdin=below) as program:
+        os.close(below)
+        written = ""
+        with contextlib.suppress(OSError):  # its end, as Linux tells it
+            while part := os.read(above, 1 << 16):
+                written += part.decode(errors="replace")
+        os.close(above)
+    assert program.returncode == 0
+    assert any(line.startswith("warning: nothing to explain: ") for line in on_screen(written))
 
 
 @pytest.mark.parametrize(

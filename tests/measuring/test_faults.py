@@ -24,7 +24,7 @@ from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.spec import Study
 from polybench.data.disk import room
 from polybench.measuring.scratch import prune_logs, scratch_folder
-from polybench.measuring.study import run_study
+from polybench.measuring.study import new_context, run_study
 from polybench.report.saved_studies import Store
 from tests import small
 from tests.measuring.test_study import FAST, Listener, run, small_data
@@ -283,6 +283,8 @@ def test_epochs_without_end_are_refused() -> None:
 def test_images_that_only_look_like_cifar_are_said_to_be_others(images: Path) -> None:
     background = Background(data_sha256="0" * 64)
     study = Study(engines=("fake",), data=str(images), processes=1, rounds=1, batch_size=16, parity=False)
-    document = run_study(study, listener := Listener(), store=None, background=background)
+    document = run_study(
+        study, listener := Listener(), store=None, context=new_context(background=background)
+    )
     assert any("is not the official data set" in text for text in document.warnings)
     assert any("are not those of the study that is measured again" in text for text in listener.warnings)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +17,14 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.core.document.study import StudyDocument, from_json
-from polybench.core.errors import BadInput
+from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.spec import Study
 from polybench.engines import ENGINES, EngineRow
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
-from polybench.measuring.resume import find_unfinished, resume_study
+from polybench.measuring.resumable import find, find_study
+from polybench.measuring.resume import resume_study
+from polybench.report.anonymous import UNKNOWN_HOST
+from polybench.report.document import study_toml
 from polybench.report.saved_studies import Store
 from tests.environments import environment, plant, site_packages
 from tests.measuring.test_faults import When, saved
@@ -107,10 +113,10 @@ def test_an_interrupted_study_is_found_listed_and_resumed_by_its_settings(tmp_pa
     assert [result.remedy for result in stopped.results] == [f"polybench resume {stopped.id}"] * 2
     listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
     assert f"{stopped.id} (to resume)" in listed
-    assert find_unfinished(STUDY, Store(tmp_path)) == stopped.id
+    assert find_study(STUDY, Store(tmp_path)) == stopped.id
     other = msgspec.structs.replace(STUDY, processes=4)
     with pytest.raises(BadInput, match="processes is 4 now, and was 2; `polybench resume"):
-        find_unfinished(other, Store(tmp_path))
+        find_study(other, Store(tmp_path))
     result = CliRunner().invoke(app, ["resume", "last", "--results", str(tmp_path), "--format", "json"])
     assert result.exit_code == 0, result.output
     document = from_json(result.stdout.encode())
@@ -118,7 +124,7 @@ def test_an_interrupted_study_is_found_listed_and_resumed_by_its_settings(tmp_pa
     assert {one.status for one in document.results} == {"ok"}
     assert "(to resume)" not in CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
     with pytest.raises(BadInput, match="nothing to resume of 'last'"):
-        Unfinished(tmp_path).find("last")
+        find("last", Store(tmp_path))
 
 
 def test_it_goes_on_in_several_environments_where_each_is_what_it_was(
@@ -186,13 +192,101 @@ def test_on_another_machine_or_with_other_versions_it_does_not_go_on(tmp_path: P
     whole = unfinished.read(id)
     for reason, change in changes.items():
         change(kept := unfinished.read(id))
-        unfinished.write(kept)
+        unfinished.write(id, kept)
         with pytest.raises(BadInput, match=f"cannot go on with {id}: {reason}"):
             resume_study(id, Listener(), store=Store(tmp_path))
-        unfinished.write(whole)
+        unfinished.write(id, whole)
     assert saved(tmp_path) == before
     with unfinished.claimed(id), pytest.raises(BadInput, match="runs still"):
         resume_study(id, Listener(), store=Store(tmp_path))
     (unfinished.folder / id / "state").write_bytes(b"\xde\xad")
     with pytest.raises(BadInput, match="cannot read"):
         resume_study(id, Listener(), store=Store(tmp_path))
+
+
+def _grow_old(folder: Path) -> None:
+    long_ago = time.time() - 3600
+    os.utime(folder, (long_ago, long_ago))
+
+
+def test_the_claim_of_a_running_study_stays_however_long_its_files_take(tmp_path: Path) -> None:
+    unfinished = Unfinished(tmp_path)
+    killed = unfinished.folder / "killed"
+    killed.mkdir(parents=True)
+    (killed / "lock").touch()
+    with unfinished.claimed("running"):
+        _grow_old(unfinished.folder / "running")
+        _grow_old(killed)
+        with unfinished.claimed("another"):
+            assert {path.name for path in unfinished.folder.iterdir()} == {"running", "another"}
+            with pytest.raises(BadInput, match="runs still"), unfinished.claimed("running"):
+                pass
+
+
+def test_what_was_kept_is_read_by_who_has_claimed_it_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    whole, read = Unfinished(tmp_path), Unfinished.read
+
+    def claimed_too(self: Unfinished, name: str) -> Checkpoint:
+        with pytest.raises(BadInput, match="runs still"), whole.claimed(name):
+            pass
+        return read(self, name)
+
+    monkeypatch.setattr(Unfinished, "read", claimed_too)
+    assert resume_study(id, Listener(), store=Store(tmp_path)).finished
+
+
+def test_a_study_that_was_killed_before_its_first_document_is_listed(tmp_path: Path) -> None:
+    unfinished = kill_at("process 1 of 2: round 1", tmp_path)
+    (id,) = unfinished.ids()
+    assert not list(tmp_path.glob("*.json"))
+    command = ["list", "--results", str(tmp_path)]
+    (row,) = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
+    assert (row["id"], row["finished"], row["resumable"], row["measured"]) == (id, False, True, 0)
+    assert (row["model"], row["dataset"]) == ("lenet", "synthetic")
+    assert row["cells"] == ["fake/cpu", "fake+slow/cpu"]
+    assert f"{id} (to resume)" in CliRunner().invoke(app, command).stdout
+    assert CliRunner().invoke(app, [*command, "--engine", "flux"]).stdout.startswith("none of 1 saved")
+    (unfinished.folder / id / "state").write_bytes(b"\xde\xad")
+    assert "unreadable: cannot read" in CliRunner().invoke(app, command).stdout
+
+
+def test_a_damaged_one_is_no_reason_not_to_find_another(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    unfinished = Unfinished(tmp_path)
+    damaged = unfinished.folder / "99999999-damaged"
+    damaged.mkdir()
+    (damaged / "state").write_bytes(b"\xde\xad")
+    assert find_study(STUDY, Store(tmp_path)) == id
+    other = msgspec.structs.replace(STUDY, processes=4)
+    with pytest.raises(BadInput, match=rf"processes is 4 now.* resume {id}` .*; cannot read .*99999999-dam"):
+        find_study(other, Store(tmp_path))
+    unfinished.drop(id)
+    with pytest.raises(BadInput, match=r"nothing to resume in .*; cannot read .*99999999-damaged"):
+        find_study(STUDY, Store(tmp_path))
+
+
+def test_a_study_file_goes_on_as_strict_and_as_anonymous_as_it_is_asked_to(tmp_path: Path) -> None:
+    results, engines = tmp_path / "results", ("fake", "fake+unavailable")
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    listener = When("process 2 of 2: starting", stop)
+    run(*engines, listener=listener, store=Store(results), **FIELDS)
+    (id,) = Unfinished(results).ids()
+    file = tmp_path / "study.toml"
+    file.write_text(study_toml(msgspec.structs.replace(STUDY, engines=engines)))
+    command = ["run", str(file), "--resume", "--results", str(results), "--quiet", "--format", "json"]
+    refused = CliRunner().invoke(app, [*command, "--strict"]).exception
+    assert isinstance(refused, StrictlyUnavailable)
+    assert "fake+unavailable/cpu is unavailable" in str(refused)
+    assert Unfinished(results).ids() == [id]  # what was measured is not lost
+
+    done = CliRunner().invoke(app, [*command, "--anonymous"])
+    assert done.exit_code == 0, done.output
+    document = from_json(done.stdout.encode())
+    assert (document.id, document.host.hostname) == (id, UNKNOWN_HOST)
+    assert str(tmp_path) not in done.stdout + (results / f"{id}.json").read_text()

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
+from polybench.measuring.sweep_checkpoint import Series
 from polybench.planning.follow_ups import (
     command_line,
     for_check,
@@ -24,6 +25,7 @@ from polybench.planning.follow_ups import (
     measured_study,
     other_variants,
 )
+from polybench.planning.grid import points
 from tests.factories import WORKLOAD, measured, study
 
 ENVIRONMENT = str(Path(sys.executable))  # a Python, named itself
@@ -77,8 +79,8 @@ def measure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(study: Study, *_: Any, **__: Any) -> NoReturn:
         raise Read(study)
 
-    def stop_series(points: Any, *_: Any, **__: Any) -> NoReturn:
-        raise Read(points[0].study)
+    def stop_series(series: Series, *_: Any, **__: Any) -> NoReturn:
+        raise Read(points(series.study, series.axes)[0].study)
 
     monkeypatch.setattr("polybench.measuring.study.run_study", stop)
     monkeypatch.setattr("polybench.measuring.layers.run_layers", stop)
