@@ -10,7 +10,7 @@ OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
 OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,test
 
-.PHONY: docs compare test test-all oldest coverage lint readme notebooks schema clean
+.PHONY: docs compare test test-all oldest coverage lint readme notebooks gallery schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -40,6 +40,9 @@ readme: $(INSTALLED) # the README's tables, from the code
 
 notebooks: $(INSTALLED) # docs/notebooks: executed here and now, so on a machine that does nothing else
 	$(VENV)/bin/python -m tests.notebooks $(ARGS)
+
+gallery: $(INSTALLED) # the figures of docs/gallery, from its saved studies
+	$(VENV)/bin/python -m tests.gallery
 
 docs: $(INSTALLED) # the site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site

@@ -1,12 +1,13 @@
-"""What MkDocs asks while it builds the site: the reference, from the code that it is about.
+"""What MkDocs asks while it builds the site: the reference from the code, the gallery from saved studies.
 
-Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, and the
-fields of a saved study those of its JSON Schema.
+Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, the
+fields of a saved study those of its JSON Schema, and every figure of the gallery is in one of its documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,22 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.cli import app
+from polybench.commands.report import chapter
+from polybench.core import units
+from polybench.core.document.study import StudyDocument
+from polybench.export.rendering import rendered
+from polybench.export.sentence import sentences
 from polybench.metrics import GROUPS, METRICS
+from polybench.page import render
+from polybench.report.explanation import Saved
+from polybench.report.saved_studies import Store
 
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/core/document/study.schema.json"
+_GALLERY = _ROOT / "docs/gallery"
+
+_OLD_DAYS = 180
+"""From then on a page of the gallery says that it is old: frameworks have had a release or two."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -30,6 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/document.md": _document(),
         "contributing.md": (_ROOT / "CONTRIBUTING.md").read_text().replace("(docs/", "("),
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text().replace("(docs/", "("),
+        **_gallery(),
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
@@ -37,13 +51,65 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Links to files beside the folder of the docs are those of its pages; the sample is the README's."""
-    return markdown.replace("](../CONTRIBUTING.md", "](contributing.md").replace("<!-- sample -->", _sample())
+    """Links to files beside the folder of the docs are those of its pages; marks become what they name."""
+    markdown = markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+    for mark, text in {"<!-- sample -->": _sample, "<!-- gallery -->": _gallery_list}.items():
+        markdown = markdown.replace(mark, text()) if mark in markdown else markdown
+    return markdown
 
 
 def _sample() -> str:
     _, _, rest = (_ROOT / "README.md").read_text().partition("<!-- sample: ")
     return rest.partition("-->\n")[2].partition("<!-- end of sample -->")[0].replace("(docs/", "(")
+
+
+def _gallery() -> dict[str, str]:
+    """Of each study a page and its whole report."""
+    store = Store(_GALLERY / "measured")
+    saved = Saved(store.layers(), list(store.studies()))
+    pages = {}
+    for study in saved.studies:
+        pages[f"gallery/{study.id}.md"] = _gallery_page(study)
+        pages[f"gallery/{study.id}.html"] = render([chapter(study, store, saved)])
+    return pages
+
+
+def _gallery_list() -> str:
+    rows = [
+        (f"[{_title(study)}]({study.id}.md)", study.created[:10], study.host.cpu, " ".join(sentences(study)))
+        for study in Store(_GALLERY / "measured").studies()
+    ]
+    return _table(("study", "measured", "on", "found"), rows)
+
+
+def _gallery_page(study: StudyDocument) -> str:
+    figures = sorted((_GALLERY / "figures").glob(f"{study.id}*.svg"))
+    parts = [
+        f"# {_title(study)}",
+        _age(study),
+        f"[The whole report]({study.id}.html), with every figure, the proof and the programs.",
+        rendered(study, "markdown", published=True),
+        *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
+        f"Repeat it on your machine: `polybench run docs/gallery/measured/{study.id}.json`.",
+    ]
+    return "\n\n".join(parts)
+
+
+def _title(study: StudyDocument) -> str:
+    settings = study.settings
+    return study.title or f"{settings.model}, batch {settings.batch_size}, {settings.precision}"
+
+
+def _age(study: StudyDocument) -> str:
+    days = (datetime.now(UTC) - datetime.fromisoformat(study.created)).days
+    versions = {name: one for result in study.results for name, one in result.versions.items()}
+    known = ", ".join(f"{name} {version}" for name, version in versions.items())
+    when = (
+        f"Measured on {study.created[:10]}, {units.plural(days, 'day')} before this page was made, "
+        f"with polybench {study.polybench.version}, {known}."
+    )
+    old = "!!! warning\n    Frameworks have changed since: measure it again before you quote it.\n\n"
+    return (old if days > _OLD_DAYS else "") + when
 
 
 def _commands() -> str:

@@ -13,6 +13,9 @@ import typer
 
 from polybench.cli import app
 from polybench.metrics import METRICS
+from polybench.report.anonymous import UNKNOWN_HOST
+from polybench.report.saved_studies import Store
+from tests.gallery import GALLERY, figures
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,6 +59,29 @@ def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
 def test_a_pipe_in_code_is_no_new_cell_and_has_no_backslash(site: Path) -> None:
     page = (site / "reference/commands/index.html").read_text()
     assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
+
+
+def test_each_study_of_the_gallery_has_its_page_and_report(site: Path) -> None:
+    studies = list(Store(GALLERY / "measured").studies())
+    listed = (site / "gallery/index.html").read_text()
+    for study in studies:
+        page = (site / "gallery" / study.id / "index.html").read_text()
+        assert f"Measured on {study.created[:10]}" in page
+        assert all(result.cell in page for result in study.results)
+        assert study.id in (site / "gallery" / f"{study.id}.html").read_text()
+        assert f'href="{study.id}/"' in listed
+    assert studies
+
+
+def test_the_gallery_has_whole_studies_that_tell_nobodys_name_with_figures_of_theirs() -> None:
+    store = Store(GALLERY / "measured")
+    expected = set()
+    for study in store.studies():
+        assert study.finished
+        assert study.host.hostname == UNKNOWN_HOST
+        expected |= {f"{study.id}.{name}.svg" for name in figures(study, store)}
+    assert {layers.host.hostname for layers in store.layers()} <= {UNKNOWN_HOST}
+    assert {path.name for path in (GALLERY / "figures").iterdir()} == expected
 
 
 @pytest.mark.parametrize(
