@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from polybench.commands.describe import print_scripts
+from polybench.commands.describe import describe as print_scripts
 from polybench.commands.execute import execute, print_plan
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
+from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 
 
@@ -24,6 +26,12 @@ def compare(
     describe: Annotated[
         bool, typer.Option("--describe", help="Print the plain scripts that do what is timed; run nothing.")
     ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER]", help="With --describe: write them there, with all that they need."
+        ),
+    ] = None,
 ) -> None:
     """Train the identical network in several engines and compare what it costs.
 
@@ -31,8 +39,10 @@ def compare(
     """
     if quick:
         study = study.quick()
+    if folder is not None and not describe:
+        raise BadInput(f"{folder}: compare takes a folder with --describe only; options begin with --")
     if describe:
-        print_scripts(study)
+        print_scripts(study, folder)
     elif dry_run:
         print_plan(study)
     else:

@@ -28,27 +28,25 @@ _SCRIPTS = {
     "torch": "train_pytorch.py",
     "tf": "train_tensorflow.py",
     "jax": "train_jax.py",
+    "keras": "train_keras.py",
 }
+_WRITTEN_IN = {"train_keras.py": "tensorflow"}
+"""Whose networks a script takes that has none of its own: those are Keras's."""
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.pools),
     "torch": ("channels_last", "compile", "foreach"),
     "tf": ("eager", "xla"),
     "jax": (),
+    "keras": ("jax", "torch"),
 }
 """Those that are a constant in the script."""
 
 
 def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
     """The script that trains this cell's network and times `steps` steps; None if there is none."""
-    optimizer = workload.optimizer
-    if (
-        not set(cell.variants) <= set(_VARIANTS.get(cell.engine, ()))
-        or cell.engine not in _SCRIPTS
-        or workload.model not in NETWORKS
-        or workload.precision == "bf16"
-        or not _plain_momentum(optimizer, UNTIMED_STEPS + steps)
-    ):
+    if why_none(cell, workload, steps):
         return None
+    optimizer = workload.optimizer
     constants: dict[str, object] = {
         "DEVICE": cell.device,
         "THREADS": workload.threads,
@@ -58,15 +56,31 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
         "UNTIMED_STEPS": UNTIMED_STEPS,
         "STEPS": steps,
     }
-    if cell.engine == "flux":
-        if cell.device != "cpu":
-            return None
+    if cell.engine == "keras":
+        del constants["DEVICE"], constants["TF32"]
+        constants["BACKEND"] = cell.variant or "tensorflow"
+    elif cell.engine == "flux":
         julia_threads, blas_threads = threads(workload.threads, cell.variants)
         del constants["THREADS"]
         constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
     else:
         constants |= {switch.upper(): switch in cell.variants for switch in _VARIANTS[cell.engine]}
     return render(_SCRIPTS[cell.engine], workload.model, constants)
+
+
+def why_none(cell: Cell, workload: Workload, steps: int = 1) -> str:
+    """For what there is no script that takes so many steps, of this cell; "" where there is one."""
+    known, optimizer = _VARIANTS.get(cell.engine), workload.optimizer
+    in_float32 = ("fp32",) if cell.engine == "keras" else ("fp32", "tf32")
+    lacking = {
+        f"the engine {cell.engine}": known is None,
+        f"the variant {cell.variant}": not set(cell.variants) <= set(known or ()),
+        f"the network {workload.model}": workload.model not in NETWORKS,
+        f"the precision {workload.precision}": workload.precision not in in_float32,
+        f"{cell.engine} on {cell.device}": cell.engine in ("flux", "keras") and cell.device != "cpu",
+        f"the optimizer {optimizer.name} as it is set": not _plain_momentum(optimizer, UNTIMED_STEPS + steps),
+    }
+    return next((what for what, lacks in lacking.items() if lacks), "")
 
 
 def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, list[str]]:
@@ -84,6 +98,11 @@ def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, l
     return script, [julia.executable, *options, str(script)]
 
 
+def extension(cell: Cell) -> str:
+    """Of the name of a file with its script: ".py"."""
+    return Path(_SCRIPTS[cell.engine]).suffix
+
+
 def _plain_momentum(optimizer: Optimizer, steps: int) -> bool:
     """Whether this is the optimizer that the scripts have: with any rate and momentum, and nothing else.
 
@@ -99,7 +118,9 @@ def render(script: str, network: str, constants: Mapping[str, object]) -> str:
     Raises:
         KeyError: the script has no such constant.
     """
-    text = _with_network(text_of(script), text_of(script.replace("train", network)), script.endswith(".jl"))
+    name, suffix = script.removeprefix("train_").split(".")
+    network_of = text_of(f"{network}_{_WRITTEN_IN.get(script, name)}.{suffix}")
+    text = _with_network(text_of(script), network_of, suffix == "jl")
     text = text.replace("Train `lenet`", f"Train `{network}`", 1)
     # JSON writes texts, numbers and truth values as Julia does.
     literal = json.dumps if script.endswith(".jl") else repr

@@ -1,11 +1,17 @@
 import ast
+import json
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from polybench.commands.compare import compare
 from polybench.core.errors import BadInput
+from polybench.data import open_dataset, synthetic
+from polybench.data.batches import batch_stream
 from polybench.machine import cores
 
 
@@ -62,3 +68,84 @@ def test_bad_input(run):
 
 def test_there_is_no_script_with_a_pipeline_yet(run):
     assert "leave out --input pipeline" in str(run("--engines", "torch", "--input", "pipeline").exception)
+
+
+@pytest.fixture
+def little_data(monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+
+
+def test_a_folder_has_all_that_its_scripts_need_and_no_more(run, little_data, tmp_path):
+    folder = tmp_path / "scripts"
+    options = ["--data", "synthetic", "--steps", "3", "--batch-size", "8", "--threads", "1"]
+    result = run(str(folder), "--engines", "torch,tf+xla,keras+torch,reference", *options)
+    assert result.exit_code == 0, result.output
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "torch_cpu.py", "tf+xla_cpu.py", "keras+torch_cpu.py", "START.npz", "images", "run.sh"
+    }  # fmt: skip
+    assert "reference/cpu: no plain script for the engine reference" in result.stdout
+    assert sum(path.stat().st_size for path in (folder / "images").iterdir()) == 5 * 8 * 3073
+    dataset = open_dataset("synthetic", 0, tmp_path)
+    indices = batch_stream(2000, 8, 0, 5)
+    records = np.concatenate([np.fromfile(path, np.uint8) for path in sorted((folder / "images").iterdir())])
+    with np.load(folder / "START.npz") as start:
+        drawn = records.reshape(-1, 3073)[start["batches"]]
+    assert (drawn[..., 0] == dataset.labels[indices]).all()
+    assert (drawn[..., 1:].reshape(5, 8, 3, 32, 32) == dataset.images[indices]).all()
+
+
+@pytest.mark.slow
+def test_a_folder_runs(run, little_data, tmp_path):
+    pytest.importorskip("torch")
+    folder = tmp_path / "my scripts"
+    options = ["--data", "synthetic", "--steps", "3", "--batch-size", "8", "--threads", "1"]
+    assert run(str(folder), "--engines", "torch,keras+torch", *options).exit_code == 0
+    done = subprocess.run(
+        [folder / "run.sh"], capture_output=True, text=True, check=False, cwd="/", timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    torch, keras = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert len(torch["step_seconds"]) == 3
+    assert keras["losses"] == pytest.approx(torch["losses"], rel=1e-5)
+
+
+def test_scripts_run_in_the_environments_of_their_cells(run, little_data, tmp_path):
+    environment = tmp_path / "old"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to(sys.executable)
+    options = ["--data", "synthetic", "--steps", "3", "--batch-size", "8", "--env", f"old={environment}"]
+    assert run(str(tmp_path / "scripts"), "--engines", "torch,torch@old", *options).exit_code == 0
+    own, old = [
+        line for line in (tmp_path / "scripts" / "run.sh").read_text().splitlines() if line.startswith("env ")
+    ]
+    assert f" {sys.executable} torch_cpu.py START.npz images" in own
+    assert f" {environment}/bin/python torch@old_cpu.py START.npz images" in old
+    assert "GLIBC_TUNABLES=" in own
+
+
+def test_a_folder_is_for_scripts_only(tmp_path):
+    app = typer.Typer()
+    app.command()(compare)
+    error = CliRunner().invoke(app, ["--engines", "fake", str(tmp_path / "out")]).exception
+    assert isinstance(error, BadInput)
+    assert "with --describe only" in str(error)
+
+
+def test_a_file_is_no_folder(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    error = run(str(tmp_path / "file"), "--engines", "torch", "--data", "synthetic").exception
+    assert isinstance(error, BadInput)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--engines", "tf+keras_fit"], "the variant keras_fit"),
+        (["--engines", "torch", "--model", "catdog-2"], "the network catdog-2; networks: lenet, "),
+        (["--engines", "torch", "--precision", "bf16"], "the precision bf16"),
+        (["--engines", "torch", "--optimizer", "adam"], "the optimizer adam"),
+    ],
+)
+def test_says_why_there_is_no_script(options, why, run):
+    assert f"no plain script for {why}" in run(*options).stdout

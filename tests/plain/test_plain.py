@@ -114,9 +114,12 @@ def run_script(plan, folder, tmp_path):
                 "tf+eager",
                 "tf+xla",
                 "jax",
+                "keras",
+                "keras+jax",
+                "keras+torch",
             )
         ),
-        *(("rosetta", e) for e in ("flux", "torch", "tf", "jax")),
+        *(("rosetta", e) for e in ("flux", "torch", "tf", "jax", "keras")),
         # Flux compiles this one for two minutes, once for the engine and once for the script.
         *(("resnet32", e) for e in ("torch", "tf", "jax")),
     ],
@@ -133,7 +136,7 @@ def test_trains_as_the_engine_does(model, engine, workers, folder, tmp_path):
     assert min(printed["step_seconds"]) > 0
 
 
-@pytest.mark.parametrize("engine", ["flux", "torch", "tf", "jax"])
+@pytest.mark.parametrize("engine", ["flux", "torch", "tf", "jax", "keras"])
 @pytest.mark.parametrize("model", NETWORKS)
 def test_drops_out_at_the_rates_of_the_model(model, engine):
     rates = [layer.rate for layer in find_model(model).layers if isinstance(layer, Dropout)]
@@ -141,7 +144,7 @@ def test_drops_out_at_the_rates_of_the_model(model, engine):
 
 
 @pytest.mark.parametrize("model", NETWORKS)
-@pytest.mark.parametrize("engine", ["torch", "torch+compile", "tf", "tf+xla", "jax"])
+@pytest.mark.parametrize("engine", ["torch", "torch+compile", "tf", "tf+xla", "jax", "keras+torch"])
 def test_script_stands_alone(engine, model):
     tree = ast.parse(script_of(engine, model))
     imported = [
