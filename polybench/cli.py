@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -86,7 +86,9 @@ def _root(
 def main() -> None:
     """Run the program; expected errors become one line on standard error and an exit code."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
+    except _UsageError as error:
+        sys.exit(_usage(error))
     except PolybenchError as error:
         sys.exit(_say(f"error: {error}", error.exit_code))
     except KeyboardInterrupt:
@@ -99,6 +101,20 @@ def main() -> None:
         if error.errno is None:  # not from the system
             raise
         sys.exit(_say(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1))
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""What typer raises for a command line that it does not understand; it has no public name there."""
+
+
+def _usage(error: Any) -> int:
+    """The same one line as for input that polybench refuses; where nothing was asked, the help."""
+    context = error.ctx
+    if context is None or not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the help
+        return int(error.exit_code)
+    message = error.format_message().rstrip(".")
+    return _say(f"error: {message}; see {context.command_path} --help", int(error.exit_code))
 
 
 def _say(text: str, code: int) -> int:

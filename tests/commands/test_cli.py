@@ -135,6 +135,26 @@ def test_bad_input_ends_the_program(program: Run) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "--no-such-option"], "--no-such-option"),
+        (["compare", "--budget", "soon"], "'soon' is no duration above 0; write 60s, 2m or 0.5h"),
+        (["show"], "'ID'"),
+        (["comapre"], "comapre"),
+    ],
+)
+def test_a_command_line_that_is_not_understood_is_one_line_too(
+    arguments: list[str], message: str, run: Run
+) -> None:
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert line.endswith(" --help")
+
+
 def test_a_failed_cell_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:
     result = run("compare", "--engines", "fake,fake+crash", *FAST)
     assert result.returncode == 1
