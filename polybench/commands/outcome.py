@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from polybench.commands.presentation import Presentation
-from polybench.commands.terminal import echo
+from polybench.commands.terminal import echo, echo_result
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
 from polybench.core.document.result import Result
@@ -57,7 +57,7 @@ def emit(text: str | bytes, output: Path | None) -> None:
         if output is not None:
             output.write_bytes(text if isinstance(text, bytes) else text.encode())
         elif isinstance(text, str):
-            echo(text, nl=False)
+            echo_result(text)
     except BrokenPipeError:
         raise
     except OSError as error:

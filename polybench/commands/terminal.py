@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +20,10 @@ _SHOWN = {code: f"\\x{code:02x}" for code in _ASCII} | {code: f"\\u{code:04x}" f
 JSON reads the others as the same characters, and has escaped those of ASCII before.
 """
 
+
+_FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
+_MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )")
+"""Of a row, what became of its cell."""
 
 _NARROWEST = 40
 """Characters: a cell's name and its time, and notes with more than a word in a line."""
@@ -38,3 +44,12 @@ def width(output: Path | None) -> int:
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print to standard output, or to standard error."""
     typer.echo(shown(text), err=err, nl=nl)  # noqa: TID251 - the one place
+
+
+def echo_result(text: str) -> None:
+    """Print to standard output; on a terminal, what is wrong has a colour."""
+    plain = shown(text)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        plain = _FAILED.sub(lambda found: typer.style(found[0], fg="red", bold=True), plain)
+        plain = _MISSING.sub(lambda found: typer.style(found[0], fg="yellow"), plain)
+    typer.echo(plain, nl=False)  # noqa: TID251 - nothing of what comes from elsewhere is in the styles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -11,6 +12,9 @@ import sys
 import termios
 from pathlib import Path
 
+import pytest
+
+from polybench.commands.terminal import echo_result
 from tests.commands.test_live import on_screen
 from tests.plain.test_plain import folder
 
@@ -83,3 +87,35 @@ def test_a_warning_is_there_once(folder: Path) -> None:
     _, written = on_a_terminal("compare", *options)
     text = " ".join(" ".join(on_screen(written)).split())
     assert text.count("64 threads on") == 1
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ROWS = "tf/cpu  12.0 ms  DIFFERS\nflux/cpu  failed: crashed\njax/cpu  unavailable: \x1b[2J\n"
+
+
+def test_what_is_wrong_has_a_colour_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.delenv("NO_COLOR")
+    echo_result(ROWS)
+    coloured = screen.getvalue()
+    assert "\x1b[31m\x1b[1mDIFFERS\x1b[0m" in coloured
+    assert "\x1b[31m\x1b[1mfailed\x1b[0m: crashed" in coloured
+    assert "\x1b[33munavailable\x1b[0m: \\x1b[2J" in coloured  # what comes from elsewhere is shown
+
+
+def test_a_result_is_plain_where_nobody_wants_colours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR")
+    echo_result(ROWS)  # to a pipe
+    piped = capsys.readouterr().out
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("NO_COLOR", "1")
+    echo_result(ROWS)
+    assert piped == screen.getvalue() == ROWS.replace("\x1b", "\\x1b")
