@@ -111,7 +111,12 @@ _LISTS = ("engines", "devices", "precision")
 
 
 def compare(
-    *, strict: bool = False, quick: bool = False, progress: Tell | None = None, **options: Unpack[Options]
+    *,
+    strict: bool = False,
+    quick: bool = False,
+    recheck: bool = False,
+    progress: Tell | None = None,
+    **options: Unpack[Options],
 ) -> StudyResult:
     """Train the identical network in several engines and compare what it costs.
 
@@ -120,6 +125,7 @@ def compare(
     Args:
         strict: raise when an engine or device is unavailable.
         quick: one process, a timed part of at most 10 s, no verdict.
+        recheck: check identity again, whatever has passed before on this machine.
         progress: called with what runs and with warnings, `print` for one; by default nobody is told.
         options: the fields of `Study`.
 
@@ -131,7 +137,14 @@ def compare(
     if quick:
         study = study.quick()
     return StudyResult(
-        run_study(study, _told(progress), store=None, context=new_context(sys.argv), strict=strict)
+        run_study(
+            study,
+            _told(progress),
+            store=None,
+            context=new_context(sys.argv),
+            strict=strict,
+            check="all" if recheck else "new",
+        )
     )
 
 
@@ -149,7 +162,7 @@ def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unp
     """
     told, study = _told(progress), _study(options)
     context = new_context(sys.argv)
-    return ParityResult(run_study(study, told, store=None, context=context, strict=strict, parity_only=True))
+    return ParityResult(run_study(study, told, store=None, context=context, strict=strict, check="only"))
 
 
 def layers(

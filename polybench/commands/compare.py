@@ -22,6 +22,7 @@ def compare(
     how: Presentation,
     quick: bool,
     strict: bool,
+    recheck: bool,
     dry_run: bool,
     describe: Annotated[
         bool, typer.Option("--describe", help="Print the plain scripts that do what is timed; run nothing.")
@@ -44,6 +45,6 @@ def compare(
     if describe:
         print_scripts(study, folder)
     elif dry_run:
-        print_plan(study)
+        print_plan(study, how.results, recheck=recheck)
     else:
-        execute(study, how, strict=strict)
+        execute(study, how, strict=strict, recheck=recheck)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from polybench.commands.explain import Explained, explain_measured
@@ -24,6 +25,8 @@ from polybench.export.rendering import rendered
 if TYPE_CHECKING:
     from polybench.core.document.study import StudyDocument
     from polybench.measuring.progress import Progress
+    from polybench.planning.estimate import Known
+    from polybench.planning.plan import Plan
     from polybench.report.saved_studies import Store
 
 
@@ -34,6 +37,7 @@ def execute(
     background: Background = NO_BACKGROUND,
     strict: bool = False,
     parity_only: bool = False,
+    recheck: bool = False,
 ) -> NoReturn:
     """Measure (or only check) and print; raises typer.Exit with the code of the interface."""
     from polybench.measuring.study import new_context, run_study
@@ -45,7 +49,7 @@ def execute(
             store=store,
             context=new_context(sys.argv[1:], background, anonymous=how.anonymous),
             strict=strict,
-            parity_only=parity_only,
+            check="only" if parity_only else "all" if recheck else "new",
         )
 
     _execute(measure, how, parity_only=parity_only)
@@ -110,23 +114,42 @@ def _execute(
     end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
 
 
-def print_plan(study: Study) -> None:
+def print_plan(study: Study, results: Path | None, *, recheck: bool = False) -> None:
     """The cells that would be measured, about how long that takes, and what this guess rests on."""
-    from polybench.core.arithmetic import training_multiply_adds
-    from polybench.planning.estimate import estimate, rate
+    from polybench.machine.host import this_host
+    from polybench.planning.estimate import estimate
     from polybench.planning.plan import resolve
+    from polybench.report.experience import experience
+    from polybench.report.saved_studies import Store, results_folder
 
     plan = resolve(study)
-    expected, workload, precision = estimate(plan), plan.workload, ",".join(plan.study.precisions)
+    known = experience(plan, Store(results_folder(results)), this_host())
+    expected = estimate(plan, known._replace(checked=known.checked and not recheck))
+    workload, precision = plan.workload, ",".join(plan.study.precisions)
     for cell in plan.cells:
         echo(cell.name)
+    echo(
+        f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
+        f" processes {study.processes}\n{expected.in_words()}\n{_basis(plan, known)}",
+        err=True,
+    )
+
+
+def _basis(plan: Plan, known: Known) -> str:
+    """What an estimate rests on."""
+    from polybench.core.arithmetic import training_multiply_adds
+    from polybench.planning.estimate import rate
+
+    if known.took is not None:
+        return "by what the same cells took in earlier studies on this machine"
+    if seen := [cell.name for cell in plan.cells if cell.name in known.steps]:
+        return f"by earlier studies on this machine of {', '.join(seen)}"
+    workload = plan.workload
     products = units.number(workload.batch_size * training_multiply_adds(plan.model) / 1e6)
     rates = dict.fromkeys(
         f"{rate(plan, cell.device) / 1e9:,.0f} billion a second on {cell.device}" for cell in plan.cells
     )
-    echo(
-        f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
-        f" processes {study.processes}\n{expected.in_words()}\nrough: a step has {products} million"
-        f" multiply-adds, and every engine is taken to do {', '.join(rates)}",
-        err=True,
+    return (
+        f"rough: a step has {products} million multiply-adds, and every engine is taken to do"
+        f" {', '.join(rates)}"
     )

@@ -22,7 +22,10 @@ from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
 
-_NOT_HERE = {"input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "handicaps", "dry_run"}
+_NOT_HERE = {
+    "input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "handicaps", "recheck",
+    "dry_run",
+}  # fmt: skip
 """Layers are timed with preloaded batches, and nothing else is."""
 
 

@@ -216,6 +216,12 @@ HOW = _panel(
     ),
     _option("parity_steps", "Training steps that the identity check follows."),
     _option(
+        "recheck",
+        "Check identity again; else a check that passed before on this machine is taken, if nothing of what"
+        " it was of has changed.",
+        "--recheck",
+    ),
+    _option(
         "parity",
         "Skip the identity check; no row is then called identical.",
         "--no-parity",

@@ -33,6 +33,7 @@ def run(
     how: Presentation,
     quick: bool,
     strict: bool,
+    recheck: bool,
     dry_run: bool,
     resume: Annotated[
         bool,
@@ -56,6 +57,7 @@ def run(
     if axes:
         only_a_study = {
             "--strict": strict,
+            "--recheck": recheck,
             "--columns": how.columns,
             "--tensorboard": how.tensorboard,
             "--explain": how.explain,
@@ -63,13 +65,13 @@ def run(
         refuse_for_a_sweep(only_a_study, "the file")
         if not dry_run:
             execute_series(Series(chosen, axes, "sweep", background), how, resume=resume)
-        print_points(chosen, axes)
+        print_points(chosen, axes, how.results)
     elif dry_run:
-        print_plan(chosen)
+        print_plan(chosen, how.results, recheck=recheck)
     elif resume:
         execute_rest_of(chosen, how, strict=strict)
     else:
-        execute(chosen, how, background=background, strict=strict)
+        execute(chosen, how, background=background, strict=strict, recheck=recheck)
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:

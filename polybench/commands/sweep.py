@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,7 @@ AXES = ("batch_size", "threads", "workers")
 """Options of `compare` that take several values here."""
 _IN_THE_NAME = ("depth", "resolution")
 """Axes that are part of a model's name."""
-NOT_FOR_SERIES = ("epochs", "accuracy", "until", "handicaps", "strict", "quick", "dry_run")
+NOT_FOR_SERIES = ("epochs", "accuracy", "until", "handicaps", "recheck", "strict", "quick", "dry_run")
 OUT = ("output", "results", "save", "anonymous", "quiet", "verbose")
 SHARED = [name for name in WHAT | HOW if name not in (*AXES, *NOT_FOR_SERIES)]
 """Options that a series of studies has like a single one."""
@@ -68,11 +69,11 @@ def sweep(
     execute_series(series, how._replace(format=format), resume=resume)
 
 
-def print_points(study: Study, axes: Mapping[str, Sequence[int]]) -> None:
+def print_points(study: Study, axes: Mapping[str, Sequence[int]], results: Path | None) -> None:
     """What would be measured at each point, and about how long that takes."""
     from polybench.measuring.sweep import in_words
     from polybench.planning.grid import points
 
     for point in points(study, axes):
         echo(f"{in_words(point.values)}:", err=True)
-        print_plan(point.study)
+        print_plan(point.study, results)

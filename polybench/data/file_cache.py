@@ -103,18 +103,33 @@ class FileCache(Generic[T]):
             self._keep(key, into, note)
         return note
 
+    def find(self, key: str, into: Path) -> T | None:
+        """The note of an entry, whose files are now in `into`; None if it is not there as it was.
+
+        An entry that is damaged, or of another kind, is removed.
+        """
+        known = self._taken(key, into)
+        return None if known is None else known.note
+
+    def replace(self, key: str, files: Path, note: T) -> None:
+        """Keep this entry, with the files of a folder, in place of one that may be there."""
+        shutil.rmtree(self._folder / key, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._keep(key, files, note)
+
     def _taken(self, key: str, into: Path) -> _Manifest[T] | None:
         """The manifest of an entry whose files are now in `into`; None if it is not there as it was."""
         entry = self._folder / key
-        if not entry.exists():
-            return None
         try:
+            if not entry.exists():
+                return None
             manifest = self._decoder.decode((entry / _MANIFEST).read_bytes())
             _stamp(entry)
             into.mkdir(parents=True, exist_ok=True)
             _link(entry, into, manifest.checksums)
             sound = all(self._checksum(into / name) == sum for name, sum in manifest.checksums.items())
-        except (OSError, msgspec.MsgspecError):  # another process may just remove it
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Another process may just remove it.
             sound = False
         if sound:
             return manifest

@@ -15,8 +15,8 @@ from polybench.export.one_line import one_line
 
 
 def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
-    """How sure, environments, failed checks, deviations, pipelines, sources, roofs, trainings, cells cut
-    short, warnings.
+    """How sure, environments, earlier checks, failed ones, deviations, pipelines, sources, roofs, trainings,
+    cells cut short, warnings.
 
     What a number is of stands below tables that show it; what makes rows differ, below all.
 
@@ -27,6 +27,7 @@ def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
     return [
         *_intervals(study),
         *_environments(study),
+        *_earlier_checks(study),
         *(
             f"{result.cell}: parity check failed: "
             f"{one_line(result.parity.reason or result.reason or 'see polybench parity')}"
@@ -89,6 +90,19 @@ def _texts(result: Result, python: str) -> dict[str, str]:
     """Its versions; the Python is polybench's own where it does not say."""
     own = {"python": python} | result.versions
     return {what: one_line(version) for what, version in own.items() if isinstance(version, str)}
+
+
+def _earlier_checks(study: StudyDocument) -> list[str]:
+    """Of cells that were identical when an earlier study checked them: when that was."""
+    cells: dict[str, list[str]] = {}
+    for result in study.results:
+        checked = result.parity.checked
+        if result.ranked and checked is not None and checked < study.created:  # both in UTC, ISO 8601
+            cells.setdefault(one_line(checked[:16].replace("T", " ")), []).append(result.cell)
+    return [
+        f"{', '.join(names)}: identity checked {when} UTC, before this study; --recheck repeats it"
+        for when, names in cells.items()
+    ]
 
 
 def _deviations(study: StudyDocument) -> list[str]:

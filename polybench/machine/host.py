@@ -35,10 +35,20 @@ def this_host() -> Host:
 
 def cpu_name() -> str:
     """The processor's own name for itself."""
+    return _of_cpuinfo("model name") or platform.machine()
+
+
+def cpu_features() -> str:
+    """The instructions that programs may choose their code by; "" where the kernel does not tell."""
+    return _of_cpuinfo("flags") or _of_cpuinfo("Features")
+
+
+def _of_cpuinfo(what: str) -> str:
+    """Of the first processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
+        if line.startswith(what):
             return line.partition(":")[2].strip()
-    return platform.machine()
+    return ""
 
 
 def gpus() -> list[str]:

@@ -19,7 +19,7 @@ from polybench.measuring.replicates import measure
 from polybench.measuring.rounds import Replicate, Team
 from polybench.measuring.state import StudyState
 from polybench.measuring.study import new_context, started
-from polybench.measuring.verification import verify
+from polybench.measuring.verification import verified
 from polybench.measuring.workers import start_reference
 from polybench.plain.layer import write_programs
 from polybench.planning.pace import Block
@@ -75,11 +75,16 @@ def run_layers(
     times: dict[str, Times] = {}
     with started(resolve(study), progress, context=context) as running:
         state = running.state
-        try:
-            verify(state, running.scratch, strict=strict)
-            progress.stage("computing each layer's input in the float64 reference")
-            folder = _write_layers(state, running.scratch)
+        folder = running.scratch / "layers"
+
+        def parts() -> None:
+            if not folder.exists():
+                progress.stage("computing each layer's input in the float64 reference")
+                _write_layers(state, folder)
             measure(state, None, partial(_Replicate, folder, times))
+
+        try:
+            verified(state, running.scratch, parts, strict=strict)
         except KeyboardInterrupt:
             state.interrupt()
         cells = [cell.name for cell in state.plan.cells if _whole_step(cell)]
@@ -94,16 +99,14 @@ def run_layers(
     return document
 
 
-def _write_layers(state: StudyState, scratch: Path) -> Path:
+def _write_layers(state: StudyState, folder: Path) -> None:
     """The tensors of all layers, of as many images as the identity check takes."""
-    folder = scratch / "layers"
     folder.mkdir()
     timeout, files = state.plan.study.timeout, state.files
     job = Job(state.plan.model, state.plan.workload, "cpu", "float64", seed=state.plan.study.seed)
     with start_reference(state.logs, timeout, state.plan.cpus) as worker:
         worker.ask(Prepare(job, str(files.weights), files.parity), Prepared, timeout)
         worker.ask(WriteLayers(str(folder)), LayersWritten, timeout)
-    return folder
 
 
 def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, script: Path) -> None:

@@ -37,7 +37,8 @@ def count_native(state: StudyState) -> None:
         return
     for group in state.groups(records):
         state.progress.stage(f"counting native allocations of {', '.join(r.cell.name for r in group)}")
-        _count(state, group)
+        with state.clock.part("native"):
+            _count(state, group)
     state.done.native = True
     state.save()
 

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from polybench.core.document.result import Status
+
+
+class CellSoFar(NamedTuple):
+    """How far a cell is.
+
+    Attributes:
+        name: as in the table.
+        identity: "pass", "fail" or "skipped".
+        status: whether it goes on.
+        rounds: that were measured, of all processes.
+        step_seconds: a typical step of these; None before the first.
+    """
+
+    name: str
+    identity: str
+    status: Status
+    rounds: int
+    step_seconds: float | None
 
 
 class Progress(Protocol):
@@ -15,6 +35,10 @@ class Progress(Protocol):
 
     def remaining(self, seconds: float) -> None:
         """How long the rest of the study is expected to take, at most."""
+        ...
+
+    def cells(self, cells: Sequence[CellSoFar]) -> None:
+        """How far each cell is, whenever that has changed."""
         ...
 
     def warn(self, text: str) -> None:
@@ -29,6 +53,9 @@ class Silent:
         """Nothing."""
 
     def remaining(self, seconds: float) -> None:
+        """Nothing."""
+
+    def cells(self, cells: Sequence[CellSoFar]) -> None:
         """Nothing."""
 
     def warn(self, text: str) -> None:
@@ -49,6 +76,9 @@ class Told:
         """A line, where that is a second or more."""
         if seconds >= 1:
             self._tell(f"about {seconds:.0f} s left")
+
+    def cells(self, cells: Sequence[CellSoFar]) -> None:
+        """Nothing: the lines say what runs."""
 
     def warn(self, text: str) -> None:
         """A line that says so."""

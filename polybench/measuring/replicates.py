@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from polybench.machine.meters.observer import Observer
@@ -11,7 +10,6 @@ from polybench.measuring.blocks import Blocks
 from polybench.measuring.checkpoint import Group
 from polybench.measuring.rounds import Replicate
 from polybench.measuring.state import StudyState
-from polybench.planning.estimate import estimate
 from polybench.planning.pace import Pace
 from polybench.report.cell_record import CellRecord
 
@@ -37,27 +35,20 @@ def measure(
     patience = Patience(study.patience, state.progress.stage)
     patience.waited = state.waited
     blocks = Blocks(observer, patience, study.timeout)
-    spent, expected = 0.0, estimate(state.plan).measuring  # before anything has been seen
-    first = done.replicates
-    for number in range(first, study.processes):
+    state.clock.replicates, state.clock.groups = study.processes - done.replicates, max(1, len(groups))
+    for number in range(done.replicates, study.processes):
         if not state.alive:
             return
-        to_come = study.processes - number
-        left = to_come * (spent / (number - first) if number > first else expected / study.processes)
-        state.progress.remaining(left)
-        start = time.monotonic()
         for group, pace in groups:
             members = [record for record in group if record.alive]
             if members:
                 replicate(state, members, pace, number, blocks).run()
-        spent += time.monotonic() - start
         state.blocks = [pace.block for _, pace in groups if pace.block is not None]
         state.cut_short = any(pace.cut_short for _, pace in groups)
         state.note_patience(patience)
         done.replicates = number + 1
         done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
         state.save()
-    state.progress.remaining(0.0)
 
 
 def _groups(state: StudyState) -> list[tuple[list[CellRecord], Pace]]:

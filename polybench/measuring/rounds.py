@@ -14,6 +14,7 @@ from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.statistics import half_width, ratio
 from polybench.machine.noise import NoiseMeter
 from polybench.measuring.blocks import Blocks
+from polybench.measuring.earlier_checks import CheckOutdated, confirm
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning import schedule
@@ -71,21 +72,32 @@ class Replicate:
         """Start, warm up, measure, count and close; failures go into the records, the others go on."""
         where = f"process {self._number + 1} of {self._study.processes}"
         self._state.progress.stage(f"{where}: starting {', '.join(r.cell.name for r in self._group)}")
-        self._pace.start_replicate()
-        with self._team() as team:
-            self._warm_up(team)
+        clock = self._state.clock
+        with contextlib.ExitStack() as stack:
+            with clock.part("starts"):
+                team = stack.enter_context(self._team())
+                self._warm_up(team)
+            self._pace.start_replicate()
             self._blocks.patience.wait_until_quiet()
-            block = self._calibrate(team)
-            done = 0
-            while team and block is not None and self._pace.another_round(done):
-                self._state.progress.stage(f"{where}: round {done + 1} of {block.rounds}")
-                self._state.noise.append(self._round(team, block, done))
-                done += 1
-                if self._enough_after(done):
-                    self._pace.enough_after(done)
+            with clock.part("rounds"):
+                block = self._rounds(team, where)
             if self._number == 0 and block is not None:
-                self._count(team)
-                self._time_separately(team, block)
+                with clock.part("counting"):
+                    self._count(team)
+                    self._time_separately(team, block)
+
+    def _rounds(self, team: Team, where: str) -> Block | None:
+        """All rounds; None where every cell has failed before."""
+        block = self._calibrate(team)
+        done = 0
+        while team and block is not None and self._pace.another_round(done):
+            self._state.progress.stage(f"{where}: round {done + 1} of {block.rounds}")
+            self._state.noise.append(self._round(team, block, done))
+            self._state.tell()
+            done += 1
+            if self._enough_after(done):
+                self._pace.enough_after(done)
+        return block
 
     @contextlib.contextmanager
     def _team(self) -> Iterator[Team]:
@@ -112,7 +124,17 @@ class Replicate:
         return observer.gpu_bytes(record.cell.device) if observer else None
 
     def _warm_up(self, team: Team) -> None:
-        self._ask_all(team, load, Loaded, _keep_probe)
+        """Raises CheckOutdated where a cell's check does not hold for what its worker has loaded."""
+        outdated: list[CellRecord] = []
+
+        def keep_probe(record: CellRecord, answer: Loaded) -> None:
+            if not confirm(record, answer):
+                outdated.append(record)
+            record.probe = answer.probe
+
+        self._ask_all(team, load, Loaded, keep_probe)
+        if outdated:
+            raise CheckOutdated
         self._ask_all(team, self._state.prepare, Prepared, _keep_startup)
         for record, _ in team.values():
             record.start_process()
@@ -210,10 +232,6 @@ class Replicate:
                 record.warnings.append(f"pipeline and training could not be timed separately: {error}")
             else:
                 record.timed_separately = answer
-
-
-def _keep_probe(record: CellRecord, answer: Loaded) -> None:
-    record.probe = answer.probe
 
 
 def _keep_startup(record: CellRecord, answer: Prepared) -> None:

@@ -6,17 +6,19 @@ import contextlib
 import os
 import shutil
 from collections.abc import Sequence
+from statistics import median
 
 import platformdirs
 
-from polybench.core.document.circumstances import RoundNoise, Settings
+from polybench.core.document.circumstances import Host, RoundNoise, Settings
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Cell
 from polybench.machine.patience import Patience
 from polybench.measuring.checkpoint import Checkpoint, Done, Unfinished
+from polybench.measuring.clock import Clock
 from polybench.measuring.environments import Environments
-from polybench.measuring.progress import Progress
+from polybench.measuring.progress import CellSoFar, Progress
 from polybench.measuring.scratch import prune_logs
 from polybench.planning.pace import WARM_UP_STEPS, Block
 from polybench.planning.plan import Plan, memory_groups, row
@@ -38,6 +40,7 @@ class StudyState:
         records: one a cell, in the plan's order.
         noise: one entry a round.
         blocks: of each group of cells that is measured, once they are known.
+        clock: of the parts of this study.
         cut_short: the budget ended before all rounds were done.
         done: the parts that are finished.
     """
@@ -51,7 +54,9 @@ class StudyState:
         store: Store | None,
         context: Context,
         unfinished: Unfinished | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self.clock = clock or Clock(progress)
         self.plan, self.files, self.progress = plan, files, progress
         self.records = [record_of(cell, plan, environments) for cell in plan.cells]
         self.noise: list[RoundNoise] = []
@@ -75,6 +80,15 @@ class StudyState:
         if text not in self._warnings:
             self._warnings.append(text)
             self.progress.warn(text)
+
+    def tell(self) -> None:
+        """Tell whoever watches how far each cell is."""
+        self.progress.cells([_so_far(record) for record in self.records])
+
+    @property
+    def host(self) -> Host:
+        """This machine."""
+        return self._context.host
 
     @property
     def waited(self) -> float:
@@ -175,8 +189,15 @@ class StudyState:
         self._context.host.noise[:] = self.noise
         document = summarize(self._context, self.plan, self.files, self.records, self._warnings, self.blocks)
         document.finished = finished
+        document.took = None if self._context.resumed else self.clock.took()
         add_roofs(document, self.plan.model, KeptRoofs())
         return document
+
+
+def _so_far(record: CellRecord) -> CellSoFar:
+    medians = [median(times) for process in rounds_of(record) for times in process]
+    seconds = median(medians) if medians else None
+    return CellSoFar(record.cell.name, record.parity.status, record.status, len(medians), seconds)
 
 
 def record_of(cell: Cell, plan: Plan, environments: Environments) -> CellRecord:

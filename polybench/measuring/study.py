@@ -16,6 +16,7 @@ from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.measuring.checkpoint import Unfinished
+from polybench.measuring.clock import Clock
 from polybench.measuring.environments import Environments
 from polybench.measuring.native import count_native
 from polybench.measuring.progress import Progress
@@ -23,10 +24,11 @@ from polybench.measuring.replicates import measure
 from polybench.measuring.scratch import only_study_here, scratch_folder
 from polybench.measuring.state import StudyState
 from polybench.measuring.training import train
-from polybench.measuring.verification import verify
+from polybench.measuring.verification import verified, verify
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan, resolve
 from polybench.report.document import Context
+from polybench.report.experience import Check, expected
 from polybench.report.saved_studies import Store
 
 
@@ -37,7 +39,7 @@ def run_study(
     store: Store | None,
     context: Context | None = None,
     strict: bool = False,
-    parity_only: bool = False,
+    check: Check = "new",
 ) -> StudyDocument:
     """Check and measure every cell of the study.
 
@@ -49,15 +51,16 @@ def run_study(
         store: where to save after each finished part; None saves nothing.
         context: of `new_context`; by default of a study that nobody says more of.
         strict: refuse to measure when an engine or device is unavailable.
-        parity_only: check, but measure nothing.
+        check: which cells: those whose engine is "new" since an earlier study has checked it, "all", or all
+            of them and "only" that: nothing is measured.
 
     Raises:
         BadInput: before anything is started.
         StrictlyUnavailable: with `strict`, before anything is measured.
     """
     context = context or new_context()
-    unfinished = Unfinished(store.folder) if store is not None and not parity_only else None
-    watched = study.metrics and not parity_only
+    unfinished = Unfinished(store.folder) if store is not None and check != "only" else None
+    watched = study.metrics and check != "only"
     plan = resolve(study)
     if store is not None:
         store.ensure_writable()
@@ -65,26 +68,37 @@ def run_study(
     with (
         claimed,
         started(
-            plan, progress, store=store, context=context, unfinished=unfinished, watched=watched
+            plan,
+            progress,
+            store=store,
+            context=context,
+            unfinished=unfinished,
+            watched=watched,
+            check=check,
         ) as running,
     ):
         running.state.keep()
         try:
-            return measured(running, strict=strict, parity_only=parity_only)
+            return measured(running, strict=strict, check=check)
         except StrictlyUnavailable:
             running.state.abandon()
             raise
 
 
-def measured(running: Running, *, strict: bool = False, parity_only: bool = False) -> StudyDocument:
+def measured(running: Running, *, strict: bool = False, check: Check = "new") -> StudyDocument:
     """All parts of the study that are not finished yet; arguments and errors are those of `run_study`."""
-    state = running.state
+    state, scratch = running.state, running.scratch
+
+    def parts() -> None:
+        measure(state, running.observer)
+        count_native(state)
+        train(state, scratch)
+
     try:
-        verify(state, running.scratch, strict=strict, required=parity_only)
-        if not parity_only:
-            measure(state, running.observer)
-            count_native(state)
-            train(state, running.scratch)
+        if check == "only":
+            verify(state, scratch, strict=strict, required=True)
+        else:
+            verified(state, scratch, parts, strict=strict, recheck=check == "all")
     except KeyboardInterrupt:
         state.interrupt()
     return state.finish()
@@ -107,6 +121,7 @@ def started(
     store: Store | None = None,
     unfinished: Unfinished | None = None,
     watched: bool = False,
+    check: Check = "new",
 ) -> Iterator[Running]:
     """Write the files of a study.
 
@@ -117,6 +132,7 @@ def started(
         store: where it is saved.
         unfinished: where it is kept what it needs to be resumed; claimed by who calls this.
         watched: whether there is an observer.
+        check: as of `run_study`, for what is expected of the time.
 
     Raises:
         BadInput: the data cannot be read, or there is no room for the files.
@@ -127,9 +143,12 @@ def started(
         _observer(plan, watched) as observer,
     ):
         progress.stage("preparing data")
-        files = shared_files.write(plan, scratch)
+        clock = Clock(progress)
+        with clock.part("data"):
+            files = shared_files.write(plan, scratch)
+        clock.expected = expected(plan, store, context.host, check=check)
         environments = Environments(plan, scratch / "environments")
-        state = StudyState(plan, files, environments, progress, store, context, unfinished)
+        state = StudyState(plan, files, environments, progress, store, context, unfinished, clock)
         _warn_beforehand(state, observer, alone=alone)
         _warn_of_data(state, context.background)
         yield Running(state, scratch, observer)

@@ -13,7 +13,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.machine import host
 from polybench.measuring.checkpoint import Unfinished
-from polybench.measuring.progress import Progress
+from polybench.measuring.progress import CellSoFar, Progress
 from polybench.measuring.resume import resume_study
 from polybench.measuring.scratch import scratch_folder
 from polybench.measuring.study import new_context, new_id, run_study
@@ -197,6 +197,9 @@ class _Prefixed:
 
     def remaining(self, seconds: float) -> None:
         """Nothing: the rest of one point is not that of the sweep."""
+
+    def cells(self, cells: Sequence[CellSoFar]) -> None:
+        self._progress.cells(cells)
 
     def warn(self, text: str) -> None:
         self._progress.warn(f"{self._prefix}: {text}")

@@ -34,7 +34,8 @@ def train(state: StudyState, scratch: Path) -> None:
         for record in schedule.order_of_round(state.alive, study.seed, number, 0):
             if any(training.seed == seed for training in record.trainings):
                 continue  # before the study was resumed
-            _Training(state, record, seed).run(weights)
+            with state.clock.part("trainings"):
+                _Training(state, record, seed).run(weights)
             state.save()
 
 

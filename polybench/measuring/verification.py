@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import platformdirs
 
-from polybench.core.document.identity import Parity
+from polybench.core.document.identity import UNCHECKED, Parity
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
-from polybench.identity.check import Checker, ReferenceFailed, Task
+from polybench.identity.check import Checker, ReferenceFailed
+from polybench.measuring.earlier_checks import CheckOutdated, EarlierChecks, confirm, task_of
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_reference, start_worker
 from polybench.planning.plan import row
@@ -22,17 +23,49 @@ from polybench.wire.process import WorkerProcess
 NO_ARITHMETIC = Parity("skipped", "this engine plays a script: no arithmetic to check")
 
 
-def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = False) -> None:
+def verified(
+    state: StudyState, scratch: Path, measure: Callable[[], None], *, strict: bool, recheck: bool = False
+) -> None:
+    """Check every cell, then measure.
+
+    Where a check of an earlier study was taken, and then a worker loads something else, that is checked
+    before anything of it is measured.
+
+    Args:
+        state: of the study.
+        scratch: the study's folder for files.
+        measure: all parts of the study that are not finished yet; raises CheckOutdated, and is called again.
+        strict: as of `verify`.
+        recheck: as of `verify`.
+
+    Raises:
+        StrictlyUnavailable: with `strict`.
+    """
+    while True:
+        verify(state, scratch, strict=strict, recheck=recheck)
+        try:
+            measure()
+        except CheckOutdated:
+            state.done.verified, recheck = False, True
+        else:
+            return
+
+
+def verify(
+    state: StudyState, scratch: Path, *, strict: bool, required: bool = False, recheck: bool = False
+) -> None:
     """Load every distinct cell once and check it; what is learned holds for its repeats, too.
 
-    Nothing is started where the study has no check, unless `strict`: the first replicate finds out what is
-    there.
+    Nothing is started where the study has no check, or an earlier study has kept all of it, unless `strict`:
+    the first replicate finds out what is there.
 
     Args:
         state: of the study; its records get probe, parity, and the reason of what cannot go on.
         scratch: the study's folder for files.
         strict: refuse to go on when an engine or device is unavailable.
-        required: a cell that the reference's failure leaves unchecked has failed.
+        required: the check is what was asked for: a cell that the reference's failure leaves unchecked has
+            failed, and no check of an earlier study is taken.
+        recheck: take no check of an earlier study.
 
     Raises:
         StrictlyUnavailable: with `strict`.
@@ -41,10 +74,17 @@ def verify(state: StudyState, scratch: Path, *, strict: bool, required: bool = F
         _refuse_missing(state.records)
     if state.done.verified or (not state.plan.study.parity and not strict):
         return
-    first = [record for record in state.alive if record.cell.repeat == 1]
-    for group in state.groups(first):
-        _Verification(state, scratch, group, required).run()
-    _copy_to_repeats(state.records, first)
+    first = [record for record in state.alive if record.cell.repeat == 1 and record.parity == UNCHECKED]
+    earlier = EarlierChecks(state)
+    taken = []
+    if state.plan.study.parity and not (required or recheck):
+        taken = [record for record in first if row(record.cell).does_arithmetic and earlier.take(record)]
+    state.tell()
+    to_start = first if strict else [record for record in first if record not in taken]
+    for group in state.groups(to_start):
+        with state.clock.part("parity"):
+            _Verification(state, scratch, group, earlier, required).run()
+    _copy_to_repeats(state.records)
     if strict:
         _refuse_missing(state.records)
     state.done.verified = True
@@ -59,19 +99,30 @@ def _refuse_missing(records: Sequence[CellRecord]) -> None:
         )
 
 
-def _copy_to_repeats(records: Sequence[CellRecord], first: Sequence[CellRecord]) -> None:
-    by_cell = {record.cell: record for record in first}
+def _copy_to_repeats(records: Sequence[CellRecord]) -> None:
+    by_cell = {record.cell: record for record in records if record.cell.repeat == 1}
     for record in records:
-        model = by_cell.get(msgspec.structs.replace(record.cell, repeat=1), record)
+        if record.parity != UNCHECKED:
+            continue
+        model = by_cell[msgspec.structs.replace(record.cell, repeat=1)]
         record.status, record.reason, record.remedy = model.status, model.reason, model.remedy
         record.log, record.probe, record.parity = model.log, model.probe, model.parity
+        record.checked = model.checked
 
 
 class _Verification:
     """One group of cells: their workers start side by side, and are checked one after the other."""
 
-    def __init__(self, state: StudyState, scratch: Path, group: Sequence[CellRecord], required: bool) -> None:
+    def __init__(
+        self,
+        state: StudyState,
+        scratch: Path,
+        group: Sequence[CellRecord],
+        earlier: EarlierChecks,
+        required: bool,
+    ) -> None:
         self._state, self._scratch, self._group = state, scratch, group
+        self._earlier = earlier
         self._study, self._files = state.plan.study, state.files
         self._required = required
         self._checker: Checker | None = None
@@ -86,7 +137,7 @@ class _Verification:
             ]
             for record, worker in workers:
                 worker.send(load(record))
-            if self._study.parity and any(row(record.cell).does_arithmetic for record in self._group):
+            if any(self._is_to_be_checked(record) for record in self._group):
                 with contextlib.suppress(ReferenceFailed):  # tried again for each cell
                     self._checker = self._start_checker(stack)
             for record, worker in workers:
@@ -97,6 +148,7 @@ class _Verification:
                     worker.kill()
                 except ReferenceFailed as error:
                     self._without_reference(record, error)
+                self._state.tell()
 
     def _without_reference(self, record: CellRecord, error: ReferenceFailed) -> None:
         """Unless it is required, the cell is measured without; the next one gets a reference of its own."""
@@ -115,21 +167,19 @@ class _Verification:
         return Checker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")
 
     def _verify(self, record: CellRecord, worker: WorkerProcess, stack: contextlib.ExitStack) -> None:
-        record.probe = worker.receive(load(record), Loaded, self._study.timeout).probe
-        if not self._study.parity or not row(record.cell).does_arithmetic:
+        loaded = worker.receive(load(record), Loaded, self._study.timeout)
+        confirm(record, loaded)
+        record.probe = loaded.probe
+        if not self._is_to_be_checked(record):
             self._build_only(record, worker)
             return
         checker = self._checker = self._checker or self._start_checker(stack)
         self._state.progress.stage(f"checking {record.cell.name} against the float64 reference")
-        task = Task(
-            self._state.plan.job(record.cell),
-            self._files.weights,
-            self._files.parity,
-            self._study.parity_steps,
-            self._study.timeout,
-            self._files.parity_stream,
-        )
-        record.parity = checker.check(worker, task)
+        parity = checker.check(worker, task_of(self._state, record))
+        record.parity = self._earlier.keep(record, loaded, parity)
+
+    def _is_to_be_checked(self, record: CellRecord) -> bool:
+        return self._study.parity and row(record.cell).does_arithmetic and record.parity == UNCHECKED
 
     def _build_only(self, record: CellRecord, worker: WorkerProcess) -> None:
         """Building it tells whether the device is there."""

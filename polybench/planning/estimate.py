@@ -1,18 +1,21 @@
 """How long a study will take, roughly, before anything of it is started: for `--dry-run` and progress.
 
-Nothing is known yet of how fast engines are here, so a training step is taken to be its multiply-adds at one
-rate for all of them. On 2 cores, lenet's step took 0.5 (tf), 0.9 (torch) and 1.8 (flux) times that,
-resnet32's 0.5, 1.8 and 3.2 times on a busy machine. That a deeper network compiles longer is not in it.
+What earlier studies on this machine have seen is taken from them. Where there are none, a training step is
+taken to be its multiply-adds at one rate for all engines. On 2 cores, lenet's step took 0.5 (tf), 0.9 (torch)
+and 1.8 (flux) times that, resnet32's 0.5, 1.8 and 3.2 times on a busy machine. That a deeper network compiles
+longer is not in it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from polybench.core import units
 from polybench.core.arithmetic import forward_multiply_adds, training_multiply_adds
+from polybench.core.document.circumstances import Took
 from polybench.core.spec import UNTIMED_STEPS, Cell, Study, evaluates, most_epochs, trains
 from polybench.data import expected_images
 from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, Pace
@@ -32,6 +35,29 @@ _BYTES_PER_SECOND = 200e6
 """Images made or read, and written as an epoch."""
 
 
+class Known(NamedTuple):
+    """What earlier studies of the same workload on this machine tell.
+
+    Attributes:
+        steps: seconds of a step, by cell.
+        starts: seconds of a cold start, by cell.
+        took: of the newest study of exactly these cells.
+        same_rounds: whether that one had as many processes, rounds and steps, and the same budget.
+        parity: seconds of a check of exactly these cells, of the newest study that did one.
+        checked: whether all these cells have passed the check, which then need not be repeated.
+    """
+
+    steps: Mapping[str, float] = {}
+    starts: Mapping[str, float] = {}
+    took: Took | None = None
+    same_rounds: bool = False
+    parity: float | None = None
+    checked: bool = False
+
+
+NOTHING_KNOWN = Known()
+
+
 class Estimate(NamedTuple):
     """Seconds of each part of a study; `rounds` may end sooner, when intervals are narrow enough."""
 
@@ -40,12 +66,8 @@ class Estimate(NamedTuple):
     starts: float
     rounds: float
     counting: float
+    native: float
     trainings: float
-
-    @property
-    def measuring(self) -> float:
-        """From the start of the first replicate to the end of the last."""
-        return self.starts + self.rounds + self.counting
 
     @property
     def total(self) -> float:
@@ -59,22 +81,46 @@ class Estimate(NamedTuple):
             "identity check": self.parity,
             "starts and warm-up": self.starts,
             "rounds": self.rounds,
-            "counting": self.counting,
+            "counting": self.counting + self.native,
             "whole trainings": self.trainings,
         }
         parts = (f"{name} {units.rough_seconds(value)}" for name, value in named.items() if value >= 0.5)
         return f"about {units.rough_seconds(self.total)}: {', '.join(parts)}"
 
 
-def estimate(plan: Plan) -> Estimate:
+NOTHING_EXPECTED = Estimate(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def estimate(plan: Plan, known: Known = NOTHING_KNOWN) -> Estimate:
     """Of a plan whose engines and devices are all there."""
+    guess = _estimate(plan, known)
+    took, study = known.took, plan.study
+    if known.checked or not study.parity:
+        guess = guess._replace(parity=0.0)
+    elif known.parity is not None:
+        guess = guess._replace(parity=known.parity)
+    if took is None:
+        return guess
+    first, *others = took.starts
+    later = fmean(others) if others else first
+    guess = guess._replace(data=took.data, starts=first + (study.processes - 1) * later)
+    if study.metrics:
+        guess = guess._replace(counting=took.counting, native=took.native)
+    return guess._replace(rounds=sum(took.rounds)) if known.same_rounds else guess
+
+
+def _estimate(plan: Plan, known: Known) -> Estimate:
+    """From the speed of single cells, measured or guessed."""
     study, shape = plan.study, plan.model.input_shape
     images = expected_images(study.data, "train", shape)
     steps_in_epoch = max(1, images // plan.workload.batch_size)
     epoch_bytes = images * math.prod(shape) * 4
-    steps = {cell: _step_seconds(plan, cell, plan.workload.batch_size) for cell in plan.cells}
+    steps = {
+        cell: known.steps.get(cell.name) or _step_seconds(plan, cell, plan.workload.batch_size)
+        for cell in plan.cells
+    }
     groups = memory_groups(plan, plan.cells, epoch_bytes)
-    start = _start_seconds(groups)
+    start = _start_seconds(groups, known)
     warm_up = WARM_UP_STEPS + min(CALIBRATION_STEPS, steps_in_epoch) + UNTIMED_STEPS
     measured = [
         _measured_seconds(study, [steps[cell] for cell in group], len(group) / len(steps), steps_in_epoch)
@@ -82,11 +128,14 @@ def estimate(plan: Plan) -> Estimate:
     ]
     return Estimate(
         data=epoch_bytes / _BYTES_PER_SECOND,
-        parity=start + _check_seconds(plan) if study.parity else 0.0,
+        parity=start + _check_seconds(plan),
         starts=study.processes * (start + warm_up * sum(steps.values())),
         rounds=sum(rounds for rounds, _ in measured),
-        counting=sum(counting for _, counting in measured) + _native_seconds(plan, steps, epoch_bytes),
-        trainings=sum(_training_seconds(plan, cell, step * steps_in_epoch) for cell, step in steps.items()),
+        counting=sum(counting for _, counting in measured),
+        native=_native_seconds(plan, steps, epoch_bytes, known),
+        trainings=sum(
+            _training_seconds(plan, cell, step * steps_in_epoch, known) for cell, step in steps.items()
+        ),
     )
 
 
@@ -95,17 +144,21 @@ def rate(plan: Plan, device: str) -> float:
     return CPU_RATE * plan.workload.threads if device == "cpu" else CUDA_RATE
 
 
-def _start_seconds(groups: Sequence[Sequence[Cell]]) -> float:
+def _start_seconds(groups: Sequence[Sequence[Cell]], known: Known) -> float:
     """One group after the other, its workers side by side."""
-    return sum(max(row(cell).start_seconds for cell in group) for group in groups)
+    return sum(max(_start(cell, known) for cell in group) for group in groups)
 
 
-def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int) -> float:
+def _start(cell: Cell, known: Known) -> float:
+    return known.starts.get(cell.name) or row(cell).start_seconds
+
+
+def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int, known: Known) -> float:
     """Of the pass that has processes of its own."""
     cells = [cell for cell in plan.cells if counts_natively(plan, cell)]
     counted = WARM_UP_STEPS + UNTIMED_STEPS + COUNTED_STEPS
     groups = memory_groups(plan, cells, epoch_bytes)
-    return _start_seconds(groups) + counted * sum(steps[cell] for cell in cells)
+    return _start_seconds(groups, known) + counted * sum(steps[cell] for cell in cells)
 
 
 def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:
@@ -145,7 +198,7 @@ def _check_seconds(plan: Plan) -> float:
     return reference + sum((3 * k + 4) * _step_seconds(plan, cell, batch_size) for cell in cells)
 
 
-def _training_seconds(plan: Plan, cell: Cell, epoch: float) -> float:
+def _training_seconds(plan: Plan, cell: Cell, epoch: float, known: Known) -> float:
     """All of a cell's whole trainings, of which each has a worker of its own."""
     study = plan.study
     if not trains(study):
@@ -153,4 +206,4 @@ def _training_seconds(plan: Plan, cell: Cell, epoch: float) -> float:
     if evaluates(study):
         images = expected_images(study.data, "test", plan.model.input_shape)
         epoch += images * forward_multiply_adds(plan.model) / rate(plan, cell.device)
-    return study.processes * (row(cell).start_seconds + most_epochs(study) * epoch)
+    return study.processes * (_start(cell, known) + most_epochs(study) * epoch)

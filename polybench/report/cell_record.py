@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from polybench.core.document.identity import Parity
+from polybench.core.document.identity import UNCHECKED, Parity
 from polybench.core.document.resources import Allocations, BlockReading, Memory
 from polybench.core.document.result import Status
 from polybench.core.document.times import Startup
@@ -17,7 +17,7 @@ from polybench.core.spec import Cell
 from polybench.machine.meters.usage import BlockUsage
 from polybench.planning.plan import row
 from polybench.wire.interpreter import OWN, Interpreter
-from polybench.wire.messages import Measured, TimedSeparately
+from polybench.wire.messages import Loaded, Measured, TimedSeparately
 
 
 @dataclass
@@ -36,7 +36,9 @@ class CellRecord:
     remedy: str | None = None
     log: Path | None = None
     probe: Probe | None = None
-    parity: Parity = field(default_factory=lambda: Parity("skipped", "not asked for"))
+    parity: Parity = UNCHECKED
+    checked: Loaded | None = None
+    """What passed a check that an earlier study has kept, until a worker has said that it is still that."""
     sample_kind: Literal["step", "block"] = "step"
     steps_per_sample: int = 1
     startups: list[Startup] = field(default_factory=list)
@@ -64,6 +66,10 @@ class CellRecord:
         """Whether it may be compared: not failed, and not known to compute something else."""
         return self.status != "failed" and self.parity.status != "fail"
 
+    def forget_check(self) -> None:
+        """Its engine is not what was checked."""
+        self.probe, self.parity, self.checked = None, UNCHECKED, None
+
     def unavailable(self, missing: Unavailable) -> None:
         """Keep what this machine does not have."""
         self.status, self.reason = "unavailable", missing.reason
@@ -71,6 +77,8 @@ class CellRecord:
 
     def fail(self, error: Exception, log: Path) -> None:
         """Keep why this cell cannot go on; what it has measured stays."""
+        if self.checked is not None:
+            self.forget_check()  # nobody can say that it is still what was checked
         if isinstance(error, Unavailable):
             self.unavailable(error)
         else:

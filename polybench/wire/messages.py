@@ -160,9 +160,10 @@ Request = (
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """What the framework is and can do here."""
+    """What the framework is and can do here; `code` tells what was loaded from another build of it."""
 
     probe: Probe
+    code: str = ""
 
 
 class Prepared(msgspec.Struct, frozen=True, tag="prepared"):

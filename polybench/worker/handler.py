@@ -67,6 +67,7 @@ from polybench.wire.messages import (
 )
 from polybench.worker.counted import count, start
 from polybench.worker.layers import Layers, alone, of_network, write_tensors
+from polybench.worker.loaded_code import loaded_code
 from polybench.worker.native import count_native
 from polybench.worker.numpy_limits import product_seconds, triad_seconds
 from polybench.worker.separately import pipeline_seconds, training_seconds
@@ -134,7 +135,7 @@ class Worker:
         self._import_seconds = time.perf_counter() - start
         self._baseline_rss_bytes = resident().total
         self._engine = engine
-        return Loaded(engine.probe())
+        return Loaded(engine.probe(), loaded_code())
 
     @_obey.register
     def _prepare(self, request: Prepare) -> Prepared:

@@ -10,8 +10,11 @@ import time
 import pytest
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
-from polybench.commands.live import LiveLine, progress_on_stderr
+from polybench.commands.live import LiveTable, progress_on_stderr
+from polybench.measuring.progress import CellSoFar
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,11 +35,70 @@ def test_quiet_leaves_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "warning: noise\n"
 
 
+CELLS = [
+    CellSoFar("torch/cpu", "pass", "ok", 2, 0.0165),
+    CellSoFar("tf/cpu", "fail", "ok", 1, 0.012),
+    CellSoFar("flux/cpu", "skipped", "ok", 0, None),
+    CellSoFar("jax/cpu", "skipped", "unavailable", 0, None),
+]
+
+
+def screen_of(cells: list[CellSoFar], *, height: int = 24, color: bool = False) -> str:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, height=height, no_color=not color)
+    with Live(console=console, auto_refresh=False) as live:
+        table = LiveTable(live)
+        table.stage("round 1 of 5")
+        table.cells(cells)
+    return screen.getvalue()
+
+
+def test_the_table_fills_in_as_cells_are_measured() -> None:
+    lines = [line.split() for line in on_screen(screen_of(CELLS)) if line]
+    assert lines == [
+        ["cell", "parity", "rounds", "step", "time"],
+        ["torch/cpu", "identical", "2", "16.5", "ms"],
+        ["tf/cpu", "DIFFERS", "1", "12.0", "ms"],
+        ["flux/cpu"],
+        ["jax/cpu", "unavailable"],
+        ["round", "1", "of", "5"],
+    ]
+
+
+def test_what_is_wrong_has_a_colour() -> None:
+    coloured = screen_of(CELLS, color=True)
+    assert re.search(r"\x1b\[1;31mDIFFERS", coloured)
+    assert re.search(r"\x1b\[33munavailable", coloured)
+
+
+def test_more_cells_than_the_terminal_has_lines_leave_the_stage_on_it() -> None:
+    many = [CellSoFar(f"torch/cpu#{n}", "pass", "ok", 1, 0.01) for n in range(30)]
+    assert [line for line in on_screen(screen_of(many, height=20)) if line] == ["round 1 of 5"]
+
+
+def test_the_bar_is_as_long_as_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("polybench.commands.live.time.monotonic", lambda: now)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, no_color=True)
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        table = LiveTable(live)
+        now = 30.0
+        table.remaining(10.0)
+        (grid,) = table._bar()
+        assert isinstance(grid, Table)
+        bar = next(iter(grid.columns[0].cells))
+        assert isinstance(bar, ProgressBar)
+        assert bar.percentage_completed == pytest.approx(75)
+        now = 41.0
+        assert table._bar() == []  # later than expected: nobody knows
+
+
 def test_a_live_line_says_what_runs_and_how_long() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=100, no_color=True)
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        line = LiveLine(live)
+        line = LiveTable(live)
         line.stage("round 1 of 5")
         line.remaining(60.0)
         line.warn("noise")
@@ -83,7 +145,7 @@ def on_screen(written: str) -> list[str]:
 def test_a_live_line_draws_only_when_told() -> None:
     screen = io.StringIO()
     with Live(console=Console(file=screen, force_terminal=True), auto_refresh=False) as live:
-        LiveLine(live).stage("waiting")
+        LiveTable(live).stage("waiting")
         before = screen.tell()
         time.sleep(0.6)  # a refresh thread would have drawn twice
         assert screen.tell() == before

@@ -16,7 +16,7 @@ PARSED = {"target": 0.05, "budget": 60.0, "patience": 0.0, "timeout": 600.0}
 
 def test_each_field_has_an_option_and_each_option_a_field_or_flag() -> None:
     fields = {*Study.__struct_fields__, *Presentation._fields}
-    assert set(OPTIONS) - fields == {"quick", "strict", "dry_run"}
+    assert set(OPTIONS) - fields == {"quick", "recheck", "strict", "dry_run"}
     assert fields <= set(OPTIONS)
 
 

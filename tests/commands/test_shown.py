@@ -17,7 +17,7 @@ from rich.live import Live
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.commands.live import Lines, LiveLine
+from polybench.commands.live import Lines, LiveTable
 from polybench.commands.terminal import shown
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -56,7 +56,7 @@ def test_hostile_stages_and_warnings_are_shown(terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, color_system=None, width=200)
     with Live(console=console, auto_refresh=False) as live:
-        for progress in (Lines(console, quiet=False), LiveLine(live)):
+        for progress in (Lines(console, quiet=False), LiveTable(live)):
             progress.stage(HOSTILE)
             progress.warn(HOSTILE)
     assert "\\x1b]52" in out.getvalue()

@@ -210,3 +210,18 @@ def test_what_a_killed_process_has_left_half_done_goes(tmp_path: Path) -> None:
     cache_in(kept).fetch("key", tmp_path / "into", lambda: (tmp_path / "into").mkdir() or NOTE)
     assert new.is_dir()
     assert not old.exists()
+
+
+def test_an_entry_is_found_without_being_made_and_replaced(tmp_path: Path) -> None:
+    cache = cache_in(tmp_path / "cache")
+    into, files = tmp_path / "into", tmp_path / "files"
+    files.mkdir()
+    assert cache.find("x", into) is None
+    for note, content in (({1: 1.0}, b"old"), ({2: 2.0}, b"new")):
+        (files / "a").write_bytes(content)
+        cache.replace("x", files, note)
+        assert cache.find("x", into) == note
+        assert (into / "a").read_bytes() == content
+    truncate(tmp_path / "cache" / "x" / "a")
+    assert cache.find("x", into) is None
+    assert list(into.iterdir()) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from polybench.core.document.identity import Parity
@@ -130,3 +132,16 @@ def test_a_training_that_was_not_finished_is_no_seed_of_an_accuracy() -> None:
     assert "trained for 2 epochs at most, from 2 seeds; accuracy ± its standard deviation over them" in notes
     assert "torch/cpu: 1 training not finished, and not in its accuracy" in notes
     assert not any("training" in note for note in footnotes(document, ["step_time"]))
+
+
+def test_a_check_of_an_earlier_study_is_dated() -> None:
+    def checked(cell: str, when: str, status: Literal["pass", "fail"] = "pass") -> Result:
+        return measured(cell, 0.01, parity=Parity(status, checked=when))
+
+    earlier, own = "2024-12-31T23:58:59+00:00", "2025-01-01T00:00:09+00:00"
+    notes = footnotes(
+        study(checked("torch/cpu", earlier), checked("tf/cpu", earlier), checked("flux/cpu", own)), []
+    )
+    assert notes[1:] == [
+        "torch/cpu, tf/cpu: identity checked 2024-12-31 23:58 UTC, before this study; --recheck repeats it"
+    ]

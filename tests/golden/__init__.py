@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from polybench.core.document.circumstances import Took
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.data import synthetic
@@ -49,4 +50,5 @@ def measure() -> StudyDocument:
         argv=told.argv,
         host=told.host,
         warnings=told.warnings,
+        took=Took(data=0.1, parity=0.5, starts=[0.6, 0.5], rounds=[0.2, 0.2], counting=0.1, trainings=0.8),
     )

@@ -217,7 +217,7 @@ def test_without_its_reference_a_cell_is_measured_and_not_checked() -> None:
 def test_a_check_that_is_all_that_was_asked_for_has_failed_without_its_reference() -> None:
     listener = When("checking reference/cpu", kill_the_reference)
     study = Study(engines=("reference",), **(FAST | {"parity": True, "batch_size": 8}))
-    document = run_study(study, listener, store=None, parity_only=True)
+    document = run_study(study, listener, store=None, check="only")
     (result,) = document.results
     assert result.status == "failed"
     assert "SIGKILL" in (result.reason or "")

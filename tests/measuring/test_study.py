@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from polybench.engines.fake.engine import (
 )
 from polybench.machine import host
 from polybench.machine.meters.cpu import cpu_seconds
+from polybench.measuring.progress import CellSoFar
 from polybench.measuring.scratch import only_study_here
 from polybench.measuring.study import run_study
 from polybench.report.saved_studies import Store
@@ -58,6 +60,8 @@ class Listener:
         self.stages.append(text)
 
     def remaining(self, seconds: float) -> None: ...
+
+    def cells(self, cells: Sequence[CellSoFar]) -> None: ...
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -372,7 +376,7 @@ def test_cells_that_do_not_fit_into_memory_together_are_paced_apart(monkeypatch:
 @pytest.mark.slow
 def test_each_precision_is_checked_at_its_own_tolerance() -> None:
     study = Study(("torch",), precision=("fp32", "bf16"), **(FAST | {"batch_size": 8, "timeout": 300.0}))
-    fp32, bf16 = run_study(study, Listener(), store=None, parity_only=True).results
+    fp32, bf16 = run_study(study, Listener(), store=None, check="only").results
     if fp32.status == "unavailable":
         pytest.skip(fp32.reason or "")
     assert [r.workload.precision for r in (fp32, bf16)] == ["fp32", "bf16"]

@@ -76,6 +76,22 @@ class Tool(msgspec.Struct, frozen=True):
     commit: str | None
 
 
+class Took(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that passed in each part of a study, whatever the machine did; later studies expect as much.
+
+    `starts` and `rounds` have an entry for each replicate. `starts` are processes, imports, compilation and
+    warm-up; `parity` is 0 where earlier checks were taken.
+    """
+
+    data: float = 0.0
+    parity: float = 0.0
+    starts: list[float] = []
+    rounds: list[float] = []
+    counting: float = 0.0
+    native: float = 0.0
+    trainings: float = 0.0
+
+
 class Resumed(msgspec.Struct, frozen=True):
     """That a study was stopped, and went on."""
 

@@ -49,13 +49,21 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 class Parity(msgspec.Struct, frozen=True):
-    """The verdict of the identity check on a cell, its two parts, and every comparison."""
+    """The verdict of the identity check on a cell, its two parts, and every comparison.
+
+    `checked` says when, in UTC (ISO 8601): of a check that an earlier study has kept, before this one began.
+    """
 
     status: Literal["pass", "fail", "skipped"]
     reason: str | None = None
+    checked: str | None = None
     steps: int | None = None
     batch_size: int | None = None
     algorithm: ParityPart | None = None
     timed: ParityPart | None = None
     deviations: list[Deviation] = []
     tensors: list[TensorError] = []
+
+
+UNCHECKED = Parity("skipped", "not asked for")
+"""Of a cell of which nothing is known yet."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.document.identity import Parity
+from polybench.core.document.identity import UNCHECKED, Parity
 from polybench.core.document.resources import (
     Allocations,
     Cost,
@@ -67,7 +67,7 @@ class Result(msgspec.Struct, kw_only=True):
     disturbance: Disturbance = Disturbance()
     cost: Cost | None = None
     roof: Roof | None = None
-    parity: Parity = Parity("skipped", "not asked for")
+    parity: Parity = UNCHECKED
     losses: list[float] = []
     accuracy: float | None = None
     accuracy_std: float | None = None

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, Published, Resumed, Settings, Tool
+from polybench.core.document.circumstances import Host, Published, Resumed, Settings, Took, Tool
 from polybench.core.document.explanation import Sentence
 from polybench.core.document.result import Result
 
@@ -32,6 +32,8 @@ class StudyDocument(msgspec.Struct, kw_only=True):
     id: str
     created: str
     finished: bool | None = None
+    took: Took | None = None
+    """Null where that was not one run: the study was stopped, and resumed."""
     polybench: Tool
     argv: list[str]
     resumed: list[Resumed] = []
