@@ -17,14 +17,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.cli import app
-from polybench.commands.report import chapter
 from polybench.core import units
 from polybench.core.document.study import StudyDocument
 from polybench.export.rendering import rendered
 from polybench.export.sentence import sentences
 from polybench.metrics import GROUPS, METRICS
-from polybench.page import render
-from polybench.report.explanation import Saved
+from polybench.page import Chapter, render
+from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store
 
 _ROOT = Path(__file__).parents[1]
@@ -66,11 +65,10 @@ def _sample() -> str:
 def _gallery() -> dict[str, str]:
     """Of each study a page and its whole report."""
     store = Store(_GALLERY / "measured")
-    saved = Saved(store.layers(), list(store.studies()))
     pages = {}
-    for study in saved.studies:
+    for study in store.studies():
         pages[f"gallery/{study.id}.md"] = _gallery_page(study)
-        pages[f"gallery/{study.id}.html"] = render([chapter(study, store, saved)])
+        pages[f"gallery/{study.id}.html"] = render([Chapter(study, *belongings(study, store))])
     return pages
 
 

@@ -10,8 +10,10 @@ from polybench.core.version import __version__
 if TYPE_CHECKING:
     from polybench.api import DiffResult as DiffResult
     from polybench.api import ExplanationResult as ExplanationResult
+    from polybench.api import HistoryResult as HistoryResult
     from polybench.api import LayersResult as LayersResult
     from polybench.api import LimitResult as LimitResult
+    from polybench.api import MergeResult as MergeResult
     from polybench.api import OverheadResult as OverheadResult
     from polybench.api import ParityResult as ParityResult
     from polybench.api import StudyResult as StudyResult
@@ -19,9 +21,13 @@ if TYPE_CHECKING:
     from polybench.api import compare as compare
     from polybench.api import diff as diff
     from polybench.api import explain as explain
+    from polybench.api import history as history
+    from polybench.api import html_report as html_report
     from polybench.api import layers as layers
     from polybench.api import limit as limit
     from polybench.api import load as load
+    from polybench.api import load_sweep as load_sweep
+    from polybench.api import merge as merge
     from polybench.api import overhead as overhead
     from polybench.api import parity as parity
     from polybench.api import sweep as sweep
@@ -31,8 +37,10 @@ __all__ = [
     "CellFailed",
     "DiffResult",
     "ExplanationResult",
+    "HistoryResult",
     "LayersResult",
     "LimitResult",
+    "MergeResult",
     "OverheadResult",
     "ParityResult",
     "PolybenchError",
@@ -44,9 +52,13 @@ __all__ = [
     "compare",
     "diff",
     "explain",
+    "history",
+    "html_report",
     "layers",
     "limit",
     "load",
+    "load_sweep",
+    "merge",
     "overhead",
     "parity",
     "sweep",

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.commands.saved import find_layers
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.study import StudyDocument
 from polybench.plots import draw
 from polybench.plots.image import content
 from polybench.plots.provenance import provenance
+from polybench.report.belongings import layers_beside
 from polybench.report.saved_studies import Store
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
@@ -20,7 +20,7 @@ GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 
 def figures(study: StudyDocument, store: Store) -> dict[str, StudyDocument | LayersDocument]:
     """What is drawn of a study, by the figure's name: speeds, starts, and layers where they are saved."""
-    layers = find_layers(study, store)
+    layers = layers_beside(study, store.layers())
     found: dict[str, StudyDocument | LayersDocument] = {"speed": study, "startup": study}
     return found | ({"layers": layers} if layers else {})
 

@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import operator
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
@@ -22,7 +23,7 @@ from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.machine import host
 from tests.factories import typical_study
-from tests.plots.documents import full_study
+from tests.plots.documents import full_study, full_sweep
 
 FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 2, "steps": 5, "batch_size": 16}
 
@@ -188,3 +189,71 @@ def test_a_study_draws_its_figures() -> None:
     assert len(result.plot("accuracy").data) == 9
     with pytest.raises(BadInput, match="unknown figure 'scaling'"):
         result.plot("scaling")
+
+
+def test_saved_studies_become_histories_merges_and_pages(own_folders: Path) -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+    for day, name in ((1, "here"), (2, "here"), (3, "there")):
+        one = full_study()
+        one.id, one.created = f"2025010{day}-000000-abcd", f"2025-01-0{day}T00:00:00Z"
+        one.host.hostname = name
+        StudyResult(one).save()
+
+    over_time = polybench.history(engine="torch", host="here", versions={"torch": "2.13"}, since="2025-01-01")
+    assert [(row["cell"], row["study"][:8]) for row in over_time.rows()] == [
+        ("torch/cpu", "20250101"), ("torch/cpu", "20250102"),
+    ]  # fmt: skip
+    assert over_time.steps() == []
+    assert "no step" in str(over_time) in over_time._repr_markdown_()
+    assert json.loads(over_time.to_json())["schema"] == "polybench.history/1"
+    assert len(over_time.plot().data) == 2
+    with pytest.raises(BadInput, match="'yesterday' is no date"):
+        polybench.history(since="yesterday")
+    with pytest.raises(BadInput, match="did you mean 'engine'"):
+        polybench.history(engin="torch")  # type: ignore[call-arg]
+
+    merged = polybench.merge("20250102", polybench.load("20250103"), prices={"there:cpu": 1.0})
+    rows = {(row["machine"], row["cell"]): row for row in merged.rows()}
+    assert rows["there", "tf/cpu"]["dollars_per_epoch"] > 0
+    assert rows["here", "tf/cpu"]["dollars_per_epoch"] is None
+    assert "there" in str(merged)
+    assert json.loads(merged.to_json())["schema"] == "polybench.merge/1"
+
+    sweep = polybench.SweepResult(full_sweep())
+    sweep.save()
+    assert polybench.load_sweep().rows() == sweep.rows()
+    page = polybench.html_report("20250101", polybench.load("last"), "sweep-last")
+    assert "3 reports" in page
+    assert "trains most" in sweep.to_html()
+    assert "tf is 1.25" in polybench.load("last").to_html()
+    with pytest.raises(BadInput, match="one study at least"):
+        polybench.html_report()
+
+
+def test_all_that_has_rows_becomes_a_parquet_file(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    study = StudyResult(full_study())
+    file = study.to_parquet(tmp_path / "study.parquet")
+    rows = parquet.read_table(file).to_pylist()
+    assert [row["cell"] for row in rows] == [row["cell"] for row in study.rows()]
+    assert rows[0]["step_time"] == study.rows()[0]["step_time"]
+    changed = full_study()
+    changed.results[0].versions = {"torch": "2.14.0"}
+    diff = polybench.diff(study, StudyResult(changed))
+    (first, *_) = parquet.read_table(diff.to_parquet(tmp_path / "diff.parquet")).to_pylist()
+    assert json.loads(first["changed"])["torch"] == ["2.13.0", "2.14.0"]
+    assert (first["verdict"], first["ratio"]) == ("no difference", pytest.approx(1))
+    with pytest.raises(polybench.PolybenchError, match="cannot write"):
+        study.to_parquet(tmp_path / "no" / "study.parquet")
+
+
+@pytest.mark.parametrize("module", ["pandas", "pyarrow"])
+def test_a_missing_package_of_data_frames_is_named(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    extra = {"pandas": "pandas", "pyarrow": "parquet"}[module]
+    result = StudyResult(full_study())
+    with pytest.raises(BadInput, match=rf"{module} is not installed; pip install 'polybench\[{extra}\]'"):
+        result.to_pandas() if module == "pandas" else result.to_parquet(tmp_path / "x")

@@ -12,12 +12,14 @@ import msgspec
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
+    HistoryResult,
     LayersResult,
     LimitResult,
+    MergeResult,
     OverheadResult,
     SweepResult,
 )
-from polybench.api.saved import diff, load
+from polybench.api.saved import diff, history, html_report, load, load_sweep, merge
 from polybench.api.study_results import ParityResult, StudyResult
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick, split_names
@@ -31,7 +33,7 @@ from polybench.measuring.sweep import run_sweep
 from polybench.measuring.sweep_checkpoint import Series
 from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES
-from polybench.report.explanation import Saved
+from polybench.report.belongings import saved_beside
 from polybench.report.explanation import explain as explain_study
 from polybench.report.overhead import summarize as summarize_overhead
 from polybench.report.saved_studies import Store, results_folder
@@ -40,8 +42,10 @@ from polybench.report.sweep import summarize as summarize_sweep
 __all__ = [
     "DiffResult",
     "ExplanationResult",
+    "HistoryResult",
     "LayersResult",
     "LimitResult",
+    "MergeResult",
     "Options",
     "OverheadResult",
     "ParityResult",
@@ -50,9 +54,13 @@ __all__ = [
     "compare",
     "diff",
     "explain",
+    "history",
+    "html_report",
     "layers",
     "limit",
     "load",
+    "load_sweep",
+    "merge",
     "overhead",
     "parity",
     "sweep",
@@ -256,8 +264,8 @@ def explain(study: str, *, against: str | None = None, results: Path | None = No
         BadInput: there is no such study, or nothing in it that may be compared.
     """
     store = Store(results_folder(results))
-    saved = Saved(store.layers(), list(store.studies()))
-    return ExplanationResult(explain_study(store.load(study), saved, against))
+    document = store.load(study)
+    return ExplanationResult(explain_study(document, saved_beside(document, store), against))
 
 
 def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> LimitResult:

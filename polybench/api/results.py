@@ -7,28 +7,32 @@ from typing import Any
 
 import msgspec
 
-from polybench.api.data_frame import data_frame
+from polybench.api.data_frame import Records, data_frame
 from polybench.core.document.diff import DiffDocument
 from polybench.core.document.explanation import ExplanationDocument
+from polybench.core.document.history import HistoryDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import LimitDocument
+from polybench.core.document.merge import MergeDocument
 from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import json_of
 from polybench.core.document.sweep import SweepDocument
 from polybench.export import diff as diff_text
 from polybench.export import explanation as explanation_text
+from polybench.export import history as history_text
 from polybench.export import layers as layers_text
 from polybench.export import limit as limit_text
+from polybench.export import merge as merge_text
 from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
+from polybench.page import render
 from polybench.plots import draw, figures, image
 from polybench.plots.provenance import provenance
-from polybench.plots.roofline import roofline_of_layers, roofline_of_limit
 from polybench.report.saved_studies import Store, results_folder
 
 
-class SweepResult:
+class SweepResult(Records):
     """A finished sweep. `document` is the whole record."""
 
     def __init__(self, document: SweepDocument) -> None:
@@ -42,9 +46,19 @@ class SweepResult:
             for cell in point.cells
         ]
 
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return data_frame(self.rows())
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder, where `polybench report` finds it."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return sweep_text.render(self.document, "json")
+
+    def to_html(self) -> str:
+        """The page of `polybench report`, a file that needs nothing else; needs the extra `report`."""
+        return render([self.document])
 
     def plot(self) -> Any:
         """A plotly Figure: images a second over what was varied; needs plotly (extra `plot`)."""
@@ -57,7 +71,7 @@ class SweepResult:
         return sweep_text.render(self.document, "markdown")
 
 
-class OverheadResult:
+class OverheadResult(Records):
     """Fixed costs of steps. `document` is the whole record."""
 
     def __init__(self, document: OverheadDocument) -> None:
@@ -70,10 +84,6 @@ class OverheadResult:
             for engine in self.document.engines
         ]
 
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return data_frame(self.rows())
-
     def plot(self) -> Any:
         """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
         return figures.overhead_figure(self.document)
@@ -85,7 +95,7 @@ class OverheadResult:
         return overhead_text.render(self.document, "markdown")
 
 
-class LimitResult:
+class LimitResult(Records):
     """The roofs of a machine. `document` is the whole record."""
 
     def __init__(self, document: LimitDocument) -> None:
@@ -95,13 +105,9 @@ class LimitResult:
         """One dictionary a roof, in SI units."""
         return [msgspec.to_builtins(roof) for roof in self.document.roofs]
 
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return data_frame(self.rows())
-
     def plot(self) -> Any:
         """A plotly Figure: the roofs, and what they allow each layer; needs plotly (extra `plot`)."""
-        return roofline_of_limit(self.document)
+        return image.figure(draw("roofs", self.document), provenance(self.document))
 
     def __str__(self) -> str:
         return limit_text.render(self.document, "table")
@@ -110,7 +116,7 @@ class LimitResult:
         return limit_text.render(self.document, "markdown")
 
 
-class LayersResult:
+class LayersResult(Records):
     """Times of layers. `document` is the whole record, as `--format json` has it."""
 
     def __init__(self, document: LayersDocument) -> None:
@@ -124,7 +130,7 @@ class LayersResult:
         """Write the document to the results folder, where `explain` finds it."""
         store = Store(results_folder(results))
         store.ensure_writable()
-        return store.save_layers(self.document)
+        return store.save(self.document)
 
     def to_json(self) -> str:
         """The document of the public interface."""
@@ -148,7 +154,7 @@ class LayersResult:
         Raises:
             BadInput: no roof is kept for these engines on this machine; `limit` measures one.
         """
-        return roofline_of_layers(self.document)
+        return image.figure(draw("roofline", self.document), provenance(self.document))
 
     def __str__(self) -> str:
         return layers_text.render(self.document, "table")
@@ -157,7 +163,7 @@ class LayersResult:
         return self.to_markdown()
 
 
-class DiffResult:
+class DiffResult(Records):
     """Two studies compared. `document` is the whole record, as `--format json` has it."""
 
     def __init__(self, document: DiffDocument) -> None:
@@ -180,6 +186,69 @@ class DiffResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return diff_text.render(self.document, "markdown")
+
+
+class MergeResult(Records):
+    """One workload on several machines. `document` is the whole record, as `--format json` has it."""
+
+    def __init__(self, document: MergeDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each cell on each machine, in SI units."""
+        return [msgspec.to_builtins(row) for row in self.document.rows]
+
+    def to_json(self) -> str:
+        """The document, with its machines."""
+        return merge_text.render(self.document, "json")
+
+    def __str__(self) -> str:
+        return merge_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return merge_text.render(self.document, "markdown")
+
+
+class HistoryResult(Records):
+    """Cells over time. `document` is the whole record, as `--format json` has it."""
+
+    def __init__(self, document: HistoryDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary for each study of each series: the series, and the point, in SI units."""
+        return [
+            {name: value for name, value in msgspec.to_builtins(series).items() if name not in _PARTS}
+            | msgspec.to_builtins(point)
+            for series in self.document.series
+            for point in series.points
+        ]
+
+    def steps(self) -> list[dict[str, Any]]:
+        """One dictionary for each step of a series: where it begins, its ratio, and what changed."""
+        return [
+            {"cell": series.cell, **msgspec.to_builtins(step)}
+            for series in self.document.series
+            for step in series.steps
+        ]
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return history_text.render(self.document, "json")
+
+    def plot(self) -> Any:
+        """A plotly Figure: step times over time, and their levels; needs plotly (extra `plot`)."""
+        return image.figure(draw("history", self.document), provenance(self.document))
+
+    def __str__(self) -> str:
+        return history_text.render(self.document, "table")
+
+    def _repr_markdown_(self) -> str:
+        return f"```\n{self}```"
+
+
+_PARTS = ("points", "steps")
+"""Of a series, which are no part of a row."""
 
 
 class ExplanationResult:

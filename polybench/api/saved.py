@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypedDict, Unpack
 
-from polybench.api.results import DiffResult
+from polybench.api.results import DiffResult, HistoryResult, MergeResult, SweepResult
 from polybench.api.study_results import StudyResult
+from polybench.core.document.sweep import SWEEP_ID
 from polybench.core.errors import BadInput
+from polybench.core.names import pick
+from polybench.page import Chapter, Part, render
+from polybench.report.acknowledged import acknowledged
+from polybench.report.belongings import belongings
 from polybench.report.diff import TOLERANCE
 from polybench.report.diff import diff as diff_studies
+from polybench.report.filter_texts import NAMES, filters_of
+from polybench.report.history import history as over_time
+from polybench.report.merge import merge as merge_studies
 from polybench.report.saved_studies import Store, results_folder
 
 
@@ -23,6 +33,19 @@ def load(study: str, *, results: Path | None = None) -> StudyResult:
         BadInput: there is no such study, or it cannot be read.
     """
     return StudyResult(Store(results_folder(results)).load(study))
+
+
+def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> SweepResult:
+    """A saved sweep.
+
+    Args:
+        sweep: its ID, a unique prefix of one, or `sweep-last`.
+        results: the folder of saved studies.
+
+    Raises:
+        BadInput: there is no such sweep, or it cannot be read.
+    """
+    return SweepResult(Store(results_folder(results)).load_sweep(sweep))
 
 
 def diff(
@@ -45,7 +68,103 @@ def diff(
     Raises:
         BadInput: there is no such study, or the tolerance is no fraction.
     """
+    _check(tolerance)
+    one, two = (_loaded(side, results) for side in (a, b))
+    return DiffResult(diff_studies(one.document, two.document, tolerance, same_machine=same_machine))
+
+
+class Wanted(TypedDict, total=False):
+    """Which studies and cells: the options of `polybench list`. Names may have `*` and `?`.
+
+    `torch` is any of its variants, `torch+compile` this one; a date is "2026-11-01" (UTC).
+    """
+
+    engine: str
+    model: str
+    device: str
+    host: str
+    since: str
+    until: str
+
+
+def history(
+    *,
+    versions: Mapping[str, str] | None = None,
+    tolerance: float = TOLERANCE,
+    results: Path | None = None,
+    **wanted: Unpack[Wanted],
+) -> HistoryResult:
+    """Each cell of saved studies over time, with the steps of its step time.
+
+    Args:
+        versions: `{"torch": "2.13"}` is 2.13.0 and 2.13.1, too.
+        tolerance: the fraction up to which a step is none.
+        results: the folder of saved studies.
+        wanted: engine, model, device, host, since, until.
+
+    Raises:
+        BadInput: something is no date, or the tolerance is no fraction.
+    """
+    _check(tolerance)
+    for name in wanted:
+        pick(name, dict.fromkeys(NAMES), "filter")
+    texts: dict[str, str | None] = {**wanted}  # type: ignore[dict-item]  # by their types, all are text
+    numbers = [f"{name}={number}" for name, number in (versions or {}).items()]
+    filters = filters_of(texts, numbers, before="")
+    store = Store(results_folder(results))
+    return HistoryResult(over_time(store.studies(filters), acknowledged(store.folder), filters, tolerance))
+
+
+def merge(
+    *studies: str | StudyResult,
+    prices: Mapping[str, float] | None = None,
+    baseline: str | None = None,
+    results: Path | None = None,
+) -> MergeResult:
+    """Put studies of one workload on several machines into one table.
+
+    Args:
+        studies: at least two results, or what `load` takes.
+        prices: dollars an hour by device, "cpu", or by machine and device, "here:cpu".
+        baseline: the row that others are compared with, "HOST:CELL"; by default that of the first study.
+        results: the folder of saved studies.
+
+    Raises:
+        BadInput: there is no such study, or they are of different workloads.
+    """
+    documents = [_loaded(study, results).document for study in studies]
+    return MergeResult(merge_studies(documents, prices or {}, baseline))
+
+
+def html_report(*parts: str | StudyResult | SweepResult, results: Path | None = None) -> str:
+    """The page of `polybench report`: one HTML file that needs nothing else; needs the extra `report`.
+
+    Args:
+        parts: at least one result, or what `load` or `load_sweep` take.
+        results: the folder of saved studies, in which layers and an explanation are looked for.
+
+    Raises:
+        BadInput: there is no such study or sweep, or a package is not installed.
+    """
+    if not parts:
+        raise BadInput('a report is of one study at least: html_report("last")')
+    store = Store(results_folder(results))
+    return render([_part(part, store) for part in parts])
+
+
+def _part(part: str | StudyResult | SweepResult, store: Store) -> Part:
+    if isinstance(part, SweepResult):
+        return part.document
+    if isinstance(part, str) and part.startswith(SWEEP_ID):
+        return store.load_sweep(part)
+    study = store.load(part) if isinstance(part, str) else part.document
+    return Chapter(study, *belongings(study, store))
+
+
+def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:
+    return load(study, results=results) if isinstance(study, str) else study
+
+
+def _check(tolerance: float) -> None:
     if not 0 < tolerance < 1:
         raise BadInput(f"tolerance {tolerance} is no fraction between 0 and 1; 0.05 is 5%")
-    one, two = (load(side, results=results) if isinstance(side, str) else side for side in (a, b))
-    return DiffResult(diff_studies(one.document, two.document, tolerance, same_machine=same_machine))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.api.data_frame import data_frame
+from polybench.api.data_frame import Records, data_frame, write_parquet
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument, to_json
 from polybench.core.names import pick
@@ -16,8 +16,10 @@ from polybench.export import PARITY_FORMATS
 from polybench.export.rendering import rendered
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
+from polybench.page import Chapter, render
 from polybench.plots import FIGURES, draw, image
 from polybench.plots.provenance import provenance
+from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store, results_folder
 
 _CELL = ("cell", "engine", "variant", "environment", "device", "status")
@@ -58,6 +60,17 @@ class StudyResult:
         """The rows as a pandas DataFrame, cells as its index; needs pandas."""
         return data_frame(self.rows(columns)).set_index("cell")
 
+    def to_parquet(self, path: str | Path, columns: Sequence[str] = ("all",)) -> Path:
+        """Write the rows as a Parquet file; needs pyarrow (extra `parquet`)."""
+        return write_parquet(self.rows(columns), path)
+
+    def to_html(self, results: Path | None = None) -> str:
+        """The page of `polybench report`, a file that needs nothing else; needs the extra `report`.
+
+        Layers and an explanation are in it where `results`, the folder of saved studies, has what they need.
+        """
+        return render([Chapter(self.document, *belongings(self.document, Store(results_folder(results))))])
+
     def save(self, results: Path | None = None) -> Path:
         """Write the document to the results folder; it is then found by `polybench list` and `show`."""
         store = Store(results_folder(results))
@@ -88,7 +101,7 @@ class StudyResult:
         return rendered(self.document, name, None if columns is None else metrics_of(columns))
 
 
-class ParityResult:
+class ParityResult(Records):
     """What the identity check found. `document` is the whole record: a study without times."""
 
     def __init__(self, document: StudyDocument) -> None:
@@ -105,10 +118,6 @@ class ParityResult:
     def to_json(self) -> str:
         """The document of the public interface."""
         return to_json(self.document).decode()
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
-        return data_frame(self.rows())
 
     def __str__(self) -> str:
         return rendered(self.document, "table", formats=PARITY_FORMATS)

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from polybench.plain.folder import Script
     from polybench.planning.plan import Plan
 
-STEPS = 58
-"""Timed steps of a script if the study leaves them to the measured speed."""
-
 
 def describe(study: Study, folder: Path | None) -> None:
     """Print the script of each cell, or write all of them into a folder with what they need.
@@ -27,6 +24,7 @@ def describe(study: Study, folder: Path | None) -> None:
     Raises:
         BadInput: the study has an input pipeline; the folder cannot be written.
     """
+    from polybench.plain import STEPS
     from polybench.planning.plan import resolve
 
     if study.input == "pipeline":

@@ -38,13 +38,14 @@ def explain(
     Example: polybench explain last --against torch/cpu
     """
     from polybench.export.explanation import FORMATS, render
-    from polybench.report.explanation import Saved, explain
+    from polybench.report.belongings import saved_beside
+    from polybench.report.explanation import explain
     from polybench.report.saved_studies import Store, results_folder
 
     pick(format, dict.fromkeys(FORMATS), "format")
     store = Store(results_folder(how.results))
     document = store.load(study)
-    explanation = explain(document, Saved(store.layers(), list(store.studies())), against)
+    explanation = explain(document, saved_beside(document, store), against)
     ensure_writable(how.output)
     emit(render(explanation, format), how.output)
 
@@ -65,9 +66,10 @@ def explain_measured(
     Its layers are measured, and saved as the study was, unless saved ones belong to it; those of an anonymous
     study tell no more than it does.
     """
+    from polybench.report.belongings import saved_beside
     from polybench.report.explanation import Saved, explain
 
-    saved = Saved(store.layers(), list(store.studies())) if store is not None else Saved()
+    saved = saved_beside(document, store) if store is not None else Saved()
     wanted = _layers_to_measure(document, saved)
     code = 0
     if wanted is not None:

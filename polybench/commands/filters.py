@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Annotated
 
 import typer
 
-from polybench.core.errors import BadInput
+from polybench.report.filter_texts import filters_of
 from polybench.report.listed import Filters
 
 
@@ -27,26 +26,5 @@ def make_filters(
     ] = None,
 ) -> Filters:
     """What was given on the command line; raises BadInput for what is no date or no version."""
-    versions = [_version(text) for text in version or ()]
-    since_time, until_time = _time(since, "--since"), _time(until, "--until", end=True)
-    return Filters(engine, model, device, host, since_time, until_time, tuple(versions))
-
-
-def _version(text: str) -> tuple[str, str]:
-    name, _, number = text.partition("=")
-    if not name or not number:
-        raise BadInput(f"--version {text!r}: write name=number, for example --version torch=2.13")
-    return name, number
-
-
-def _time(text: str | None, option: str, *, end: bool = False) -> float | None:
-    """In seconds since 1970; of a date its beginning, or with `end` that of the next day."""
-    if text is None:
-        return None
-    try:
-        time = datetime.datetime.fromisoformat(text)
-        if end and len(text) <= len("2026-11-01"):
-            time += datetime.timedelta(days=1)
-        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise BadInput(f"{option} {text!r} is no date; write 2026-11-01 or 2026-11-01T13:30") from None
+    given = {"engine": engine, "model": model, "device": device, "host": host, "since": since, "until": until}
+    return filters_of(given, version or ())

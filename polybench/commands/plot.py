@@ -27,8 +27,8 @@ def plot(
         typer.Argument(
             metavar="ID",
             help=(
-                "An ID, a unique prefix of one, or `last`; or the file of a study, of layers or of"
-                " a sweep (JSON)."
+                "The ID of a study or of a sweep, a unique prefix of one, `last` or `sweep-last`; or the file"
+                " of a study, layers, a sweep, a limit or a history (JSON)."
             ),
         ),
     ],

@@ -9,83 +9,77 @@ import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
+from polybench.commands.saved import document_of
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
-from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
+from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from polybench.core.document.explanation import ExplanationDocument
-    from polybench.page import Chapter
-    from polybench.report.explanation import Saved
+    from polybench.page import Part
     from polybench.report.saved_studies import Store
 
 
 @takes("results", "anonymous")
 def report(
     studies: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="IDs, unique prefixes of them, or `last`; or files.")
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help=(
+                "IDs of studies or sweeps, unique prefixes of them, `last` or `sweep-last`; or files of them"
+                " (JSON)."
+            ),
+        ),
     ],
     how: Presentation,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file.")] = Path("report.html"),
 ) -> None:
     """Make one HTML file of saved studies: table, figures, why, the proof, programs, how to repeat it.
 
-    It needs no network and no other file. Layers and an explanation are in it where they were measured.
+    It needs no network and no other file. Layers and an explanation are in it where they were measured. Of a
+    sweep it has the curves, the best configurations and the table.
 
     Example: polybench report last -o report.html
     """
     from polybench.page import render
-    from polybench.report.explanation import Saved
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(how.results))
-    documents = [store.load(study) for study in studies]
-    saved = Saved(store.layers(), list(store.studies()))
-    page = render([_told(chapter(document, store, saved), how) for document in documents])
+    page = render([_told(part_of(study, store), how) for study in studies])
     ensure_writable(output)
     emit(page, output)
     echo(f"wrote {output}", err=True)
 
 
-def chapter(study: StudyDocument, store: Store, saved: Saved) -> Chapter:
-    """A study with all that is saved of it."""
-    from polybench.commands.saved import find_layers
+def part_of(name: str, store: Store) -> Part:
+    """A study with all that is saved of it, or a sweep.
+
+    Raises:
+        BadInput: there is none, it cannot be read, or it is of another kind.
+    """
     from polybench.page import Chapter
+    from polybench.report.belongings import belongings
 
-    scripts = [(result.cell, text) for result in study.results if (text := _script(study, result))]
-    return Chapter(study, scripts, find_layers(study, store), _explanation(study, saved))
+    document = document_of(name, store)
+    if isinstance(document, SweepDocument):
+        return document
+    if not isinstance(document, StudyDocument):
+        raise BadInput(
+            f"{name} is neither a study nor a sweep; the report of a study has the layers that belong to it,"
+            " and their roofs"
+        )
+    return Chapter(document, *belongings(document, store))
 
 
-def _told(chapter: Chapter, how: Presentation) -> Chapter:
+def _told(part: Part, how: Presentation) -> Part:
     from polybench.commands.saved import told
 
-    study, _, layers, explanation = chapter
-    return chapter._replace(
-        study=told(study, how),
-        layers=layers and told(layers, how),
-        explanation=explanation and told(explanation, how),
+    if isinstance(part, SweepDocument):
+        return told(part, how)
+    return part._replace(
+        study=told(part.study, how),
+        layers=part.layers and told(part.layers, how),
+        explanation=part.explanation and told(part.explanation, how),
     )
-
-
-def _explanation(study: StudyDocument, saved: Saved) -> ExplanationDocument | None:
-    from polybench.report.explanation import explain
-
-    try:
-        return explain(study, saved)
-    except BadInput:  # fewer than two rows may be compared
-        return None
-
-
-def _script(study: StudyDocument, result: Result) -> str | None:
-    """The plain script of a cell, with as many steps as a round had."""
-    from polybench.commands.describe import STEPS
-    from polybench.core.spec import Cell
-    from polybench.plain import plain_script
-
-    if study.settings.input == "pipeline" or not result.measured:
-        return None
-    variants = tuple((result.variant or "").split("+")) if result.variant else ()
-    steps = max((len(one) for process in result.steps for one in process), default=STEPS)
-    return plain_script(Cell(result.engine, variants, result.device), result.workload, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,28 +10,38 @@ import msgspec
 
 from polybench.commands.presentation import Presentation
 from polybench.core.document.explanation import ExplanationDocument
+from polybench.core.document.history import HistoryDocument
 from polybench.core.document.layers import LayersDocument, layers_from_json
-from polybench.core.document.study import StudyDocument, from_json
-from polybench.core.document.sweep import SweepDocument
+from polybench.core.document.limit import LimitDocument
+from polybench.core.document.study import StudyDocument, decoded, from_json
+from polybench.core.document.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
 
-SomeDocument = StudyDocument | LayersDocument | SweepDocument
+SomeDocument = StudyDocument | LayersDocument | SweepDocument | LimitDocument | HistoryDocument
+
+_READERS: dict[str, Callable[[bytes], SomeDocument]] = {
+    "layers": layers_from_json,
+    "sweep": sweep_from_json,
+    "limit": lambda text: decoded(text, LimitDocument),
+    "history": lambda text: decoded(text, HistoryDocument),
+}
+"""By what stands in `polybench.KIND/1`; all else is read, or refused, as a study."""
 
 Told = TypeVar("Told", bound=SomeDocument | ExplanationDocument)
 
 
 def document_of(name: str, store: Store) -> SomeDocument:
-    """A saved study by its ID, prefix or `last`; or the document in the file of this name.
+    """A saved study or sweep by its ID, prefix or `last`; or the document in the file of this name.
 
     Raises:
         BadInput: there is none, several match, or it cannot be read.
     """
     path = Path(name)
     if not (name.endswith(".json") and path.is_file()):
-        return store.load(name)
+        return store.load_sweep(name) if name.startswith(SWEEP_ID) else store.load(name)
     try:
         return _read(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -39,10 +50,15 @@ def document_of(name: str, store: Store) -> SomeDocument:
 
 def told(document: Told, how: Presentation) -> Told:
     """What is printed of it: without host name, user and folders where that was asked for."""
-    from polybench.report.anonymous import anonymous
+    from polybench.report.anonymous import UNKNOWN_HOST, anonymous
     from polybench.report.saved_studies import results_folder
 
-    return anonymous(document, results_folder(how.results)) if how.anonymous else document
+    if not how.anonymous:
+        return document
+    if isinstance(document, HistoryDocument):
+        nameless = [msgspec.structs.replace(one, hostname=UNKNOWN_HOST) for one in document.series]
+        return msgspec.structs.replace(document, series=nameless)
+    return anonymous(document, results_folder(how.results))
 
 
 class _Head(msgspec.Struct):
@@ -51,11 +67,8 @@ class _Head(msgspec.Struct):
 
 def _read(text: bytes) -> SomeDocument:
     schema = msgspec.json.decode(text, type=_Head).schema
-    if schema.startswith("polybench.layers/"):
-        return layers_from_json(text)
-    if schema.startswith("polybench.sweep/"):
-        return msgspec.json.decode(text, type=SweepDocument)
-    return from_json(text)
+    kind = schema.removeprefix("polybench.").partition("/")[0]
+    return _READERS.get(kind, from_json)(text)
 
 
 def layers_with(study: StudyDocument, store: Store) -> LayersDocument:
@@ -64,7 +77,9 @@ def layers_with(study: StudyDocument, store: Store) -> LayersDocument:
     Raises:
         BadInput: there are none, with the command that measures them.
     """
-    found = find_layers(study, store)
+    from polybench.report.belongings import layers_beside
+
+    found = layers_beside(study, store.layers())
     if found is None:
         from polybench.planning.follow_ups import command_line, for_layers, has_layers, measured_study
 
@@ -73,16 +88,3 @@ def layers_with(study: StudyDocument, store: Store) -> LayersDocument:
         remedy = f"; measure them: {command_line('layers', wanted)}" if wanted else ""
         raise BadInput(f"no saved layers belong to study {study.id}{remedy}")
     return found
-
-
-def find_layers(study: StudyDocument, store: Store) -> LayersDocument | None:
-    """The same, of as many of its cells as were measured together; None where there are none."""
-    from polybench.planning.follow_ups import has_layers
-    from polybench.report.belonging import layers_of
-
-    cells = [result.cell for result in study.results if result.ranked and has_layers(result)]
-    saved = store.layers() if cells else []
-    for several in (cells, *([cell] for cell in cells)):
-        if several and (found := layers_of(study, saved, several)):
-            return found
-    return None

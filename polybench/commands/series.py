@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, NoReturn
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
+from polybench.commands.terminal import echo
 from polybench.core import interrupts
+from polybench.core.document.overhead import OverheadDocument
+from polybench.core.document.sweep import SweepDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.export import RECORD_FORMATS
@@ -63,14 +66,25 @@ def _execute(measure: Callable[[Progress, Store | None], Swept], how: Presentati
     store = Store(results_folder(how.results)) if how.save else None
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         swept = measure(progress, store)
-    said = "each point is saved as a study"
+    found, said = _document(swept), "each point is saved as a study"
+    if isinstance(found, SweepDocument) and store is not None:
+        if lost := store.try_to_save(found):
+            echo(f"warning: {lost}", err=True)
+        said += f", and all together as {found.id}: polybench report {found.id}"
     if swept.unfinished is not None:
         said += f"; go on with: polybench resume {swept.unfinished}"
-    end(_text(swept, how), how, store, said, _exit_code(swept.finished))
+    end(_text(found, how), how, store, said, _exit_code(swept.finished))
 
 
-def _text(swept: Swept, how: Presentation) -> str:
+def _text(found: SweepDocument | OverheadDocument, how: Presentation) -> str:
     from polybench.export import overhead, sweep
+
+    if isinstance(found, OverheadDocument):
+        return overhead.render(found, how.format)
+    return sweep.render(found, how.format, published=how.published)
+
+
+def _document(swept: Swept) -> SweepDocument | OverheadDocument:
     from polybench.machine.host import usable_threads
     from polybench.report.anonymous import anonymous, is_anonymous
     from polybench.report.overhead import summarize as fixed_costs
@@ -81,9 +95,9 @@ def _text(swept: Swept, how: Presentation) -> str:
     nameless = any(is_anonymous(document.host) for _, document in studies)
     if kind == "overhead":
         costs = fixed_costs({values["batch_size"]: document for values, document in studies}, argv)
-        return overhead.render(anonymous(costs) if nameless else costs, how.format)
+        return anonymous(costs) if nameless else costs
     found = curves(axes, studies, argv, usable_threads(), background)
-    return sweep.render(anonymous(found) if nameless else found, how.format, published=how.published)
+    return anonymous(found) if nameless else found
 
 
 def _exit_code(finished: Sequence[Measured]) -> int:

@@ -15,6 +15,9 @@ from polybench.export.records import comma_separated, laid_out, wrapped
 _SHOWN = 60
 """Characters of a value that changed; JSON has all of it."""
 
+HEADER = ["cell", "A", "B", "speed of B", "verdict"]
+UNCHANGED = "nothing changed in settings, machine, versions and environment"
+
 
 def render(document: DiffDocument, format: str) -> str:
     """Text that ends with a newline; `format` is one of export.RECORD_FORMATS."""
@@ -24,9 +27,11 @@ def render(document: DiffDocument, format: str) -> str:
         return _csv(document)
     break_ = "  \n" if format == "markdown" else "\n"
     sides = break_.join([_side("A", document.a), _side("B", document.b)])
-    header = ["cell", "A", "B", "speed of B", "verdict"]
-    table = laid_out(header, [_line(row) for row in document.rows], left=1, markdown=format == "markdown")
-    blocks = [sides, "\n".join(_changes(document)), table, "\n".join(map(wrapped, _sentences(document)))]
+    lines = [line_of(row) for row in document.rows]
+    table = laid_out(HEADER, lines, left=1, markdown=format == "markdown")
+    changes = changes_of(document)
+    said = "\n".join(["What changed:", *(f"- {one}" for one in changes)]) if changes else UNCHANGED
+    blocks = [sides, said, table, "\n".join(map(wrapped, sentences_of(document)))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -35,18 +40,16 @@ def _side(name: str, side: Side) -> str:
     return f"{name}: {side.id} on {one_line(side.hostname)}, {side.created}{title}"
 
 
-def _changes(document: DiffDocument) -> Iterator[str]:
+def changes_of(document: DiffDocument) -> list[str]:
     """Of all rows first; what changed alike in several rows is said once."""
     of_rows: dict[tuple[str, str], list[str]] = {}
     for row in document.rows:
         for name, pair in row.changed.items():
             of_rows.setdefault((name, _arrow(name, *pair)), []).append(row.cell)
-    if not document.changed and not of_rows:
-        yield "nothing changed in settings, machine, versions and environment"
-        return
-    yield "What changed:"
-    yield from (f"- {name}: {_arrow(name, *pair)}" for name, pair in document.changed.items())
-    yield from (f"- {', '.join(cells)}: {name}: {arrow}" for (name, arrow), cells in of_rows.items())
+    return [
+        *(f"{name}: {_arrow(name, *pair)}" for name, pair in document.changed.items()),
+        *(f"{', '.join(cells)}: {name}: {arrow}" for (name, arrow), cells in of_rows.items()),
+    ]
 
 
 def _arrow(name: str, one: Any, two: Any) -> str:
@@ -68,13 +71,15 @@ def _value(name: str, value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _line(row: DiffRow) -> list[str]:
+def line_of(row: DiffRow) -> list[str]:
+    """Texts, as HEADER names them."""
     seconds = ["" if value is None else units.seconds(value) for value in row.seconds]
     ratio = "" if row.ratio is None else units.with_interval(row.ratio, row.interval95)
     return [row.cell, *seconds, ratio, row.verdict]
 
 
-def _sentences(document: DiffDocument) -> Iterator[str]:
+def sentences_of(document: DiffDocument) -> Iterator[str]:
+    """Why rows are not comparable, how many have which verdict, and warnings."""
     for row in document.rows:
         if row.reason:
             yield f"{row.cell}: not comparable: {row.reason}"

@@ -25,27 +25,34 @@ def render(document: HistoryDocument, format: str) -> str:
 
 
 def _series(series: Series) -> Iterator[str]:
-    yield wrapped(_title(series))
+    yield wrapped(title_of(series))
     seconds = [value for point in series.points for value in (point.seconds, point.level)]
     shortest, longest = min(seconds), max(seconds)
     scale = f"{units.seconds(shortest)} .. {units.seconds(longest)}"
+    header, rows = cells_of(series)
+    for point, row in zip(series.points, rows, strict=True):
+        row.insert(2, _dots(point, shortest, longest))
+    header.insert(2, scale)
+    yield laid_out(header, rows, left=len(header), markdown=False)
+    yield "\n".join(map(wrapped, sentences(series)))
+
+
+def cells_of(series: Series) -> tuple[list[str], list[list[str]]]:
+    """A header, and a row of texts for each study; a star marks one at which the step time stepped."""
     starts = {step.study for step in series.steps}
-    header = ["study", "begun", scale, "step time", "versions"]
-    rows = [
+    return ["study", "begun", "step time", "versions"], [
         [
             one_line(point.study),
             one_line(point.created)[:16].replace("T", " "),
-            _dots(point, shortest, longest),
             _time(point),
             ("* " if point.study in starts else "") + _versions(series.points, number),
         ]
         for number, point in enumerate(series.points)
     ]
-    yield laid_out(header, rows, left=len(header), markdown=False)
-    yield "\n".join(map(wrapped, _sentences(series)))
 
 
-def _title(series: Series) -> str:
+def title_of(series: Series) -> str:
+    """The cell, its workload and its machine."""
     threads = units.plural(series.threads, "thread")
     workload = f"{series.model}, {series.dataset}, batch {series.batch_size}, {series.precision}, {threads}"
     other = f", {series.other}" if series.other else ""
@@ -83,7 +90,8 @@ def _said(changed: Changed) -> str:
     )
 
 
-def _sentences(series: Series) -> Iterator[str]:
+def sentences(series: Series) -> Iterator[str]:
+    """Where the step time stepped, and what was left out."""
     if not series.steps:
         yield "no step"
     for step in series.steps:

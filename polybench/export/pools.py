@@ -11,6 +11,12 @@ _BEST = " (best)"
 
 def block(matrix: PoolMatrix, *, markdown: bool) -> str:
     """A title and a table; empty where no cell had these sizes."""
+    title, header, lines = matrix_of(matrix)
+    return f"{title}\n\n{laid_out(header, lines, left=1, markdown=markdown)}"
+
+
+def matrix_of(matrix: PoolMatrix) -> tuple[str, list[str], list[list[str]]]:
+    """Its title, the header, and a row for each number of Julia's threads."""
     blas = sorted({one.blas for one in matrix.sizes})
     times = {(one.julia, one.blas): units.seconds(one.seconds_per_step) for one in matrix.sizes}
     times[matrix.best.julia, matrix.best.blas] += _BEST
@@ -20,5 +26,4 @@ def block(matrix: PoolMatrix, *, markdown: bool) -> str:
     ]
     at = "".join(f", {axis.replace('_', ' ')} {units.count(value)}" for axis, value in matrix.values.items())
     title = f"{matrix.cell}{at}: step time by threads of Julia (down) and of BLAS (across)"
-    header = ["Julia", *(f"BLAS {across}" for across in blas)]
-    return f"{title}\n\n{laid_out(header, lines, left=1, markdown=markdown)}"
+    return title, ["Julia", *(f"BLAS {across}" for across in blas)], lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,21 +28,44 @@ def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str
         return msgspec.json.format(msgspec.json.encode(sweep), indent=1).decode() + "\n"
     if format == "csv":
         return _csv(sweep)
+    markdown = format == "markdown"
+    found = table_of(sweep)
+    table = laid_out(found.header, found.rows, left=found.words, markdown=markdown)
+    authors = _published(sweep, markdown) if published and sweep.published else []
+    pools = [block(matrix, markdown=markdown) for matrix in sweep.pools]
+    notes = "\n".join(map(wrapped, notes_of(sweep)))
+    return "\n\n".join(["\n".join(heading_of(sweep)), table, *pools, notes, *authors]) + "\n"
+
+
+class Table(NamedTuple):
+    """Every cell at every point as text, cell by cell; the first `words` columns are no numbers."""
+
+    header: list[str]
+    rows: list[list[str]]
+    words: int
+
+
+def table_of(sweep: SweepDocument) -> Table:
+    """In the order of the curves; cells without any come last."""
     axes = [axis.replace("_", " ") for axis in sweep.axes]
     by_threads = "threads" in sweep.axes
     header = [*axes, "cell", "step time", "images/s", "speedup", *(["efficiency"] if by_threads else [])]
     cells = [(point, cell) for point in sweep.points for cell in point.cells]
     order = {curve.cell: number for number, curve in enumerate(sweep.curves)}
     cells.sort(key=lambda one: order.get(one[1].cell, len(order)))
-    lines = [_line(point, cell, by_threads) for point, cell in cells]
-    notes = [wrapped(text) for text in (*_sentences(sweep), *sweep.warnings)]
-    markdown = format == "markdown"
-    table = laid_out(header, lines, left=len(axes) + 1, markdown=markdown)
-    threads = "" if by_threads or not sweep.points else f" on {sweep.host.cpu}"
-    heading = "\n".join(filter(None, [sweep.title and one_line(sweep.title), f"{sweep.model}{threads}"]))
-    authors = _published(sweep, markdown) if published and sweep.published else []
-    pools = [block(matrix, markdown=markdown) for matrix in sweep.pools]
-    return "\n\n".join([heading, table, *pools, "\n".join(notes), *authors]) + "\n"
+    return Table(header, [_line(point, cell, by_threads) for point, cell in cells], len(axes) + 1)
+
+
+def heading_of(sweep: SweepDocument) -> list[str]:
+    """Its title, if it has one; the network, and the machine."""
+    by_threads = "threads" in sweep.axes or not sweep.points
+    title = [one_line(sweep.title)] if sweep.title else []
+    return [*title, sweep.model if by_threads else f"{sweep.model} on {sweep.host.cpu}"]
+
+
+def notes_of(sweep: SweepDocument) -> list[str]:
+    """What stands below the table: where each cell is best, what failed, and warnings."""
+    return [*_sentences(sweep), *sweep.warnings]
 
 
 def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
@@ -70,7 +94,7 @@ def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:
 def _sentences(sweep: SweepDocument) -> Iterator[str]:
     yield "speedup: images a second, against the cell's first row; intervals: 95%, over fresh processes"
     for curve in sweep.curves:
-        yield _best(curve)
+        yield best_of(curve)
     if any(point.oversubscribed for point in sweep.points):
         yield f"{_CROWDED} more threads than usable cores; such steps are slow and uneven"
     for point in sweep.points:
@@ -79,7 +103,8 @@ def _sentences(sweep: SweepDocument) -> Iterator[str]:
                 yield f"{cell.cell}: {cell.status}: {cell.reason}"
 
 
-def _best(curve: Curve) -> str:
+def best_of(curve: Curve) -> str:
+    """Where the cell trains most images a second, and from where on more brings little."""
     at = ", ".join(f"{axis.replace('_', ' ')} {_value(axis, value)}" for axis, value in curve.best.items())
     text = f"{curve.cell}: most images a second at {at}: {units.count(round(curve.best_samples_per_second))}"
     (axis, best), *others = curve.best.items()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from polybench.core.document.circumstances import Settings
 from polybench.core.document.explanation import ExplanationDocument, Pair
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.study import StudyDocument
@@ -16,10 +16,14 @@ from polybench.export.explanation import account_rows
 from polybench.export.footnotes import footnotes
 from polybench.export.heading import heading
 from polybench.export.sentence import sentences
+from polybench.page.circumstances import command_of, environment_of
 from polybench.page.figures import Shown, figures_of
 from polybench.page.overview import name_of
 from polybench.page.proof import Proof, proofs_of
 from polybench.page.table import Table, table_of
+
+if TYPE_CHECKING:
+    from polybench.plots import Drawable, Kind
 
 
 class Chapter(NamedTuple):
@@ -45,7 +49,7 @@ class PairView(NamedTuple):
     rows: list[list[str]]
 
 
-class View(NamedTuple):
+class StudyView(NamedTuple):
     """Everything that a chapter of the page says, as texts; `id` begins the names of its places."""
 
     id: str
@@ -61,6 +65,7 @@ class View(NamedTuple):
     pairs: list[PairView]
     explanation: ExplanationDocument | None
     layers: layers_rows.Table | None
+    layers_figures: list[Shown]
     scripts: Sequence[tuple[str, str]]
     published_header: list[str]
     published: list[list[str]]
@@ -68,16 +73,26 @@ class View(NamedTuple):
     command: str
     versions: list[tuple[str, list[tuple[str, str]]]]
     environment: list[tuple[str, str]]
+    template: str = "study.html.j2"
+
+    @property
+    def drawn(self) -> list[Shown]:
+        """All figures, wherever in the chapter they are."""
+        return [*self.figures, *self.layers_figures]
 
 
-def view_of(chapter: Chapter, number: int) -> View:
+def view_of(chapter: Chapter, number: int) -> StudyView:
     """The chapter of this number."""
     study, place = chapter.study, f"s{number}"
     said = sentences(study)
     first = headline(study)
     table = table_of(study)
     explanation = chapter.explanation
-    return View(
+    documents: dict[Kind, Drawable] = {"study": study}
+    if chapter.layers:
+        documents["layers"] = chapter.layers
+    figures = list(figures_of(documents, place))
+    return StudyView(
         id=place,
         study=study,
         title=name_of(study),
@@ -85,23 +100,24 @@ def view_of(chapter: Chapter, number: int) -> View:
         heading=heading(study),
         sentences=[sentence for sentence in said if sentence != first],
         table=table,
-        figures=list(figures_of(study, chapter.layers, place)),
+        figures=[figure for figure in figures if figure.of == "study"],
         notes=footnotes(study, [column.name for column in table.columns]),
         proofs=proofs_of(study),
         pairs=[_pair(pair) for pair in explanation.pairs] if explanation else [],
         explanation=explanation,
         layers=layers_rows.build(chapter.layers) if chapter.layers else None,
+        layers_figures=[figure for figure in figures if figure.of == "layers"],
         scripts=chapter.scripts,
         published_header=published.header(study.published, study.results),
         published=published.rows(study.published, study.results),
         sources=published.sources(study.published),
-        command=_command(study),
+        command=command_of(study.argv),
         versions=[
             (result.cell, [(name, _plain(value)) for name, value in result.versions.items()])
             for result in study.results
             if result.versions
         ],
-        environment=_environment(study),
+        environment=[*environment_of(study.host, study.polybench), *_hashes(study.settings)],
     )
 
 
@@ -124,12 +140,6 @@ def headline(study: StudyDocument) -> str:
     return f"Measured: {', '.join(measured)}." if measured else "Nothing was measured."
 
 
-def _command(study: StudyDocument) -> str:
-    """What was typed; "" for a study from Python, whose first word is a file."""
-    word, *_ = study.argv or [""]
-    return shlex.join(["polybench", *study.argv]) if word.isalpha() else ""
-
-
 def _pair(pair: Pair) -> PairView:
     account = pair.account("layers") or pair.account("batch size")
     header, rows = account_rows(pair, account) if account else ([], [])
@@ -143,16 +153,8 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _environment(study: StudyDocument) -> list[tuple[str, str]]:
-    host, tool, settings = study.host, study.polybench, study.settings
+def _hashes(settings: Settings) -> list[tuple[str, str]]:
     return [
-        ("machine", host.hostname),
-        ("processor", f"{host.cpu}, {host.cores} cores, {host.threads} threads"),
-        *([("GPU", ", ".join(host.gpus))] if host.gpus else []),
-        ("memory", f"{host.memory_bytes / 2**30:.1f} GiB"),
-        ("system", host.os),
-        ("Python", host.python),
-        ("polybench", tool.version + (f", {tool.commit}" if tool.commit else "")),
         ("images, SHA-256", settings.data_sha256),
         ("weights, SHA-256", settings.weights_sha256),
         ("batches, SHA-256", settings.batches_sha256),

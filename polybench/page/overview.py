@@ -13,23 +13,26 @@ class Overview(NamedTuple):
     """A row for each cell, a column for each study.
 
     Attributes:
-        studies: the title, machine and date of each.
+        studies: the place in the page, title, machine and date of each.
         rows: a cell, and its step time in each study; "" where that has none.
     """
 
-    studies: list[tuple[str, str, str]]
+    studies: list[tuple[str, str, str, str]]
     rows: list[tuple[str, list[str]]]
 
 
-def overview(studies: Sequence[tuple[str, StudyDocument]]) -> Overview:
-    """Of studies with their titles, in this order; cells in the order of the first that has them."""
+def overview(studies: Sequence[tuple[str, str, StudyDocument]]) -> Overview:
+    """Of studies with their places and titles, in this order; cells as the first has them that has them."""
     found = [
         {result.cell: STEP_TIME.text(result) for result in study.results if result.ranked}
-        for _, study in studies
+        for _, _, study in studies
     ]
     cells = dict.fromkeys(cell for texts in found for cell in texts)
     return Overview(
-        studies=[(title, study.host.hostname, study.created.partition("T")[0]) for title, study in studies],
+        studies=[
+            (place, title, study.host.hostname, study.created.partition("T")[0])
+            for place, title, study in studies
+        ],
         rows=[(cell, [texts.get(cell, "") for texts in found]) for cell in cells],
     )
 

@@ -10,9 +10,9 @@ import base64
 import gzip
 import hashlib
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
+from polybench.page.templating import text_of
 from polybench.plots.image import plotly_program
 
 
@@ -31,7 +31,7 @@ class Program(NamedTuple):
 def own() -> Program:
     """What sorts, filters and draws."""
     text = text_of("report.js")
-    return Program(text, _source(text))
+    return Program(text, source(text))
 
 
 @cache
@@ -43,13 +43,9 @@ def plotly() -> Program:
     """
     text = plotly_program()
     packed = gzip.compress(text.encode(), mtime=0)
-    return Program(base64.b64encode(packed).decode(), _source(text))
+    return Program(base64.b64encode(packed).decode(), source(text))
 
 
-def text_of(name: str) -> str:
-    """A file of the folder of templates."""
-    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
-
-
-def _source(program: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()}'"
+def source(text: str) -> str:
+    """Of a program or style for a policy: 'sha256-...'."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

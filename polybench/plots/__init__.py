@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from polybench.core.names import pick
 
 if TYPE_CHECKING:
+    from polybench.core.document.history import HistoryDocument
     from polybench.core.document.layers import LayersDocument
+    from polybench.core.document.limit import LimitDocument
     from polybench.core.document.study import StudyDocument
     from polybench.core.document.sweep import SweepDocument
     from polybench.plots.plot import Plot
 
-Kind = Literal["study", "layers", "sweep"]
+    Drawable = StudyDocument | LayersDocument | SweepDocument | LimitDocument | HistoryDocument
+
+Kind = Literal["study", "layers", "sweep", "limit", "history"]
 
 
 class FigureRow(NamedTuple):
@@ -42,12 +46,15 @@ FIGURES: dict[str, FigureRow] = {
     "cost": FigureRow("polybench.plots.cost", "study", "dollars of an epoch against its time"),
     "accuracy": FigureRow("polybench.plots.accuracy", "study", "test accuracy over training time"),
     "layers": FigureRow("polybench.plots.layers", "layers", "time of each layer, its parts stacked"),
+    "roofline": FigureRow("polybench.plots.roofline", "layers", "each layer below the measured roofs"),
     "scaling": FigureRow("polybench.plots.scaling", "sweep", "throughput over what a sweep varied"),
+    "roofs": FigureRow("polybench.plots.roofs", "limit", "measured roofs, and what they allow each layer"),
+    "history": FigureRow("polybench.plots.history", "history", "step times of saved studies over time"),
 }
 """By the name for --figure; the first of a kind is what is drawn where none is named."""
 
 
-def draw(name: str, document: StudyDocument | LayersDocument | SweepDocument) -> Plot:
+def draw(name: str, document: Drawable) -> Plot:
     """The figure of this name, of a document of its kind.
 
     Raises:

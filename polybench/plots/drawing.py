@@ -12,7 +12,6 @@ from polybench.core.errors import BadInput
 from polybench.plots.style import Look, look
 
 __all__ = [
-    "GREY",
     "Interval",
     "Look",
     "caption",
@@ -24,9 +23,6 @@ __all__ = [
 ]
 
 Interval = tuple[float, float]
-
-GREY = "#666666"
-"""Of what belongs to no cell."""
 
 
 def milliseconds(

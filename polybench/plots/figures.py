@@ -1,7 +1,4 @@
-"""Figures of layers and fixed costs, for `.plot()`: every point with its 95 % interval.
-
-The roofline has a file of its own.
-"""
+"""Figures of layers and fixed costs, for `.plot()`: every point with its 95 % interval."""
 
 from __future__ import annotations
 

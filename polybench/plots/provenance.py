@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polybench.core import units
 from polybench.core.document.circumstances import Host, Tool
-from polybench.core.document.layers import LayersDocument
+from polybench.core.document.history import HistoryDocument, Series
+from polybench.core.document.limit import LimitDocument
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SweepDocument
 from polybench.export.heading import heading_of
 
+if TYPE_CHECKING:
+    from polybench.plots import Drawable
 
-def provenance(document: StudyDocument | LayersDocument | SweepDocument) -> str:
+
+def provenance(document: Drawable) -> str:
     """One paragraph of plain text."""
-    if isinstance(document, SweepDocument):
+    if isinstance(document, HistoryDocument):
+        return ". ".join(dict.fromkeys(_of_series(series) for series in document.series)) + "."
+    if isinstance(document, SweepDocument | LimitDocument):
         return f"{document.model}. {_machine(document.host)}. {_made(document.created, document.polybench)}."
     rows = document.results if isinstance(document, StudyDocument) else document.engines
     samples = [row.samples for row in rows if row.samples]
@@ -23,6 +29,11 @@ def provenance(document: StudyDocument | LayersDocument | SweepDocument) -> str:
     versions = _versions(row.versions for row in rows)
     made = f"{_made(document.created, document.polybench)}, {document.id}"
     return ". ".join(filter(None, (workload, extent, machine, versions, made))) + "."
+
+
+def _of_series(series: Series) -> str:
+    threads = units.plural(series.threads, "thread")
+    return f"{series.model} on {series.dataset}, {series.precision}, {threads}, {series.cpu}"
 
 
 def _machine(host: Host) -> str:

@@ -1,4 +1,4 @@
-"""Saved studies: one JSON document each, written whole or not at all; the times of layers beside them."""
+"""Saved studies: one JSON document each, written whole or not at all; layers and sweeps beside them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +14,8 @@ import msgspec
 import platformdirs
 
 from polybench.core.document.layers import LayersDocument, layers_from_json
-from polybench.core.document.study import StudyDocument, from_json, json_of, to_json
+from polybench.core.document.study import StudyDocument, from_json, json_of
+from polybench.core.document.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
 from polybench.data.disk import drop_abandoned, regular_bytes, replacing
 from polybench.report.listed import EVERYTHING, Filters, Listed
@@ -29,8 +30,10 @@ STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 _MOST_NAMES = 5
 """In a sentence."""
 
-_LAYERS = "layers"
-"""The folder, beside the studies, of documents of layers."""
+_LAYERS, _SWEEPS = "layers", "sweeps"
+"""The folders, beside the studies, of documents of layers and of sweeps."""
+
+Document = StudyDocument | LayersDocument | SweepDocument
 
 T = TypeVar("T")
 
@@ -73,34 +76,28 @@ class Store:
                 " choose another --results folder, or --no-save"
             ) from error
 
-    def save(self, study: StudyDocument) -> Path:
-        """Write or replace the study's document atomically."""
-        path = self.folder / f"{study.id}.json"
-        self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since
-        write_atomically(path, to_json(study))
-        self.unsaved.pop(study.id, None)
+    def save(self, document: Document) -> Path:
+        """Write or replace the document atomically; what is no study lies in a folder of its own."""
+        path = self._place(document)
+        path.parent.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since
+        write_atomically(path, json_of(document))
+        self.unsaved.pop(path.stem, None)
         return path
 
-    def save_layers(self, layers: LayersDocument) -> Path:
-        """The same of a document of layers, which is found by `layers` only."""
-        path = self.folder / _LAYERS / f"{layers.id}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json_of(layers))
-        self.unsaved.pop(layers.id, None)
-        return path
+    def _place(self, document: Document) -> Path:
+        folders = {LayersDocument: _LAYERS, SweepDocument: _SWEEPS}
+        return self.folder / folders.get(type(document), "") / f"{document.id}.json"
 
-    def try_to_save(self, document: StudyDocument | LayersDocument) -> str | None:
+    def try_to_save(self, document: Document) -> str | None:
         """Save it, or return why not; if it is finished with the place of a copy, where there is room."""
+        name = self._place(document).stem
         try:
-            if isinstance(document, StudyDocument):
-                self.save(document)
-            else:
-                self.save_layers(document)
+            self.save(document)
         except OSError as error:
             growing = isinstance(document, StudyDocument) and document.finished is False
             copy = "" if growing else _copy_elsewhere(document)
-            self.unsaved[document.id] = f"cannot save to {self.folder}: {error.strerror}{copy}"
-        return self.unsaved.get(document.id)
+            self.unsaved[name] = f"cannot save to {self.folder}: {error.strerror}{copy}"
+        return self.unsaved.get(name)
 
     def listed(self) -> list[Listed]:
         """What lists need of all saved studies, readable or not, the oldest first.
@@ -124,17 +121,37 @@ class Store:
         paths = sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True)
         return list(_readable(paths, layers_from_json))
 
+    def sweeps(self) -> Iterator[SweepDocument]:
+        """All documents of sweeps that can be read, the newest first, one at a time."""
+        return _readable(sorted(self.folder.glob(f"{_SWEEPS}/*.json"), reverse=True), sweep_from_json)
+
+    def load_sweep(self, name: str) -> SweepDocument:
+        """The sweep with this ID, unique prefix of an ID, or `sweep-last`.
+
+        Raises:
+            BadInput: none or several match, or the document cannot be read.
+        """
+        paths = sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
+        matches = paths[-1:] if name == f"{SWEEP_ID}last" else _matching(paths, name)
+        if not matches:
+            raise BadInput(f"no sweep {name!r} in {self.folder / _SWEEPS}; polybench sweep saves one")
+        return _loaded(_only(matches, name, "sweeps"), "sweep", sweep_from_json)
+
+    def read(self, study: Listed) -> StudyDocument:
+        """The document that was listed.
+
+        Raises:
+            BadInput: it cannot be read.
+        """
+        return _loaded(self._path(study), "study", from_json)
+
     def load(self, name: str) -> StudyDocument:
         """The study with this ID, unique prefix of an ID, path of a document, or `last`, the one begun last.
 
         Raises:
             BadInput: none or several match, or the document cannot be read.
         """
-        path = self._find(name)
-        try:
-            return from_json(regular_bytes(path))
-        except (OSError, msgspec.MsgspecError) as error:
-            raise BadInput(f"cannot read the study {path}: {error}") from error
+        return _loaded(self._find(name), "study", from_json)
 
     def _find(self, name: str) -> Path:
         # What somebody else put there may have any name, and be anything.
@@ -143,14 +160,10 @@ class Store:
         paths = sorted(self.folder.glob("*.json"))
         if name.endswith(".json") and Path(name).is_file():
             return Path(name)
-        matches = [path for path in paths if path.stem.startswith(name)]
-        exact = [path for path in matches if path.stem == name]
-        if len(exact or matches) == 1:
-            return (exact or matches)[0]
-        if matches:
-            raise BadInput(
-                f"{name!r} is the beginning of {len(matches)} studies: {_some(p.stem for p in matches)}"
-            )
+        if matches := _matching(paths, name):
+            return _only(matches, name, "studies")
+        if name.startswith(SWEEP_ID):
+            raise BadInput(f"{name!r} is a sweep, not a study; polybench report and plot show it")
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
             raise BadInput(
                 f"{name!r} are times of layers, not a study; `polybench list` shows the studies, and"
@@ -159,11 +172,32 @@ class Store:
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
 
 
+def _matching(paths: Sequence[Path], name: str) -> list[Path]:
+    """Those whose name begins so; the one that is called so, if there is one."""
+    matches = [path for path in paths if path.stem.startswith(name)]
+    return [path for path in matches if path.stem == name] or matches
+
+
+def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
+    if len(matches) > 1:
+        raise BadInput(
+            f"{name!r} is the beginning of {len(matches)} {kind}: {_some(p.stem for p in matches)}"
+        )
+    return matches[0]
+
+
+def _loaded(path: Path, kind: str, read: Callable[[bytes], T]) -> T:
+    try:
+        return read(regular_bytes(path))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadInput(f"cannot read the {kind} {path}: {error}") from error
+
+
 def _is_study(one: Listed) -> bool:
     return one.unreadable is None or STUDY_ID.match(one.file) is not None
 
 
-def _copy_elsewhere(document: StudyDocument | LayersDocument) -> str:
+def _copy_elsewhere(document: Document) -> str:
     path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
     try:
         write_atomically(path, json_of(document))

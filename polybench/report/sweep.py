@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
+from polybench.core.document.sweep import SWEEP_ID, Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.report.comparisons import relative_across_studies
 from polybench.report.pools import pool_matrices
 
@@ -50,6 +50,7 @@ def summarize(
     ]
     models = dict.fromkeys(document.settings.model for _, document in points)
     return SweepDocument(
+        id=f"{SWEEP_ID}{min(document.id for _, document in points)}",
         created=anyone.created,
         polybench=anyone.polybench,
         argv=list(argv),

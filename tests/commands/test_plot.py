@@ -8,13 +8,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from polybench.cli import app
-from polybench.commands.report import chapter
+from polybench.commands.report import part_of
 from polybench.core.document.study import json_of
 from polybench.core.errors import BadInput
-from polybench.report.explanation import Saved
+from polybench.page import Chapter
+from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store
 from tests.factories import study
-from tests.plots.documents import full_layers, full_study, full_sweep
+from tests.plots.documents import full_history, full_layers, full_limit, full_study, full_sweep, with_roofs
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,7 @@ def test_layers_are_found_or_the_command_that_measures_them_is_named(store: Stor
     assert "no saved layers belong to study" in said
     assert "polybench layers --engines torch,tf,flux" in said
     assert not file.exists()
-    store.save_layers(full_layers(full_study()))
+    store.save(full_layers(full_study()))
     assert run("plot", "last", "--figure", "layers", "-o", file).exit_code == 0
     assert "Time of each layer" in file.read_text()
 
@@ -89,13 +90,45 @@ def test_a_report_of_several_studies(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_report_has_what_is_saved_beside_the_study(store: Store) -> None:
-    store.save_layers(full_layers(full_study()))
-    found = chapter(full_study(), store, Saved(store.layers(), store.studies()))
+    store.save(full_layers(full_study()))
+    found = part_of("last", store)
+    assert isinstance(found, Chapter)
     assert found.layers is not None
     assert found.explanation is not None
     assert [pair.cell for pair in found.explanation.pairs] == ["tf/cpu", "flux/cpu"]
     scripts = dict(found.scripts)
     assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
     assert "STEPS = 3" in scripts["torch/cpu"]
-    nothing = chapter(study(), store, Saved())
-    assert (nothing.layers, nothing.explanation, list(nothing.scripts)) == (None, None, [])
+    assert belongings(study(), store) == ([], None, None)
+
+
+def test_a_sweep_is_found_by_its_id_and_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:
+    one = full_sweep()
+    store.save(one)
+    file = tmp_path / "report.html"
+    for name in (str(one.id), "sweep-2025", "sweep-last"):
+        file.unlink(missing_ok=True)
+        assert run("report", name, "-o", file).exit_code == 0
+        assert "torch/cpu trains most: 190 images a second (threads 4)." in file.read_text()
+        assert run("plot", name, "-o", tmp_path / "x.html").exit_code == 0
+    assert run("report", name, "last", "-o", file).exit_code == 0
+    assert "2 reports" in file.read_text()
+    assert "no sweep 'sweep-x'" in refused("report", "sweep-x", "-o", file)
+    assert "is a sweep, not a study" in refused("show", str(one.id))
+
+
+def test_a_roofline_is_drawn_where_roofs_were_measured(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "roofline.html"
+    store.save(full_layers(full_study()))
+    assert "no roof is kept" in refused("plot", "last", "--figure", "roofline", "-o", file)
+    store.save(with_roofs(full_layers(full_study())))
+    assert run("plot", "last", "--figure", "roofline", "-o", file).exit_code == 0
+    assert "Layers below the machine" in file.read_text()
+    for name, document, title in (
+        ("limit.json", full_limit(), "What the machine allows lenet"),
+        ("history.json", full_history(), "Step times over time"),
+    ):
+        (tmp_path / name).write_bytes(json_of(document))
+        assert run("plot", tmp_path / name, "-o", file).exit_code == 0
+        assert title in file.read_text()
+        assert "neither a study nor a sweep" in refused("report", tmp_path / name, "-o", file)

@@ -23,7 +23,7 @@ from polybench.page.proof import proofs_of
 from polybench.page.table import table_of
 from polybench.report.explanation import Saved, explain
 from tests.factories import absent, measured, saved, study, typical_study
-from tests.plots.documents import full_layers, full_study
+from tests.plots.documents import full_layers, full_study, full_sweep, with_roofs
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -132,6 +132,38 @@ def test_several_studies_stand_side_by_side() -> None:
     assert "lenet on synthetic, batch 128, 20250102-000000-abcd" in twice
 
 
+def test_rooflines_stand_with_the_layers_where_a_roof_was_measured() -> None:
+    one = full_study()
+    page = render([Chapter(one, layers=with_roofs(full_layers(one)))])
+    assert {"s1-layers", "s1-roofline"} <= set(drawings(page)["figures"])
+    _, _, layers = page.partition('id="s1-layers"')
+    assert 'data-figure="s1-roofline"' in layers
+    assert "s1-roofline" not in drawings(render([full_chapter()]))["figures"]
+
+
+def test_a_sweep_has_curves_its_best_points_and_a_table() -> None:
+    page = render([full_sweep()])
+    assert set(drawings(page)["figures"]) == {"s1-scaling"}
+    for part in (
+        "torch/cpu trains most: 190 images a second (threads 4).",
+        "torch/cpu: most images a second at threads 4: 190",
+        "1.80 (1.70 to 1.90)", "torch/cpu *", "more threads than usable cores", "sweep-20250101-000000-abcd",
+    ):  # fmt: skip
+        assert part in page
+    nothing = msgspec.structs.replace(full_sweep(), points=[], curves=[], pools=[])
+    assert "Nothing was measured." in render([nothing])
+
+
+def test_every_text_of_a_sweep_is_escaped() -> None:
+    one = msgspec.structs.replace(
+        full_sweep(), title=HOSTILE, id=HOSTILE, model=HOSTILE, warnings=[HOSTILE], argv=["sweep", HOSTILE]
+    )
+    one.host = msgspec.structs.replace(one.host, hostname=HOSTILE, cpu=HOSTILE)
+    page = render([one])
+    assert HOSTILE not in page
+    assert page.count("<script") == 3
+
+
 def test_the_headline_is_of_the_fastest() -> None:
     assert headline(full_study()).startswith("tf is 1.25")
     assert headline(study()) == "Nothing was measured."
@@ -177,9 +209,11 @@ def test_a_command_is_one_that_was_typed() -> None:
 
 @pytest.mark.parametrize(("module", "name"), [("jinja2", "jinja2"), ("plotly.offline", "plotly")])
 def test_what_is_missing_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polybench.page import templating
     from polybench.page.programs import plotly
 
     plotly.cache_clear()
+    templating._environment.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BadInput, match=rf"{name} is not installed; pip install 'polybench\[report\]'"):
         render([Chapter(study())])

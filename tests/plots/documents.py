@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from polybench.core.document.history import HistoryDocument
 from polybench.core.document.layers import LayersDocument
-from polybench.core.document.resources import Allocation, Allocations, Cost
+from polybench.core.document.limit import Kind, LimitDocument, MeasuredRoof
+from polybench.core.document.resources import Allocation, Allocations, Cost, Roof
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.core.document.times import Relative, Samples, Startup
 from polybench.core.document.training import TimeToAccuracy
 from polybench.core.statistics import ratio, step_seconds
+from polybench.report.history import history
 from tests.factories import absent, layers, measured, native, samples, study, trainings
 
 CELLS = {"torch/cpu": (0.0100, 2.0), "tf/cpu": (0.0080, 7.0), "flux/cpu": (0.0350, 18.0)}
@@ -72,6 +75,7 @@ def full_sweep() -> SweepDocument:
 
     points = [(1, cell(100.0)), (2, cell(180.0, 1.7, 1.9)), (4, cell(190.0, 1.8, 2.0))]
     return SweepDocument(
+        id="sweep-20250101-000000-abcd",
         created=told.created,
         polybench=told.polybench,
         argv=[],
@@ -81,3 +85,61 @@ def full_sweep() -> SweepDocument:
         points=[SweepPoint({"threads": number}, "x", number > 2, [one]) for number, one in points],
         curves=[Curve("torch/cpu", {"threads": 4}, 190.0)],
     )
+
+
+def full_history() -> HistoryDocument:
+    """Four studies, of which the last two are slower."""
+    studies = [
+        msgspec.structs.replace(
+            full_study(), id=f"2025010{day}-000000-abcd", created=f"2025-01-0{day}T00:00:00Z"
+        )
+        for day in (1, 2, 3, 4)
+    ]
+    for one in studies[2:]:
+        one.results[0] = measured("torch/cpu", 0.02, versions={"torch": "2.14.0"})
+    return history(reversed(studies), {})
+
+
+def full_limit() -> LimitDocument:
+    """A product, a convolution and memory."""
+    told = study()
+
+    def roof(kind: Kind, value: float) -> MeasuredRoof:
+        memory = kind == "triad"
+        return MeasuredRoof(
+            device="cpu", precision=None if memory else "fp32", threads=2, kind=kind, value=value,
+            unit="B/s" if memory else "FLOP/s", engine="torch", shape="x", interval95=None, change=0.0,
+            others=0.0, measured=told.created,
+        )  # fmt: skip
+
+    return LimitDocument(
+        created=told.created,
+        polybench=told.polybench,
+        argv=[],
+        model="lenet",
+        batch_size=128,
+        threads=2,
+        heap="keep",
+        host=told.host,
+        roofs=[roof("gemm", 1e11), roof("convolution", 8e10), roof("triad", 1e10)],
+        engines=[],
+    )
+
+
+def with_roofs(document: LayersDocument) -> LayersDocument:
+    """The same, of cells for which roofs are kept: all that multiplies has FLOP and bytes."""
+    roof = Roof(1e11, 0.3, "a product", convolution_flops_per_second=8e10, bytes_per_second=1e10)
+    engines = [
+        msgspec.structs.replace(
+            engine,
+            roof=roof,
+            rows=[
+                row
+                if row.layer == "step"
+                else msgspec.structs.replace(row, flop=10**8, compulsory_bytes=10**7)
+                for row in engine.rows
+            ],
+        )
+        for engine in document.engines
+    ]
+    return msgspec.structs.replace(document, engines=engines)

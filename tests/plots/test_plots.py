@@ -11,15 +11,21 @@ import pytest
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SweepPoint, SweptCell
 from polybench.core.errors import BadInput
-from polybench.plots import FIGURES, default_of, draw
+from polybench.plots import FIGURES, Kind, default_of, draw
 from polybench.plots.plot import NothingToDraw, Plot, log_axis
 from polybench.plots.provenance import provenance
 from polybench.plots.style import look, looks
 from tests.factories import measured, study
-from tests.plots.documents import full_layers, full_study, full_sweep
+from tests.plots.documents import full_history, full_layers, full_limit, full_study, full_sweep, with_roofs
 
 STUDY = full_study()
-DOCUMENTS: dict[str, Any] = {"study": STUDY, "layers": full_layers(STUDY), "sweep": full_sweep()}
+DOCUMENTS: dict[str, Any] = {
+    "study": STUDY,
+    "layers": with_roofs(full_layers(STUDY)),
+    "sweep": full_sweep(),
+    "limit": full_limit(),
+    "history": full_history(),
+}
 OF_STUDIES = [name for name, row in FIGURES.items() if row.of == "study"]
 
 
@@ -58,7 +64,8 @@ def test_names_from_elsewhere_are_no_markup(name: str) -> None:
 
 
 def test_each_kind_of_document_has_a_figure_of_its_own() -> None:
-    assert [default_of(kind) for kind in ("study", "layers", "sweep")] == ["speed", "layers", "scaling"]
+    kinds: dict[Kind, str] = {"study": "speed", "layers": "layers", "sweep": "scaling", "limit": "roofs"}
+    assert {kind: default_of(kind) for kind in kinds} == kinds
     with pytest.raises(BadInput, match="unknown figure 'sped'; did you mean 'speed'"):
         draw("sped", STUDY)
 
@@ -163,6 +170,19 @@ def test_scaling_marks_more_threads_than_cores_and_shows_the_ideal() -> None:
     assert curve["marker"]["symbol"] == ["circle", "circle", "circle-open"]
     assert curve["error_y"]["array"] == pytest.approx([0.0, 10.0, 10.0])
     assert ideal["y"] == pytest.approx([100.0, 200.0, 400.0])
+
+
+def test_history_has_a_mark_a_study_and_the_levels_between_which_it_stepped() -> None:
+    plot = drawn("history")
+    level, marks = (one for one in plot.traces if one["name"].startswith("torch/cpu"))
+    assert marks["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
+    assert marks["text"][2] == "20250103-000000-abcd"
+    assert level["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
+    assert level["line"]["shape"] == "hv"
+    one = msgspec.structs.replace(full_history(), series=full_history().series[:1])
+    assert draw("history", one).title == "torch/cpu, lenet, batch 128 over time"
+    with pytest.raises(NothingToDraw, match="no ranked cell"):
+        draw("history", msgspec.structs.replace(one, series=[]))
 
 
 def test_looks_differ_in_grey_too() -> None:

@@ -91,7 +91,7 @@ def test_times_of_layers_are_kept_beside_the_studies(tmp_path: Path) -> None:
     old = layers(document, {}, {})
     new = msgspec.structs.replace(old, id="20250104-000000-abcd")
     for one in (new, old):
-        store.save_layers(one)
+        store.save(one)
     (tmp_path / "layers" / "20250105-broken.json").write_text('{"schema": ')
     assert [one.id for one in store.layers()] == [new.id, old.id]
     assert list(store.studies()) == [document]
@@ -101,7 +101,7 @@ def test_times_of_layers_are_kept_beside_the_studies(tmp_path: Path) -> None:
 
 
 def test_a_document_of_another_kind_is_named(tmp_path: Path) -> None:
-    path = Store(tmp_path).save_layers(layers(study(), {}, {}))
+    path = Store(tmp_path).save(layers(study(), {}, {}))
     with pytest.raises(BadInput, match=r"schema is 'polybench.layers/1', this version reads"):
         Store(tmp_path).load(str(path))
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from polybench.core.document.circumstances import Host, Published, Tool
+from polybench.core.document.study import decoded
+
+SWEEP_ID = "sweep-"
+"""How the ID of a sweep begins; what follows is that of its study that was begun first."""
 
 
 class SweptCell(msgspec.Struct, frozen=True):
@@ -70,6 +74,8 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     """A whole sweep."""
 
     schema: str = "polybench.sweep/1"
+    id: str | None = None
+    """By which it is found where it is saved; null in what earlier versions printed."""
     created: str
     polybench: Tool
     argv: list[str]
@@ -84,3 +90,8 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     title: str | None = None
     published: list[Published] = []
     """What the author of a study file's sweep printed."""
+
+
+def sweep_from_json(text: bytes) -> SweepDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
+    return decoded(text, SweepDocument)

@@ -129,6 +129,46 @@
   }
 
   const places = [...document.querySelectorAll(".plot")];
+  const wanted = new Set(); // near what is seen, and not drawn yet
+  let drawing = false;
+
+  // A figure has its room before it is drawn, so that nothing moves when it is.
+  function keepRoom() {
+    for (const place of places) place.style.minHeight = `${layoutFor(place).height}px`;
+  }
+
+  // One at a time, so that the page can be read and scrolled meanwhile.
+  async function drawWanted() {
+    if (!Plotly || drawing) return;
+    drawing = true;
+    for (const place of wanted) {
+      wanted.delete(place);
+      drawOne(place);
+      await pause();
+    }
+    drawing = false;
+    root.dataset.drawn = "yes";
+  }
+
+  function watch() {
+    const observer = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          const drawn = target.classList.contains("drawn");
+          if (isIntersecting && !drawn) wanted.add(target);
+          else wanted.delete(target);
+        }
+        drawWanted();
+      },
+      { rootMargin: "50% 0px" },
+    );
+    for (const place of places) observer.observe(place);
+  }
+
+  function redraw() {
+    keepRoom();
+    if (Plotly) places.filter((place) => place.classList.contains("drawn")).forEach(drawOne);
+  }
 
   function drawAll() {
     if (Plotly) places.forEach(drawOne);
@@ -151,12 +191,7 @@
     packed.remove();
     document.head.append(program);
     Plotly = window.Plotly;
-    // One at a time, so that the page can be read and scrolled meanwhile.
-    for (const place of places) {
-      drawOne(place);
-      await pause();
-    }
-    root.dataset.drawn = "yes";
+    await drawWanted();
   }
 
   // Light and dark.
@@ -170,23 +205,29 @@
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     label();
-    drawAll();
+    redraw();
   });
-  dark.addEventListener("change", () => { label(); drawAll(); });
-  addEventListener("beforeprint", () => { printing = true; drawAll(); });
-  addEventListener("afterprint", () => { printing = false; drawAll(); });
+  dark.addEventListener("change", () => { label(); redraw(); });
+  addEventListener("beforeprint", () => { printing = true; keepRoom(); drawAll(); });
+  addEventListener("afterprint", () => { printing = false; redraw(); });
   let last = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === last || printing) return; // a phone's bar that comes and goes changes the height only
     last = innerWidth;
-    drawAll();
+    redraw();
   });
   label();
 
+  function fail(error) {
+    for (const place of places) place.textContent = `The figures cannot be drawn here: ${error.message}`;
+    throw error;
+  }
+
   if (places.length) {
-    load().catch((error) => {
-      for (const place of places) place.textContent = `The figures cannot be drawn here: ${error.message}`;
-      throw error;
-    });
+    for (const place of places) place.replaceChildren();
+    keepRoom();
+    watch();
+    // First what can be read, then what draws.
+    requestAnimationFrame(() => setTimeout(() => load().catch(fail)));
   }
 })();
