@@ -31,6 +31,7 @@ from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.sweep import sweep
 from polybench.commands.terminal import echo, shown
+from polybench.commands.view import view
 from polybench.commands.weights import weights
 from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
@@ -60,6 +61,7 @@ app.command()(history)
 app.command()(merge)
 app.command()(plot)
 app.command()(report)
+app.command()(view)
 app.command()(engines)
 app.command()(models)
 app.command()(columns)

@@ -1,0 +1,116 @@
+"""`polybench view` in a real browser: found, chosen, compared, on a phone too, and all can read it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.report.saved_studies import Store
+from tests.browser import chromium
+from tests.page.test_browser import assert_accessible_page
+from tests.page.test_page import HOSTILE
+from tests.plots.documents import full_layers, full_study, full_sweep, with_roofs
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytest.importorskip("plotly", reason="plotly is not installed")
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("results")
+    store = Store(path)
+    for day in range(1, 5):
+        one = full_study()
+        one.host = msgspec.structs.replace(one.host, hostname=HOSTILE if day == 4 else "host")
+        id, created = f"2025010{day}-000000-abcd", f"2025-01-0{day}T00:00:00Z"
+        store.save(msgspec.structs.replace(one, id=id, created=created, title=HOSTILE if day == 3 else None))
+    store.save(with_roofs(full_layers(full_study())))
+    store.save(full_sweep())
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """Of the program in a process of its own, which Ctrl-C ends."""
+    command = [sys.executable, "-m", "polybench", "view", "--no-browser", "--results", str(folder)]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stdout is not None
+        yield program.stdout.readline().strip()
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=20)
+        assert (program.returncode, said) == (130, f"the studies in {folder}; Ctrl-C ends it{os.linesep}")
+    finally:
+        program.kill()
+        program.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Visitor:
+    """A browser's page, with what it said and asked for."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.page = browser.new_context(**options).new_page()
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(address)
+
+
+def test_studies_are_found_chosen_and_compared(browser: Any, address: str) -> None:
+    visitor = Visitor(browser, address, viewport={"width": 1280, "height": 900})
+    page = visitor.page
+    assert page.locator(".studies tbody tr").count() == 4
+    page.get_by_label("host").fill("host")
+    page.get_by_role("button", name="Show studies").click()
+    assert "3 of 4 studies" in page.locator(".found").inner_text()
+    for day in (1, 2):
+        page.get_by_label(f"Choose 2025010{day}-000000-abcd").check()
+    page.get_by_role("button", name="Difference of two").click()
+    page.locator(".change").first.wait_for()
+    assert page.locator(".change").all_text_contents().count("no difference") == 3
+    page.go_back()
+    page.get_by_role("link", name="20250101-000000-abcd").click()
+    page.wait_for_selector("html[data-drawn]", timeout=60_000)
+    assert page.locator(".plot.drawn").count() > 0
+    page.get_by_role("link", name="polybench").click()
+    page.get_by_role("button", name="Over time").click()
+    page.wait_for_selector(".plot.drawn", timeout=60_000)
+    page.get_by_role("link", name="Studies").click()
+    page.get_by_role("link", name="lenet over threads").click()
+    assert "trains most" in page.locator(".headline").inner_text()
+    assert visitor.said == []
+    assert {re.sub(r"[^/]*$", "", url) for url in visitor.requests} == {address}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "target", ["", "history", "diff?id=20250101-000000-abcd&id=20250103-000000-abcd", "no", "?engine=none"]
+)
+def test_everybody_can_read_it_on_a_phone_too(browser: Any, address: str, target: str, scheme: str) -> None:
+    options = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
+    visitor = Visitor(browser, address + target, **options)
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert [text for text in visitor.said if "404" not in text] == []
+    assert_accessible_page(visitor.page)
