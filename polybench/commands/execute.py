@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from polybench.commands.explain import Explained, explain_measured
 from polybench.commands.live import progress_on_stderr
-from polybench.commands.outcome import columns, end, ensure_writable, exit_code, write_events
+from polybench.commands.outcome import columns, end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
 from polybench.commands.terminal import echo, width
+from polybench.commands.watchable import ensure_watchable, write_watchable
 from polybench.core import interrupts, units
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import FORMATS, PARITY_FORMATS
-from polybench.export.event_files import ensure_tensorboard
 from polybench.export.rendering import rendered
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def _execute(
     if how.explain and how.format not in EXPLAINED:
         raise BadInput(f"--explain is words, and --format {how.format} has none: {', '.join(EXPLAINED)}")
     ensure_writable(how.output)
-    if how.tensorboard is not None:
-        ensure_tensorboard(how.tensorboard)
+    ensure_watchable(how)
     store = Store(results_folder(how.results)) if how.save else None
     repeated = how.output is None and sys.stdout.isatty() and formats[how.format].audience == "people"
     told = partial(progress_on_stderr, quiet=how.quiet, verbose=how.verbose)
@@ -104,8 +103,7 @@ def _execute(
         if how.explain:
             with told() as progress:  # the table has the study's warnings, and none of these
                 explained = explain_measured(result, store, progress, sys.argv[1:])
-    if how.tensorboard is not None:
-        write_events(result, how)
+    write_watchable(result, how)
     line = width(how.output)
     text = rendered(result, how.format, metrics, formats, published=how.published, width=line)
     if explained.document is not None and how.format != "json":  # the JSON has the sentences

@@ -274,6 +274,7 @@ OUT = _panel(
         "--explain",
     ),
     _option("tensorboard", "A folder for event files: one run a cell, to be watched with TensorBoard."),
+    _option("mlflow", "A tracking server or folder of MLflow, to which each cell is written as a run."),
     _option("anonymous", "Leave host name, user and paths out of what is saved and printed.", "--anonymous"),
     _option("quiet", "Only warnings and results.", "--quiet", "-q"),
     _option("verbose", "One line for each stage, even on a terminal.", "--verbose", "-v"),

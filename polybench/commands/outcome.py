@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,20 +63,6 @@ def emit(text: str | bytes, output: Path | None) -> None:
         if output is None:  # or Python would try it again when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise PolybenchError(f"cannot write {output or 'to standard output'}: {error.strerror}") from error
-
-
-def write_events(study: StudyDocument, how: Presentation) -> None:
-    """Write the event files of `--tensorboard`; what cannot be written is a warning, since the rest can."""
-    from polybench.export.event_files import write
-
-    assert how.tensorboard is not None
-    try:
-        written = write(study, how.tensorboard)
-    except OSError as error:
-        echo(f"warning: cannot write to --tensorboard {how.tensorboard}: {error.strerror}", err=True)
-        return
-    if not how.quiet:
-        echo(f"{len(written)} runs for: tensorboard --logdir {shlex.quote(str(how.tensorboard))}", err=True)
 
 
 def end(text: str, how: Presentation, store: Store | None, saved: str, *codes: int) -> NoReturn:

@@ -17,6 +17,7 @@ class Presentation(NamedTuple):
     save: bool = True
     explain: bool = False
     tensorboard: Path | None = None
+    mlflow: str | None = None
     quiet: bool = False
     verbose: bool = False
     anonymous: bool = False

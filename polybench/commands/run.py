@@ -60,6 +60,7 @@ def run(
             "--recheck": recheck,
             "--columns": how.columns,
             "--tensorboard": how.tensorboard,
+            "--mlflow": how.mlflow,
             "--explain": how.explain,
         }
         refuse_for_a_sweep(only_a_study, "the file")
