@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -19,7 +18,7 @@ from polybench.api.results import (
     OverheadResult,
     SweepResult,
 )
-from polybench.api.saved import diff, history, html_report, load, load_sweep, merge
+from polybench.api.saved import diff, explain, history, html_report, load, load_sweep, merge
 from polybench.api.study_results import ParityResult, StudyResult
 from polybench.core.errors import BadInput, said
 from polybench.core.names import pick, split_names
@@ -33,10 +32,7 @@ from polybench.measuring.sweep import run_sweep
 from polybench.measuring.sweep_checkpoint import Series
 from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES
-from polybench.report.belongings import saved_beside
-from polybench.report.explanation import explain as explain_study
 from polybench.report.overhead import summarize as summarize_overhead
-from polybench.report.saved_studies import Store, results_folder
 from polybench.report.sweep import summarize as summarize_sweep
 
 __all__ = [
@@ -250,22 +246,6 @@ def overhead(
     swept = run_sweep(series, _told(progress), store=None, argv=sys.argv)
     documents = {one.point.values["batch_size"]: one.document for one in swept.finished}
     return OverheadResult(summarize_overhead(documents, sys.argv))
-
-
-def explain(study: str, *, against: str | None = None, results: Path | None = None) -> ExplanationResult:
-    """Say why one row of a saved study is faster, from all saved documents that belong to it.
-
-    Args:
-        study: its ID, a unique prefix of one, or `last`.
-        against: the cell to compare with, by default the study's baseline.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: there is no such study, or nothing in it that may be compared.
-    """
-    store = Store(results_folder(results))
-    document = store.load(study)
-    return ExplanationResult(explain_study(document, saved_beside(document, store), against))
 
 
 def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> LimitResult:

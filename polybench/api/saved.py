@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from polybench.api.results import DiffResult, HistoryResult, MergeResult, SweepResult
+from polybench.api.results import DiffResult, ExplanationResult, HistoryResult, MergeResult, SweepResult
 from polybench.api.study_results import StudyResult
 from polybench.core.document.sweep import SWEEP_ID
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.page import Chapter, Part, render
 from polybench.report.acknowledged import acknowledged
-from polybench.report.belongings import belongings
+from polybench.report.belongings import belongings, saved_beside
 from polybench.report.diff import TOLERANCE
 from polybench.report.diff import diff as diff_studies
+from polybench.report.explanation import explain as explain_study
 from polybench.report.filter_texts import NAMES, filters_of
 from polybench.report.history import history as over_time
 from polybench.report.merge import merge as merge_studies
@@ -113,6 +114,22 @@ def history(
     filters = filters_of(texts, numbers, before="")
     store = Store(results_folder(results))
     return HistoryResult(over_time(store.studies(filters), acknowledged(store.folder), filters, tolerance))
+
+
+def explain(study: str, *, against: str | None = None, results: Path | None = None) -> ExplanationResult:
+    """Say why one row of a saved study is faster, from all saved documents that belong to it.
+
+    Args:
+        study: its ID, a unique prefix of one, or `last`.
+        against: the cell to compare with, by default the study's baseline.
+        results: the folder of saved studies.
+
+    Raises:
+        BadInput: there is no such study, or nothing in it that may be compared.
+    """
+    store = Store(results_folder(results))
+    document = store.load(study)
+    return ExplanationResult(explain_study(document, saved_beside(document, store), against))
 
 
 def merge(

@@ -86,7 +86,8 @@ def hostile_study() -> StudyDocument:
         measured(
             "torch+x/cpu", 0.01, versions={HOSTILE: {HOSTILE: HOSTILE}}, warnings=[HOSTILE],
             parity=Parity(
-                "pass", HOSTILE, 3, 16, deviations=[Deviation(HOSTILE, HOSTILE, 1e-3, HOSTILE)],
+                "pass", HOSTILE, steps=3, batch_size=16,
+                deviations=[Deviation(HOSTILE, HOSTILE, 1e-3, HOSTILE)],
                 tensors=[TensorError("timed", HOSTILE, 0, "loss", 1e-7, 1e-5)],
             ),
         ),
