@@ -35,8 +35,9 @@ lint: $(INSTALLED)
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vulture
 
-readme: $(INSTALLED) # the README's tables, from the code
+readme: $(INSTALLED) # the README's tables and julia/models, from the code
 	$(VENV)/bin/python -m tests.readme
+	$(VENV)/bin/python -m tests.julia_models
 
 notebooks: $(INSTALLED) # docs/notebooks: executed here and now, so on a machine that does nothing else
 	$(VENV)/bin/python -m tests.notebooks $(ARGS)

@@ -41,6 +41,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/columns.md": _columns(),
         "reference/document.md": _document(),
         "contributing.md": (_ROOT / "CONTRIBUTING.md").read_text().replace("(docs/", "("),
+        "julia.md": (_ROOT / "julia/README.md")
+        .read_text()
+        .replace("(../docs/", "(")
+        .replace("(../README.md)", "(index.md)"),
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text().replace("(docs/", "("),
         **_gallery(),
     }
@@ -52,6 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Links to files beside the folder of the docs are those of its pages; marks become what they name."""
     markdown = markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
+    markdown = markdown.replace("](../julia/README.md", "](julia.md")
     for mark, text in {"<!-- sample -->": _sample, "<!-- gallery -->": _gallery_list}.items():
         markdown = markdown.replace(mark, text()) if mark in markdown else markdown
     return markdown

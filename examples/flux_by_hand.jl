@@ -3,22 +3,25 @@
 #     polybench weights --data FOLDER --steps 60 --output START.npz
 #     julia --project=. --threads=2 examples/flux_by_hand.jl START.npz FOLDER
 #
-# FOLDER has CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml.
+# FOLDER has CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml:
+#     julia --project=. -e 'using Pkg; Pkg.instantiate()'
 
+using LinearAlgebra: BLAS
 using NPZ, PolyBench
 
 function main(start_file, folder)
+    # NNlib runs one task a Julia thread, and each calls BLAS: with more threads there they would wait for each other.
+    Threads.nthreads() > 1 && BLAS.set_num_threads(1)
     start = npzread(start_file)
     # C order there, Julia's order here: the same values with all axes reversed.
     canonical(array) = permutedims(array, ndims(array):-1:1)
-    records = PolyBench.records(PolyBench.LENET)
+    records = PolyBench.model(:lenet).records
     weights = Dict(name => canonical(start[name]) for (name, _) in PolyBench.tensor_shapes(records))
 
-    files = [read(joinpath(folder, "data_batch_$n.bin")) for n in 1:5]
-    images = reshape(reduce(vcat, files), 3073, :)  # a column is an image: 1 byte label, then its pixels
-    order = permutedims(start["batches"]) .+ 1      # (batch, steps), indices from 1
-    pixels = reshape(Float32.(images[2:end, vec(order)]) ./ 255.0f0, 32, 32, 3, size(order)...)
-    labels = Int64.(images[1, order])
+    dataset = PolyBench.cifar10(folder)
+    order = permutedims(start["batches"]) .+ 1  # (batch, steps), indices from 1
+    pixels = reshape(dataset.images[:, :, :, vec(order)] ./ 255.0f0, 32, 32, 3, size(order)...)
+    labels = dataset.labels[order]
 
     device = PolyBench.device("cpu")
     trainer = PolyBench.Trainer(device, Float32, records, weights; learning_rate = 0.01, momentum = 0.9)

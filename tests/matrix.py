@@ -33,12 +33,16 @@ LENET_CELLS = (
         for name, variant in ENGINES[engine].variants.items()
         if not variant.cuda_only
         and f"{engine}+{name}" not in _BY_HAND
-        and not (variant.pools and name.startswith("blas"))
+        and not (variant.pools and name != "default_threads")
     ),
     *CHAINED,
 )
 """With lenet and its own optimizer, in test_identity.py. Of pools of threads one size stands for all."""
-SLOW_CELLS = ("torch+compile", "flux+default_threads", *CHAINED)
+SLOW_CELLS = (
+    "torch+compile",
+    *(cell for cell in LENET_CELLS if cell.startswith("flux+")),  # each starts a Julia of its own
+    *CHAINED,
+)
 
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0.05, schedule=((1, 0.02), (2, 0.004))),

@@ -19,6 +19,15 @@ Collect all garbage, old and young.
 """
 collect!() = (GC.gc(true); nothing)
 
+"""    collected(trainer)
+
+The same without what the trainer kept out of its steps.
+"""
+function collected(trainer)
+    seconds, sweeps = collected()
+    return seconds - trainer.aside, sweeps
+end
+
 """    count_allocations!(trainer, batches, first, n)
 
 `run_steps!`, and what `allocated` says of the `n` steps together.

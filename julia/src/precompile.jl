@@ -3,20 +3,7 @@ Trains a tiny `lenet` while the package is precompiled, through the calls that P
 when a worker starts. A process that reports what a plain user's first gradient costs includes this package's
 source instead of loading it: nothing below runs then, and nothing that it compiled is used.
 """
-const LENET = """
-layers = [
-    {type = "conv", name = "conv1", inputs = 3, outputs = 16, kernel = 5, stride = 1, padding = "valid", bias = true},
-    {type = "relu"},
-    {type = "max_pool", size = 2, stride = 2},
-    {type = "conv", name = "conv2", inputs = 16, outputs = 8, kernel = 5, stride = 1, padding = "valid", bias = true},
-    {type = "relu"},
-    {type = "max_pool", size = 2, stride = 2},
-    {type = "flatten"},
-    {type = "dense", name = "dense1", inputs = 200, outputs = 120},
-    {type = "dense", name = "dense2", inputs = 120, outputs = 84},
-    {type = "dense", name = "dense3", inputs = 84, outputs = 10},
-]
-"""
+const LENET = read(joinpath(MODELS, "lenet.toml"), String)
 
 """    rehearse(layers, input_shape, classes)
 
@@ -29,7 +16,7 @@ function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
         out = map(zero, weights)
         GC.@preserve images labels weights out begin
             addresses(arrays) = Tuple(Int(pointer(array)) for array in arrays)
-            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0, false)
+            trainer = build(layers, addresses(weights), dtype, "cpu", "fp32", "momentum", 0.01, 0.9, 0.0, false, "")
             batches = load(
                 trainer, Int(pointer(images)), (2, 2, input_shape...), Int(pointer(labels)), classes,
             )
@@ -40,6 +27,8 @@ function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
             count_allocations!(trainer, batches, 0, 2)
             device_peak_bytes(trainer)
             snapshot!(addresses(out), addresses(weights), trainer, batches, 0)
+            collected(trainer)
+            max_pool_within(dtype)
         end
     end
     set_blas_threads(BLAS.get_num_threads())
@@ -48,4 +37,5 @@ end
 
 @setup_workload begin
     @compile_workload rehearse(LENET, (3, 32, 32), 10)
+    include_dependency(joinpath(MODELS, "lenet.toml"))
 end

@@ -12,22 +12,24 @@ borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wr
 
 """    build(
         layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, given_masks,
+        variants,
     )
 
 A trainer. `layers` is a TOML text, `addresses` those of its weights and state, of type `dtype`, in the order of
 `tensor_shapes`; `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`, which has no use for the momentum
-of some. With `given_masks`, dropout waits for `give_masks!` before each step.
+of some. With `given_masks`, dropout waits for `give_masks!` before each step. `variants` are names for `Way`, joined by +.
 """
 function build(
     layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool,
+    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool, variants::String,
 )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
     given_masks && (layer_records = with_given_masks(layer_records))
     shapes = tensor_shapes(layer_records)
     weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
     target = device(device_name; tf32 = precision == "tf32")
-    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay)
+    way = Way(split(variants, '+')...)
+    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, way)
 end
 
 """    load(trainer, images, shape, labels, classes)

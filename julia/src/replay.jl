@@ -47,7 +47,7 @@ function layer_parts(device::Device, whole, linear, x, dy, wanted)
     forward = Replayed("forward", () -> Zygote.pullback(apply, whole, x), device)
     whole === linear && return [forward; gradient_parts(device, linear, x, dy, wanted)]
     z, _ = Zygote.pullback(apply, linear, x)  # as in training, where batch norm is another function
-    back = activation_pullback(z)
+    back = activation_pullback(z, activation(whole))
     return [
         forward
         Replayed("activation", () -> back(dy), device)
@@ -63,12 +63,15 @@ apply(layer, x) = layer(x)
 """A layer without a chain around it."""
 alone(chain::Chain) = length(chain) == 1 ? only(chain.layers) : chain
 
-"""    activation_pullback(z)
+activation(::Any) = Flux.relu
+activation(layer::Union{Conv,Dense}) = layer.σ
 
-The gradient through a ReLU behind `z`, by the rule that Flux's layers have for it.
+"""    activation_pullback(z, σ = relu)
+
+The gradient through an activation behind `z`, by the rule that Flux's layers have for it.
 """
-function activation_pullback(z)
-    _, back = rrule(Zygote.ZygoteRuleConfig(), NNlib.bias_act!, Flux.relu, copy(z), false)
+function activation_pullback(z, σ = Flux.relu)
+    _, back = rrule(Zygote.ZygoteRuleConfig(), NNlib.bias_act!, σ, copy(z), false)
     return dy -> unthunk(back(dy)[3])
 end
 

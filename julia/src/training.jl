@@ -1,24 +1,27 @@
 """
 The training: one step, the timed block of steps, and what the parity check looks at.
 """
-mutable struct Trainer{D<:Device,N<:Network,S,T<:AbstractFloat}
+mutable struct Trainer{D<:Device,N<:Network,S,T<:AbstractFloat,W<:Way}
     const device::D
     const network::N
     const rule::AbstractRule
     const initial_rate::Float64
     const initial::Vector{AbstractArray{T}}
+    const way::W
     state::S
     rate::Float64
     loss::T
+    "Seconds of the collector that belong to no step, where it was kept out of them."
+    aside::Float64
 end
 
-"""    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, settings...)
+"""    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...)
 
 A network of element type `T` with canonical initial `weights` and running statistics, and its optimizer: a name and
 settings of `rule`.
 """
 function Trainer(
-    device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, settings...,
+    device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...,
 ) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
@@ -26,7 +29,7 @@ function Trainer(
     initial = AbstractArray{T}[copy(array) for (_, array) in tensors(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
-    return Trainer(device, placed, update, rate, initial, Flux.setup(update, placed.chain), rate, T(NaN))
+    return Trainer(device, placed, update, rate, initial, way, Flux.setup(update, placed.chain), rate, T(NaN), 0.0)
 end
 
 """    reset!(trainer, seed = 0)
@@ -71,18 +74,17 @@ Train on batches `first`, `first + 1`, ... (from 0, and again from the first aft
 Returns its seconds; the loss of the last step is then in `trainer.loss`.
 """
 function run_steps!(
-    trainer::Trainer{D,N,S,T}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
-) where {D,N,S,T}
-    model, state, count = trainer.network.chain, trainer.state, length(batches)
-    loss = trainer.loss
+    trainer::Trainer{D,N,S,T,W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
+) where {D,N,S,T,W}
+    count = length(batches)
+    chosen = (batches[step % count + 1] for step in first:(first + n - 1))
+    hold(trainer.way)
     synchronize(trainer.device)
     start = time_ns()
-    for step in first:(first + n - 1)
-        # Zygote's gradient is not inferred, for no user of Flux; the loop around it is.
-        loss = train_step!(model, state, batches[step % count + 1])::T
-    end
+    loss = train!(trainer.way, trainer.network.chain, trainer.state, chosen, trainer.loss)::T
     synchronize(trainer.device)
     seconds = (time_ns() - start) / 1e9
+    trainer.aside += release(trainer.way)
     trainer.loss = loss
     return seconds
 end

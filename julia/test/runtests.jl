@@ -5,14 +5,14 @@ using Flux, PolyBench, Random, Test
 const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
 HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: the package's own quality is not tested")
 
-const LENET = PolyBench.records(PolyBench.LENET)
+const LENET = PolyBench.model(:lenet).records
 
 random_weights(T, records = LENET) = Dict(
     name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
     (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))
 )
-trainer(T; weights = random_weights(T)) =
-    PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9)
+trainer(T; weights = random_weights(T), way = PolyBench.Way()) =
+    PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9, way)
 images() = rand(MersenneTwister(8), Float32, 32, 32, 3, 4, 3)
 labels() = rand(MersenneTwister(9), 0:9, 4, 3)
 
@@ -236,6 +236,8 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     end
 
     include("replay.jl")
+    include("ways.jl")
+    include("alone.jl")
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()

@@ -28,8 +28,23 @@ def flux(
     project: Annotated[
         Path | None, typer.Option("--project", help="The Julia project (a folder) to use; remembered.")
     ] = None,
+    cuda: Annotated[
+        bool, typer.Option("--cuda", help="With CUDA.jl and cuDNN.jl, for --devices cuda.")
+    ] = False,
     if_missing: Annotated[
         bool, typer.Option("--if-missing", help="Do nothing where a complete Julia is there.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no server: all packages are on this machine already.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    remove: Annotated[
+        bool,
+        typer.Option(
+            "--remove", help="Forget Julia, and remove the projects that setup made (not ~/.julia)."
+        ),
     ] = False,
 ) -> None:
     """Find or install Julia, install the Julia packages, precompile, train two steps.
@@ -37,9 +52,10 @@ def flux(
     Ends with 0 if the flux engine runs, else 4. Nothing else in polybench downloads Julia or its packages.
     """
     try:
-        if if_missing and _complete():
-            return
-        _set_up(julia, str(project) if project else None)
+        if remove:
+            _remove(dry_run)
+        elif not (if_missing and _complete()):
+            _set_up(julia, str(project) if project else None, cuda=cuda, offline=offline, dry_run=dry_run)
     except Unavailable as missing:
         _say(f"flux is not set up: {missing.reason}; mend it with: {missing.remedy}")
         raise typer.Exit(4) from missing
@@ -55,28 +71,61 @@ def _complete() -> bool:
     return True
 
 
-def _set_up(executable: str | None, project: str | None) -> None:
-    from polybench.engines.flux.julia import installing
+def _set_up(executable: str | None, project: str | None, *, cuda: bool, offline: bool, dry_run: bool) -> None:
+    from polybench.engines.flux.julia import installing, with_juliapkg
     from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, version_of
     from polybench.engines.flux.julia.package import ENGINE
-    from polybench.engines.flux.julia.remembered import remember
+    from polybench.engines.flux.julia.remembered import recall, remember
     from polybench.measuring import smoke
 
-    julia = installing.choose(executable, project, _say)
+    julia = installing.choose(executable, project)
+    if dry_run:
+        if julia:
+            _say(f"Julia: {julia.executable}, project {julia.project}, from {julia.found_by}")
+        for step in installing.steps(julia, cuda=cuda):
+            _say(step)
+        return
+    if julia is None or (julia.found_by == "juliapkg" and (cuda or not _complete())):
+        julia = with_juliapkg.set_up(_say, cuda=cuda, offline=offline)
     version = ".".join(map(str, version_of(julia)))
     _say(f"Julia {version}: {julia.executable}, project {julia.project}, from {julia.found_by}")
-    installing.add_packages(julia, _say)
+    if julia.found_by != "juliapkg":
+        installing.add_packages(julia, _say, cuda=cuda, offline=offline)
     check(julia)
-    installing.precompile(julia, _say)
+    installing.precompile(julia, _say, offline=offline)
     _say("training two steps")
     os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
     prepared = smoke.smoke_test(ENGINE)
-    if executable or project:
-        _say(f"remembered in {remember(julia.executable, julia.project)}")
+    if executable or project or recall():
+        _say(f"remembered in {remember(julia.executable, julia.project, **installing.library_of(julia))}")
     _say(
         f"flux runs: its first step takes {prepared.startup.first_step_seconds:.1f} s,"
         f" losses {', '.join(f'{loss:.4f}' for loss in prepared.losses)}"
     )
+
+
+def _remove(dry_run: bool) -> None:
+    """Forget what is remembered, and remove what setup made; Julia's own depot is everybody's."""
+    import shutil
+
+    from polybench.engines.flux.julia import with_juliapkg
+    from polybench.engines.flux.julia.installing import own_project
+    from polybench.engines.flux.julia.remembered import configuration_file, forget, recall
+
+    if dry_run:
+        _say(
+            f"would forget the Julia of {configuration_file()}, remove {own_project()} and juliapkg's project"
+        )
+        return
+    if recall():
+        forget()
+        _say(f"forgotten: {configuration_file()} names no Julia any more")
+    if folder := with_juliapkg.remove():
+        _say(f"removed: {folder}")
+    if own_project().is_dir():
+        shutil.rmtree(own_project())
+        _say(f"removed: {own_project()}")
+    _say("what Julia has in its own depot (~/.julia) stays: other projects may use it")
 
 
 def _say(text: str) -> None:

@@ -15,12 +15,14 @@ class Variant(msgspec.Struct, frozen=True):
 
     `whole_step` says that the step is compiled or replayed as a whole: its layers have no times of their own.
     `pools` says that it is the plain engine with other sizes of its thread pools: a sweep has their matrix.
+    `lesson` says that it shows what something costs, and is no way to train: nothing ever advises it.
     """
 
     summary: str
     cuda_only: bool = False
     whole_step: bool = False
     pools: bool = False
+    lesson: bool = False
 
 
 class EngineRow(msgspec.Struct, frozen=True):
@@ -90,6 +92,14 @@ ENGINES: dict[str, EngineRow] = {
                 f"blas{n}": Variant(f"Julia's threads from the study; BLAS threads: {n}", pools=True)
                 for n in (1, 2, 4, 8)
             },
+            "all_threads": Variant(
+                "as many BLAS threads as Julia threads: NNlib's tasks share them", pools=True
+            ),
+            "gc_every_step": Variant(
+                "a full collection of garbage after each step, in its time", lesson=True
+            ),
+            "gc_off": Variant("no collection of garbage in timed steps, but between them", lesson=True),
+            "train": Variant("`Flux.train!` makes the steps, instead of `withgradient` and `update!`"),
         },
         runs_on=_CUDA_UNTRIED,
         environment_factory="polybench.engines.flux.julia.environment:environment",

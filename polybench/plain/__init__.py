@@ -18,6 +18,7 @@ from pathlib import Path
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import UNTIMED_STEPS, Cell, Workload
 from polybench.engines import ENGINES
+from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.finding import check, find
 
@@ -95,7 +96,7 @@ def plain_command(cell: Cell, workload: Workload, folder: Path) -> tuple[Path, l
     script = folder / f"plain_script{Path(_SCRIPTS[cell.engine]).suffix}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
-    check(julia := find())
+    check(julia := find(), (*PACKAGES, *SCRIPTS))
     julia_threads, _ = threads(workload.threads, cell.variants)
     options = [f"--project={julia.project}", "--startup-file=no", f"--threads={julia_threads}"]
     return script, [julia.executable, *options, str(script)]

@@ -12,7 +12,7 @@ from tests.engines.variants import EFFECTS, Missing, observed
 from tests.matrix import CHAINED, LENET_CELLS
 
 VARIANTS = [cell for cell in LENET_CELLS if "+" in cell and cell not in CHAINED]
-SLOW = ("torch+compile",)
+SLOW = ("torch+compile", "flux+gc_every_step", "flux+gc_off", "flux+train")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,33 @@ def julia_threads(_: Any) -> object:
     return int(importlib.import_module("juliacall").Main.seval("Threads.nthreads()"))
 
 
+def julia_sweeps(engine: Any) -> object:
+    """Whether there is a full collection for nearly each step: one that meets another thread's is dropped."""
+    before = engine.collected().full_sweeps
+    engine.run_steps(0, 8)
+    return engine.collected().full_sweeps - before >= 7
+
+
+def julia_collector(engine: Any) -> object:
+    """Whether the collector is on while steps are timed."""
+    main = importlib.import_module("juliacall").Main
+    main.PolyBench.hold(engine._trainer.way)
+    return bool(main.seval("GC.enable(true)"))
+
+
+def julia_progress(engine: Any) -> object:
+    """Whether a step tells its progress, as `Flux.train!` does."""
+    listen = """
+    (trainer, batches) -> begin
+        @eval Main using Test
+        logger = Main.Test.TestLogger(; min_level = Base.CoreLogging.LogLevel(-10_000))
+        Base.CoreLogging.with_logger(() -> PolyBench.run_steps!(trainer, batches, 0, 1), logger)
+        !isempty(logger.logs)
+    end
+    """
+    return bool(importlib.import_module("juliacall").Main.seval(listen)(engine._trainer, engine._batches))
+
+
 class Effect(NamedTuple):
     """What a function sees in the plain engine, and in one with the variant."""
 
@@ -109,6 +136,9 @@ EFFECTS: dict[str, Effect] = {
     "tf+xla": Effect(xla, False, True),
     "keras+torch": Effect(keras_tensors, "tensorflow", "torch"),
     "flux+default_threads": Effect(julia_threads, 2, 1),
+    "flux+gc_every_step": Effect(julia_sweeps, False, True),
+    "flux+gc_off": Effect(julia_collector, True, False),
+    "flux+train": Effect(julia_progress, False, True),
 }
 
 

@@ -119,7 +119,7 @@ def test_what_was_not_measured_is_said_with_its_command(document: StudyDocument)
     assert "Not measured: the layers of flux/cpu, torch/cpu. [layers]" in said
     assert "polybench sweep --engines flux --threads 1,2" in said
     assert "polybench sweep --engines flux --threads 2 --batch-size 32,128,512" in said
-    assert "polybench compare --engines flux,flux+default_threads --threads 2" in said
+    assert "polybench compare --engines flux,flux+default_threads,flux+train --threads 2" in said
     assert "polybench compare --engines flux,torch --input pipeline --threads 2" in said
     measured_all = explained(document, saved(document, "a", threads=1), saved(document, "b", batch_size=32))
     left = {sentence.figure for sentence in measured_all.missing}

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.engine import FluxEngine, _start_julia
+from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia
+from polybench.engines.flux.julia.starting import start_julia
 from tests.engines import pipeline_checks
 from tests.engines.lab import Check, Lab, RunCheck, in_process_of
 
@@ -181,4 +182,4 @@ def test_a_package_that_does_not_load_is_unavailable() -> None:
 def test_a_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "juliacall", None)
     with pytest.raises(Unavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
-        _start_julia(Julia("/some/julia", "/some", "a test"))
+        start_julia(Julia("/some/julia", "/some", "a test"))

@@ -1,4 +1,4 @@
 """Which Julia it is, what a worker is told about it, and how it is installed.
 
-Nothing here starts Julia inside this process. The Julia code itself is the package in `julia/`.
+Nothing but `starting` starts Julia inside this process. The Julia code itself is the package in `julia/`.
 """

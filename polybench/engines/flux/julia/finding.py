@@ -13,11 +13,13 @@ import re
 import shlex
 import subprocess
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.package import SETUP
+from polybench.engines.flux.julia.bounds import PACKAGES, bounds, within
+from polybench.engines.flux.julia.package import NAME, SETUP, package_folder
 from polybench.engines.flux.julia.remembered import configuration_file, recall
 
 EXECUTABLE, PROJECT = "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"
@@ -28,21 +30,22 @@ FOUND_BY = "POLYBENCH_JULIA_FOUND_BY"
 ENVIRONMENT = "--env"
 """What a project that is a study's environment was found by."""
 
-OLDEST = (1, 10)
-PACKAGES = ("Flux", "PythonCall", "PrecompileTools")
-"""What the project must have. Everything else that PolyBench needs comes with them."""
-
 _INSTALL_JULIACALL = "pip install 'polybench[flux]'"
 _VERSION_SECONDS = 20.0
-_MANIFESTS = ("Manifest.toml", "JuliaManifest.toml")
 
 
 class Julia(NamedTuple):
-    """An executable, the project (folder) whose packages it loads, and how polybench came by them."""
+    """An executable, the project (folder) whose packages it loads, and how polybench came by them.
+
+    `library` and `bindir` are its libjulia and the folder of its program, where whoever set it up asked it:
+    without them each worker starts a second Julia to learn that.
+    """
 
     executable: str
     project: str
     found_by: str
+    library: str | None = None
+    bindir: str | None = None
 
     @property
     def another(self) -> str:
@@ -55,9 +58,7 @@ class Julia(NamedTuple):
         if self.found_by == "juliapkg":
             return SETUP
         if self.found_by == ENVIRONMENT:  # to set it up would make it everybody's
-            plain = ", ".join(f'PackageSpec("{name}")' for name in PACKAGES if name != "PythonCall")
-            python = f'PackageSpec(name="PythonCall", version="{importlib.metadata.version("juliacall")}")'
-            code = f"using Pkg; Pkg.add([{plain}, {python}])"
+            code = f"using Pkg; {add(PACKAGES)}"
             return shlex.join([self.executable, f"--project={self.project}", "-e", code])
         return f"{SETUP} --julia {shlex.quote(self.executable)} --project {shlex.quote(self.project)}"
 
@@ -77,7 +78,10 @@ def find() -> Julia:
             f"{there} is set and {missing} is not: juliacall needs both", f"set {missing}, or unset {there}"
         )
     if remembered := recall():
-        return Julia(*remembered, str(configuration_file()))
+        return Julia(
+            remembered["julia"], remembered["project"], str(configuration_file()),
+            remembered.get("library"), remembered.get("bindir"),
+        )  # fmt: skip
     return _from_juliapkg()
 
 
@@ -98,30 +102,51 @@ def _from_juliapkg() -> Julia:
         raise Unavailable(f"juliapkg cannot say which Julia to use: {error}", SETUP) from error
     if not resolved:
         raise Unavailable("no Julia is set up for polybench yet", SETUP)
-    return Julia(resolved["executable"], STATE["project"], "juliapkg")
+    return Julia(
+        resolved["executable"], STATE["project"], "juliapkg", resolved.get("libjulia"), resolved.get("bindir")
+    )
 
 
-def check(julia: Julia) -> None:
-    """Judge what was found by its files and its version.
+def add(names: Iterable[str]) -> str:
+    """The call of Pkg that adds these packages in versions polybench takes, PythonCall in juliacall's."""
+    return f"Pkg.add([{', '.join(map(_spec, names))}])"
+
+
+def _spec(name: str) -> str:
+    if name == "PythonCall":
+        return f'PackageSpec(name="{name}", version="{importlib.metadata.version("juliacall")}")'
+    bound = bounds().get(name)
+    version = f', version=Pkg.Types.semver_spec("{bound}")' if bound else ""
+    return f'PackageSpec(name="{name}"{version})'
+
+
+def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
+    """Judge what was found by its files and its version; `needed` are the packages that it must have.
 
     Raises:
         Unavailable: it cannot work: the first thing to mend, and how.
     """
     if importlib.util.find_spec("juliacall") is None:
         raise Unavailable("juliacall is not installed", _INSTALL_JULIACALL)
-    version = version_of(julia)
-    if version < OLDEST:
+    version = ".".join(map(str, version_of(julia)))
+    if not within("julia", version):
         raise Unavailable(
-            f"Julia {'.'.join(map(str, version))} is too old, polybench needs {'.'.join(map(str, OLDEST))}"
-            f" or newer ({julia.executable}, from {julia.found_by})",
-            "install a newer Julia, for example with juliaup, then: " + SETUP,
+            f"Julia {version} is none that polybench takes, which is {bounds()['julia']}"
+            f" ({julia.executable}, from {julia.found_by})",
+            "install one of these, for example with juliaup, then: " + SETUP,
         )
-    packages = installed(julia.project)
-    if missing := [name for name in PACKAGES if name not in packages]:
+    packages = installed(julia)
+    if missing := [name for name in needed if name not in packages]:
         raise Unavailable(
             f"the Julia project {julia.project} (from {julia.found_by}) lacks {', '.join(missing)}",
             julia.setup,
         )
+    if outside := [name for name in packages if not within(name, packages[name])]:
+        told = ", ".join(f"{name} {packages[name]} (polybench takes {bounds()[name]})" for name in outside)
+        raise Unavailable(
+            f"the Julia project {julia.project} (from {julia.found_by}) has {told}", julia.setup
+        )
+    _check_own_package(julia)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
         raise Unavailable(
@@ -150,14 +175,42 @@ def version_of(julia: Julia) -> tuple[int, ...]:
     return tuple(map(int, match.groups()))
 
 
-def installed(project: str) -> dict[str, str]:
+def installed(julia: Julia) -> dict[str, str]:
     """Packages in the project's manifest, indirect ones too: name -> version, "" where none is recorded."""
-    names = (*sorted(path.name for path in Path(project).glob("Manifest-v*.toml")), *_MANIFESTS)
-    manifest = next((Path(project, name) for name in names if Path(project, name).is_file()), None)
-    if manifest is None:
+    return {name: str(entry.get("version", "")) for name, entry in manifest(julia).items()}
+
+
+def developed_at(julia: Julia) -> Path | None:
+    """Where the project has PolyBench from, if it has it as a package."""
+    path = manifest(julia).get(NAME, {}).get("path")
+    return None if path is None else Path(julia.project, path).resolve()
+
+
+def belongs_to_another(julia: Julia) -> bool:
+    """Whether the project has PolyBench as a package, and from another polybench than this one."""
+    return developed_at(julia) not in (None, package_folder().resolve())
+
+
+def _check_own_package(julia: Julia) -> None:
+    """Where it is another's, this one's folder is looked at first, and so would be a manifest in it."""
+    if belongs_to_another(julia) and list(package_folder().glob("*Manifest*.toml")):
+        raise Unavailable(
+            f"the Julia project {julia.project} has another polybench's Julia package,"
+            f" from {developed_at(julia)}",
+            julia.setup,
+        )
+
+
+def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
+    """The project's manifest: name -> its first entry. Of several, it is the one that this Julia reads."""
+    major, minor, _ = version_of(julia)
+    versioned = f"Manifest-v{major}.{minor}.toml"
+    names = (f"Julia{versioned}", versioned, "JuliaManifest.toml", "Manifest.toml")  # as in base/loading.jl
+    file = next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
+    if file is None:
         return {}
     try:
-        packages: dict[str, list[dict[str, Any]]] = tomllib.loads(manifest.read_text("utf-8")).get("deps", {})
+        packages: dict[str, list[dict[str, Any]]] = tomllib.loads(file.read_text("utf-8")).get("deps", {})
     except (OSError, ValueError) as error:
-        raise Unavailable(f"{manifest} cannot be read: {error}", SETUP) from error
-    return {name: str(entries[0].get("version", "")) for name, entries in packages.items()}
+        raise Unavailable(f"{file} cannot be read: {error}", SETUP) from error
+    return {name: entries[0] for name, entries in packages.items()}

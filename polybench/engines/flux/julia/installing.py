@@ -1,4 +1,4 @@
-"""Making a Julia complete: the packages that it lacks, and their compiled code."""
+"""Making a Julia complete: the packages that it lacks, PolyBench among them, and their compiled code."""
 
 from __future__ import annotations
 
@@ -9,49 +9,43 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import platformdirs
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import PACKAGES, Julia, find, installed, version_of
-from polybench.engines.flux.julia.package import SETUP, package_folder
-from polybench.engines.flux.julia.remembered import forget
+from polybench.engines.flux.julia.bounds import CUDA, PACKAGES, SCRIPTS, within
+from polybench.engines.flux.julia.finding import Julia, add, developed_at, find, installed, version_of
+from polybench.engines.flux.julia.package import NAME, SETUP, package_folder, sources_sha256
+from polybench.engines.flux.julia.remembered import remember_precompiled
 
 Say = Callable[[str], None]
 
+OTHER_FOLDER = f"{SETUP} --julia PATH --project FOLDER"
+"""What to do where a folder cannot be written."""
+
 _STANDARD_ERROR = 2
 _PACKAGE_SERVER = "https://pkg.julialang.org"
-_OFFLINE = (
-    "connect to a network and try again, or name an installed Julia: "
-    + SETUP
-    + " --julia PATH --project FOLDER"
-)
+_NO_NETWORK = f"connect to a network and try again, or name an installed Julia: {OTHER_FOLDER}"
 
 
-def choose(executable: str | None, project: str | None, say: Say) -> Julia:
-    """The Julia to set up: as told, else as found, else what juliapkg finds or downloads.
+def choose(executable: str | None, project: str | None) -> Julia | None:
+    """The Julia to set up: as told, else as found; None where juliapkg has to find or download one.
 
     Raises:
-        Unavailable: none is there, and none can be downloaded.
+        Unavailable: what was told, or what says where it is, is no Julia.
     """
     if executable or project:
         return _as_told(executable, project)
     try:
         julia = find()
         version_of(julia)
-        return julia
     except Unavailable as missing:
         if missing.remedy != SETUP:
             raise
-        if os.environ.get("PYTHON_JULIAPKG_OFFLINE") != "yes":
-            require_network()
-        say(f"{missing.reason}: juliapkg looks for juliaup or julia, and downloads Julia if there is none")
-        say("(about 200 MB), then Flux and what it needs (about 100 packages, 100 MB)")
-    forget()
-    _resolve_with_juliapkg()
-    return find()
+        return None
+    return julia
 
 
 def _as_told(executable: str | None, project: str | None) -> Julia:
@@ -59,20 +53,13 @@ def _as_told(executable: str | None, project: str | None) -> Julia:
     if found is None:
         reason = f"there is no Julia at {executable}" if executable else "there is no julia on the PATH"
         raise Unavailable(reason, f"{SETUP} --julia PATH")
-    folder = Path(project) if project else Path(platformdirs.user_data_dir("polybench")) / "julia-project"
+    folder = Path(project) if project else own_project()
     return Julia(str(Path(found).absolute()), str(folder.absolute()), "the command line")
 
 
-def _resolve_with_juliapkg() -> None:
-    try:
-        import juliapkg
-
-        juliapkg.resolve()
-    except Exception as error:  # juliapkg raises plain Exceptions, and what its downloads raise
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise Unavailable(
-            f"juliapkg could not install Julia or its packages: {first[0]}", _OFFLINE
-        ) from error
+def own_project() -> Path:
+    """Polybench's own project in the user's data, where somebody names a Julia and no project."""
+    return Path(platformdirs.user_data_dir("polybench")) / "julia-project"
 
 
 def require_network() -> None:
@@ -81,7 +68,9 @@ def require_network() -> None:
     Raises:
         Unavailable: Julia's package server cannot be reached.
     """
-    server = os.environ.get("JULIA_PKG_SERVER", _PACKAGE_SERVER) or _PACKAGE_SERVER
+    server = os.environ.get("JULIA_PKG_SERVER", _PACKAGE_SERVER)
+    if not server:
+        return  # packages come from elsewhere: Julia's own way to say so
     server = server if "://" in server else f"https://{server}"
     try:
         urllib.request.urlopen(server, timeout=10).close()
@@ -89,37 +78,80 @@ def require_network() -> None:
         pass  # it answers
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise Unavailable(f"no network: {server} cannot be reached ({reason})", _OFFLINE) from error
+        raise Unavailable(f"no network: {server} cannot be reached ({reason})", _NO_NETWORK) from error
 
 
-def add_packages(julia: Julia, say: Say) -> None:
-    """Install what the project lacks, PythonCall in the version of juliacall."""
-    version_of(julia)
-    there, juliacall = installed(julia.project), importlib.metadata.version("juliacall")
-    wanted = {name: "" for name in PACKAGES if name not in there}
+def lacking(julia: Julia, cuda: bool) -> list[str]:
+    """Packages that the project lacks, or has in versions that polybench does not take."""
+    there, juliacall = installed(julia), importlib.metadata.version("juliacall")
+    wanted = (*PACKAGES, *SCRIPTS, *(CUDA if cuda else ()))
+    right = {name for name in wanted if name in there and within(name, there[name])}
     if there.get("PythonCall", "") not in ("", juliacall):
-        wanted["PythonCall"] = ""
-    if not wanted:
+        right.discard("PythonCall")
+    return [name for name in wanted if name not in right]
+
+
+def add_packages(julia: Julia, say: Say, *, cuda: bool = False, offline: bool = False) -> None:
+    """Install what the project lacks, PythonCall in the version of juliacall, and PolyBench as a package.
+
+    With PolyBench in the project, Pkg itself holds all packages to its bounds.
+    """
+    version_of(julia)
+    calls = []
+    if developed_at(julia) != package_folder().resolve():
+        calls.append(f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))')
+    if wanted := lacking(julia, cuda):
+        calls.append(add(wanted))
+    if not calls:
         return
-    if "PythonCall" in wanted:
-        wanted["PythonCall"] = juliacall
-    require_network()
-    say(f"installing {', '.join(wanted)} and what they need in {julia.project} (about 100 packages, 100 MB)")
-    specs = ", ".join(
-        f'PackageSpec(name="{name}"' + (f', version="{version}")' if version else ")")
-        for name, version in wanted.items()
-    )
-    run(julia, f"using Pkg; Pkg.add([{specs}])", "the packages could not be installed")
+    if not _writable(Path(julia.project)):
+        reason = f"the Julia project {julia.project} cannot be written"
+        if wanted:
+            raise Unavailable(f"{reason}, and lacks {', '.join(wanted)}", OTHER_FOLDER)
+        say(f"{reason}: {NAME} stays outside of it, which does no harm")
+        return
+    if not offline and wanted:
+        require_network()
+    what = ", ".join([*wanted, NAME] if len(calls) > 1 or not wanted else wanted)
+    say(f"installing {what} and what they need in {julia.project} (at most 100 packages, 100 MB)")
+    run(julia, "; ".join(["using Pkg", *calls]), "the packages could not be installed", offline=offline)
 
 
-def precompile(julia: Julia, say: Say) -> None:
+def precompile(julia: Julia, say: Say, *, offline: bool = False) -> None:
     """Compile the project's packages and PolyBench, with what `lenet` needs for its first step."""
     say("precompiling the packages (minutes the first time, seconds after that)")
-    load = f"push!(LOAD_PATH, raw{str(package_folder())!r}); using PolyBench".replace("'", '"')
-    run(julia, f"using Pkg; Pkg.precompile(); {load}", "the packages could not be precompiled")
+    load = f'push!(LOAD_PATH, raw"{package_folder()}"); using PolyBench'
+    run(
+        julia,
+        f"using Pkg; Pkg.precompile(); {load}",
+        "the packages could not be precompiled",
+        offline=offline,
+    )
+    remember_precompiled(julia.project, sources_sha256())
 
 
-def run(julia: Julia, code: str, failure: str) -> None:
+def library_of(julia: Julia) -> dict[str, str]:
+    """Where libjulia and the folder of the program are, as this Julia itself says."""
+    code = 'using Libdl; print(abspath(Libdl.dlpath("libjulia")), "\\0", Sys.BINDIR)'
+    command = [julia.executable, "--startup-file=no", "-O0", "--compile=min", "-e", code]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split("\0")
+    return dict(zip(("library", "bindir"), said, strict=True)) if len(said) == 2 else {}
+
+
+def steps(julia: Julia | None, *, cuda: bool) -> Iterator[str]:
+    """What setup would do, in sentences; nothing is done."""
+    if julia is None:
+        yield "juliapkg would look for juliaup or julia, and download Julia if there is none (about 200 MB)"
+        yield "then it would install Flux and what it needs (about 100 packages, 100 MB)"
+    else:
+        if wanted := lacking(julia, cuda):
+            yield f"would install {', '.join(wanted)} and what they need in {julia.project}"
+        if developed_at(julia) != package_folder().resolve():
+            yield f"would add {NAME} from {package_folder()} to {julia.project}"
+    yield "would precompile the packages, and train two steps"
+
+
+def run(julia: Julia, code: str, failure: str, *, offline: bool = False) -> None:
     """Run Julia code in the project, its output on standard error.
 
     Raises:
@@ -127,8 +159,15 @@ def run(julia: Julia, code: str, failure: str) -> None:
     """
     # PythonCall must take this Python and not install one of its own.
     own = {"JULIA_CONDAPKG_BACKEND": "Null", "JULIA_PYTHONCALL_EXE": sys.executable}
+    own |= {"JULIA_PKG_OFFLINE": "true"} if offline else {}
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-e", code]
     done = subprocess.run(command, env=os.environ | own, stdout=_STANDARD_ERROR, check=False)
     if done.returncode:
         reason = f"{failure}: Julia ended with code {done.returncode}"
         raise Unavailable(reason, f"read what it said, then: {julia.setup}")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether the folder, or where it would be made, can be written."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    return os.access(there, os.W_OK | os.X_OK)

@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT
+from polybench.engines.flux.julia.package import package_folder
 
 JULIACALL = "0.9.34"
-COMPLETE = {"Flux": "0.16.10", "PythonCall": JULIACALL, "PrecompileTools": "1.2.1"}
+COMPLETE = {
+    "Flux": "0.16.10",
+    "JSON": "1.7.0",
+    "PythonCall": JULIACALL,
+    "PrecompileTools": "1.2.1",
+    "NPZ": "0.4.3",
+}
+
+OWN = package_folder()
 
 Make = Callable[..., str]
 
@@ -51,12 +60,17 @@ def executable(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Makes a project with these packages in its manifest."""
+    """Makes a project with these packages in its manifest, and PolyBench from a folder."""
 
-    def make(packages: dict[str, str] = COMPLETE, manifest: str = "Manifest.toml") -> str:
+    def make(
+        packages: dict[str, str] = COMPLETE,
+        manifest: str = "Manifest.toml",
+        developed: Path | None = OWN,
+    ) -> str:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
         entries = [f'[[deps.{name}]]\nversion = "{version}"\n' for name, version in packages.items()]
+        entries += [f'[[deps.PolyBench]]\npath = "{developed}"\n'] if developed else []
         (folder / manifest).write_text("\n".join(entries))
         return str(folder)
 

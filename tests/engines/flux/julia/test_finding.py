@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from polybench.core.errors import Unavailable
+from polybench.engines.flux.julia import finding
+from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS
 from polybench.engines.flux.julia.finding import (
     EXECUTABLE,
     FOUND_BY,
     PROJECT,
     Julia,
+    belongs_to_another,
     check,
     find,
     in_project,
@@ -51,7 +54,7 @@ def test_remembering_leaves_the_rest_of_the_configuration() -> None:
     assert recall() is None
     remember("/a/julia", "/a")
     remember("/b/julia", "/b")
-    assert recall() == ("/b/julia", "/b")
+    assert recall() == {"julia": "/b/julia", "project": "/b"}
     assert 'key = "value"' in configuration_file().read_text()
 
 
@@ -102,15 +105,75 @@ def test_a_complete_julia_passes(executable: Make, project: Make) -> None:
     check(Julia(executable(), project(), "a test"))
 
 
-def test_manifests_of_a_julia_version_come_first(project: Make) -> None:
+def test_the_manifest_is_that_which_this_julia_reads(executable: Make, project: Make) -> None:
     project({"Flux": "0.15.0"})
-    assert installed(project(COMPLETE, "Manifest-v1.11.toml"))["Flux"] == "0.16.10"
+    project({"Flux": "0.16.11"}, "Manifest-v1.9.toml")
+    folder = project(COMPLETE, "Manifest-v1.11.toml")
+
+    def flux(version: str) -> str:
+        return installed(Julia(executable(f"julia version {version}"), folder, f"test of {version}"))["Flux"]
+
+    assert flux("1.11.4") == "0.16.10"
+    assert flux("1.12.0") == "0.15.0"
+    Path(folder, "Manifest.toml").unlink()
+    assert installed(Julia(executable("julia version 1.12.1"), folder, "another test")) == {}
+
+
+@pytest.mark.parametrize(
+    ("packages", "reason"),
+    [
+        ({"Flux": "0.14.25"}, r"has Flux 0\.14\.25 \(polybench takes 0\.16\.10\)"),
+        ({"Flux": "0.16.9"}, r"has Flux 0\.16\.9"),
+        (
+            {"CUDA": "6.0.1", "JSON": "2.0.0"},
+            r"has JSON 2\.0\.0 \(polybench takes 0\.21\.4, 1\), CUDA 6\.0\.1",
+        ),
+    ],
+)
+def test_versions_outside_of_the_bounds_are_told(
+    packages: dict[str, str], reason: str, executable: Make, project: Make
+) -> None:
+    with pytest.raises(Unavailable, match=reason) as caught:
+        check(Julia(executable(), project(COMPLETE | packages), "a test"))
+    assert "polybench setup flux" in caught.value.remedy
+
+
+def test_versions_within_the_bounds_are_not(executable: Make, project: Make) -> None:
+    newer = {"Flux": "0.16.11", "CUDA": "5.9.1", "JSON": "0.21.4", "cuDNN": "1.4.0+1"}
+    check(Julia(executable(), project(COMPLETE | newer), "a test"))
+
+
+def test_the_plain_scripts_need_npz(executable: Make, project: Make) -> None:
+    julia = Julia(
+        executable(), project({name: COMPLETE[name] for name in COMPLETE if name != "NPZ"}), "a test"
+    )
+    check(julia)
+    with pytest.raises(Unavailable, match="lacks NPZ"):
+        check(julia, (*PACKAGES, *SCRIPTS))
+
+
+def test_another_polybenchs_package_is_known(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Julia(executable(), project(), "a test")
+    assert not belongs_to_another(own)
+    assert not belongs_to_another(own._replace(project="/nowhere"))
+    other = own._replace(project=project(developed=tmp_path / "other"))
+    assert belongs_to_another(other)
+    check(other)  # the package's folder is looked at first
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "Manifest.toml").write_text("")
+    monkeypatch.setattr(finding, "package_folder", lambda: ours)
+    with pytest.raises(Unavailable, match=r"has another polybench's Julia package, from .*/other"):
+        check(other)
 
 
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        ("julia version 1.9.4", r"Julia 1\.9\.4 is too old, polybench needs 1\.10 or newer"),
+        ("julia version 1.9.4", r"Julia 1\.9\.4 is none that polybench takes, which is 1\.10\.3 - 1\.12"),
+        ("julia version 1.13.0", r"Julia 1\.13\.0 is none that polybench takes"),
         ("Python 3.11", "is no Julia: --version gives 'Python 3.11"),
     ],
 )
@@ -133,10 +196,10 @@ def test_a_julia_that_is_no_program(tmp_path: Path) -> None:
 
 def test_a_half_installed_project_names_what_it_lacks(executable: Make, project: Make) -> None:
     julia = Julia(executable(), project({"PythonCall": "0.9.34"}), "a test")
-    with pytest.raises(Unavailable, match="lacks Flux, PrecompileTools") as caught:
+    with pytest.raises(Unavailable, match="lacks Flux, JSON, PrecompileTools") as caught:
         check(julia)
     assert caught.value.remedy == f"polybench setup flux --julia {julia.executable} --project {julia.project}"
-    with pytest.raises(Unavailable, match="lacks Flux, PythonCall, PrecompileTools") as caught:
+    with pytest.raises(Unavailable, match="lacks Flux, JSON, PythonCall, PrecompileTools") as caught:
         check(julia._replace(project="/nowhere", found_by="juliapkg"))
     assert caught.value.remedy == "polybench setup flux"
 
@@ -166,7 +229,6 @@ def test_what_an_environment_lacks_is_added_there_and_nothing_is_remembered(
         check(julia)
     program, folder, option, code = shlex.split(caught.value.remedy)
     assert (program, folder, option) == (julia.executable, f"--project={julia.project}", "-e")
-    assert code == (
-        'using Pkg; Pkg.add([PackageSpec("Flux"), PackageSpec("PrecompileTools"),'
-        f' PackageSpec(name="PythonCall", version="{JULIACALL}")])'
-    )
+    assert code.startswith("using Pkg; Pkg.add([")
+    assert f'PackageSpec(name="PythonCall", version="{JULIACALL}")' in code
+    assert 'PackageSpec(name="Flux", version=Pkg.Types.semver_spec("0.16.10"))' in code

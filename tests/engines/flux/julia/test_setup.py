@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,11 +12,12 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia import installing
-from polybench.engines.flux.julia.package import package_folder
-from polybench.engines.flux.julia.remembered import recall, remember
+from polybench.engines.flux.julia import installing, with_juliapkg
+from polybench.engines.flux.julia.bounds import bounds
+from polybench.engines.flux.julia.package import package_folder, sources_sha256
+from polybench.engines.flux.julia.remembered import precompiled, recall, remember
 from polybench.measuring import smoke
-from tests.engines.flux.julia.conftest import COMPLETE, Make
+from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +44,13 @@ def test_a_given_julia_is_precompiled_tried_and_remembered(
     julia, folder = executable(), project()
     code, said = setup("--julia", julia, "--project", folder)
     assert code == 0, said
-    assert recall() == (julia, folder)
+    assert recall() == {"julia": julia, "project": folder}
     calls = (tmp_path / "calls").read_text()
     assert "using Pkg; Pkg.precompile()" in calls
     assert f'push!(LOAD_PATH, raw"{package_folder()}"); using PolyBench' in calls
     assert "Pkg.add" not in calls
+    assert "Pkg.develop" not in calls
+    assert precompiled() == {folder: sources_sha256()}
     assert "flux runs: its first step takes 0.5 s, losses 2.3000, 2.2000" in said
 
 
@@ -53,13 +58,87 @@ def test_missing_packages_are_added_with_pythoncall_in_juliacalls_version(
     executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(installing, "require_network", lambda: None)
-    folder = project({"Flux": "0.16.10", "PythonCall": "0.9.20"})
+    folder = project({"Flux": "0.16.9", "PythonCall": "0.9.20"}, developed=None)
     code, said = setup("--julia", executable(), "--project", folder)
     assert code == 4  # this Pkg.add did nothing
-    assert "lacks PrecompileTools" in said
-    added = 'PackageSpec(name="PrecompileTools"), PackageSpec(name="PythonCall", version="0.9.34")'
-    assert added in (tmp_path / "calls").read_text()
+    assert "lacks JSON, PrecompileTools" in said
+    calls = (tmp_path / "calls").read_text()
+    developed, added = (
+        calls.index(call) for call in (f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))', "Pkg.add")
+    )
+    assert developed < added  # what is added is held to PolyBench's bounds
+    for name in ("Flux", "JSON", "PrecompileTools"):
+        assert f'PackageSpec(name="{name}", version=Pkg.Types.semver_spec("{bounds()[name]}"))' in calls
+    assert 'PackageSpec(name="NPZ")' in calls
+    assert f'PackageSpec(name="PythonCall", version="{JULIACALL}")' in calls
+    assert "CUDA" not in calls
     assert recall() is None
+
+
+def test_cuda_is_added_when_it_is_asked_for(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing, "require_network", lambda: None)
+    code, said = setup("--julia", executable(), "--project", project(), "--cuda")
+    assert code == 0, said
+    calls = (tmp_path / "calls").read_text()
+    assert (
+        'Pkg.add([PackageSpec(name="CUDA", version=Pkg.Types.semver_spec("5")), PackageSpec(name="cuDNN"'
+        in calls
+    )
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    executable: Make, project: Make, tmp_path: Path
+) -> None:
+    folder = project({"Flux": "0.16.10"}, developed=None)
+    code, said = setup("--julia", executable(), "--project", folder, "--dry-run")
+    assert code == 0
+    assert f"would install JSON, PythonCall, PrecompileTools, NPZ and what they need in {folder}" in said
+    assert f"would add PolyBench from {package_folder()} to {folder}" in said
+    assert "Pkg" not in (tmp_path / "calls").read_text()
+    assert recall() is None
+
+
+@pytest.mark.usefixtures("no_network")
+def test_offline_asks_no_server(executable: Make, project: Make, tmp_path: Path) -> None:
+    julia = executable(then=f'echo "offline $JULIA_PKG_OFFLINE" >> {tmp_path}/calls')
+    assert setup("--julia", julia, "--project", project({"Flux": "0.16.10"}), "--offline")[0] == 4
+    assert "offline true" in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_a_project_that_cannot_be_written(
+    lacks: bool, executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project({"Flux": "0.16.10"} if lacks else COMPLETE, developed=None)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)  # root may write everywhere
+    code, said = setup("--julia", executable(), "--project", folder)
+    assert f"the Julia project {folder} cannot be written" in said
+    assert "no network" not in said
+    assert code == (4 if lacks else 0)
+
+
+def test_what_setup_made_is_removed_and_the_rest_stays(
+    executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state = pytest.importorskip("juliapkg.state").STATE
+    theirs = tmp_path / "julia_env"
+    monkeypatch.setitem(state, "project", str(theirs))
+    monkeypatch.setitem(state, "project_is_shared", False)
+    assert setup("--julia", executable(), "--project", project())[0] == 0
+    theirs.mkdir()
+    installing.own_project().mkdir(parents=True)
+    said = setup("--remove", "--dry-run")[1]
+    assert "would forget" in said
+    assert recall()
+    code, said = setup("--remove")
+    assert code == 0
+    assert recall() is None
+    assert not theirs.exists()
+    assert not installing.own_project().exists()
+    assert Path(project()).exists()
+    assert f"removed: {theirs}" in said
 
 
 @pytest.mark.usefixtures("no_network")
@@ -107,42 +186,72 @@ def test_a_remembered_julia_that_is_gone_stays_without_a_network() -> None:
     code, said = setup()
     assert code == 4
     assert said.startswith("flux is not set up: no network")
-    assert recall() == ("/gone/julia", "/gone")  # as long as there is nothing better
+    assert recall() == {"julia": "/gone/julia", "project": "/gone"}  # as long as there is nothing better
 
 
 def test_a_remembered_julia_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = juliapkg_that(lambda: None, monkeypatch)
+    remember("/gone/julia", "/gone")
+    assert installing.choose(None, None) is None
+    assert with_juliapkg.set_up(print).executable == "/found/julia"
+    assert recall() is None
+    # juliapkg writes its project anew from what is listed: what is not would vanish.
+    assert listed == {"PolyBench": {"dev": True, "path": str(package_folder())}}
+
+
+def test_juliapkg_is_told_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = juliapkg_that(lambda: None, monkeypatch)
+    with_juliapkg.set_up(print, cuda=True)
+    assert listed["CUDA"] == {"version": "5"}
+    assert set(listed) == {"PolyBench", "CUDA", "cuDNN"}
+
+
+def juliapkg_that(
+    resolves: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> dict[str, dict[str, object]]:
+    """What it is asked to add, of one that is on a network."""
     juliapkg = pytest.importorskip("juliapkg")
     from juliapkg import deps
 
-    remember("/gone/julia", "/gone")
-    monkeypatch.setattr(installing, "require_network", lambda: None)
-    monkeypatch.setattr(juliapkg, "resolve", lambda: None)
+    listed: dict[str, dict[str, object]] = {}
+    monkeypatch.setattr(with_juliapkg, "require_network", lambda: None)
+    monkeypatch.setattr(juliapkg, "add", lambda name, uuid, **more: listed.update({name: more}))
+    monkeypatch.setattr(juliapkg, "resolve", resolves)
     monkeypatch.setattr(deps, "can_skip_resolve", lambda: {"executable": "/found/julia"})
-    assert installing.choose(None, None, print).executable == "/found/julia"
-    assert recall() is None
+    return listed
 
 
 def test_a_project_of_its_own_is_in_the_users_data(executable: Make, tmp_path: Path) -> None:
-    julia = installing.choose(executable(), None, print)
+    julia = installing.choose(executable(), None)
+    assert julia
     assert julia.project.endswith("polybench/julia-project")
 
 
-def test_what_polybench_installs_is_what_it_needs() -> None:
-    import json
-
-    wanted = json.loads((Path(installing.__file__).parents[3] / "juliapkg.json").read_text())["packages"]
-    assert set(COMPLETE) - {"PythonCall"} <= set(wanted)
-
-
 def test_juliapkgs_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    juliapkg = pytest.importorskip("juliapkg")
-    from juliapkg import deps
-
     def fails() -> None:
         raise ValueError("no Julia for this machine\nmore")
 
-    monkeypatch.setattr(installing, "require_network", lambda: None)
-    monkeypatch.setattr(deps, "can_skip_resolve", lambda: False)
-    monkeypatch.setattr(juliapkg, "resolve", fails)
+    juliapkg_that(fails, monkeypatch)
     with pytest.raises(Unavailable, match=r"its packages: no Julia for this machine$"):
-        installing.choose(None, None, print)
+        with_juliapkg.set_up(print)
+
+
+def test_a_folder_that_juliapkg_may_not_write_is_no_lack_of_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise PermissionError(13, "Permission denied", "/venv/julia_env")
+
+    juliapkg_that(fails, monkeypatch)
+    with pytest.raises(
+        Unavailable, match=r"^/venv/julia_env cannot be written \(Permission denied\)$"
+    ) as caught:
+        with_juliapkg.set_up(print)
+    assert "network" not in caught.value.remedy
+    assert "--project" in caught.value.remedy
+
+
+def test_juliapkg_installs_nothing_offline() -> None:
+    pytest.importorskip("juliapkg")
+    with pytest.raises(Unavailable, match="installs nothing without a network"):
+        with_juliapkg.set_up(print, offline=True)

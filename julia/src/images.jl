@@ -1,0 +1,124 @@
+"""
+Images to train on: CIFAR-10 from a folder, or the synthetic ones of polybench, which nobody has to download. Both are
+(width, height, channels, images) of `UInt8`, byte for byte those of `polybench`.
+"""
+struct Dataset
+    name::String
+    images::Array{UInt8,4}
+    labels::Vector{Int64}
+end
+
+"""    cifar10(folder)
+
+The training images in CIFAR-10's binary files, `data_batch_1.bin` to `data_batch_5.bin`.
+"""
+function cifar10(folder::AbstractString)
+    files = [joinpath(folder, "data_batch_$n.bin") for n in 1:5]
+    missing_file = findfirst(!isfile, files)
+    missing_file === nothing ||
+        throw(ArgumentError("there is no $(files[missing_file]): name the folder with CIFAR-10's binary files"))
+    records = reshape(mapreduce(read, vcat, files), 3073, :)  # 1 byte label, then red, green and blue planes
+    return Dataset("cifar10", reshape(records[2:end, :], 32, 32, 3, :), Int64.(records[1, :]))
+end
+
+const CLASS_WORDS = 8  # random 64-bit words an image: 4 grids (brightness and three colours) of 4 x 4 bytes
+const GRAINS = 256
+const MEANS = (125, 123, 114)
+const GAINS = (70, 69, 76)
+
+"""    synthetic(model, seed)
+
+Smooth fields with a grain, in classes that can be learned, as `polybench/data/synthetic.py` defines them: in
+each channel a random grid of 4 x 4, to which the class adds its own, interpolated. All of it is whole numbers.
+"""
+function synthetic(model::Model, seed::Integer; count = synthetic_count(model))
+    _, height, width = model.input_shape
+    stream = PCG64((seed, crc32("synthetic")))
+    prototypes = [grids(random_bytes(stream, CLASS_WORDS)) for _ in 1:(model.classes)]
+    mean = fld.(reduce(+, prototypes), model.classes)  # or the mean image would depend on the seed
+    prototypes = [fld.(prototype .- mean, 2) for prototype in prototypes]
+    grain = reshape(Int.(random_bytes(stream, GRAINS * 32 * 32 ÷ 8)) .% 17 .- 8, 32, 32, GRAINS)
+    labels = [(index - 1) % model.classes for index in 1:count]
+    images = Array{UInt8}(undef, width, height, 3, count)
+    for (index, label) in enumerate(labels)
+        raw = random_bytes(stream, CLASS_WORDS)
+        draw!(view(images, :, :, :, index), grids(raw) .+ prototypes[label + 1], view(grain, :, :, raw[1] + 1))
+    end
+    return Dataset("synthetic", images, labels)
+end
+
+# Larger images than CIFAR-10's are fewer, so that they take the same room.
+synthetic_count(model::Model) = min(50_000, 50_000 * 3072 ÷ prod(model.input_shape))
+
+random_bytes(stream, words) = collect(reinterpret(UInt8, [htol(next!(stream)) for _ in 1:words]))
+
+"""    grids(raw)
+
+(4, 4, 3), columns first, centred at 0: brightness, common to the channels, and colour with half its amplitude.
+"""
+function grids(raw::Vector{UInt8})
+    values = reshape(2 .* Int.(raw) .- 255, 4, 4, 4)
+    return [fld((values[x, y, 1] + fld(values[x, y, c + 1], 2)) * GAINS[c], 128) for x in 1:4, y in 1:4, c in 1:3]
+end
+
+function draw!(image, field, grain)
+    width, height, _ = size(image)
+    for channel in 1:3
+        pixels = enlarged(enlarged(field[:, :, channel], width), height; rows = true)
+        for y in 1:height, x in 1:width
+            value = pixels[x, y] + grain[mod1(x, 32), mod1(y, 32)] + MEANS[channel]
+            image[x, y, channel] = clamp(value, 0, 255)
+        end
+    end
+end
+
+"""    enlarged(field, length; rows = false)
+
+Doubled along columns or rows until it is as long, then cut: 3/4 the nearest value, 1/4 the next, borders repeated.
+"""
+function enlarged(field::Matrix{Int}, length::Int; rows::Bool = false)
+    rows && return permutedims(enlarged(permutedims(field), length))
+    while size(field, 1) < length
+        field = doubled(field)
+    end
+    return field[1:length, :]
+end
+
+function doubled(field::Matrix{Int})
+    n, columns = size(field)
+    twice = Matrix{Int}(undef, 2n, columns)
+    for y in 1:columns, x in 1:n
+        nearest = 3 * field[x, y] + 2  # + 2, half of 4, rounds the division
+        twice[2x - 1, y] = (nearest + field[max(x - 1, 1), y]) >> 2
+        twice[2x, y] = (nearest + field[min(x + 1, n), y]) >> 2
+    end
+    return twice
+end
+
+"""    epoch_order(images, batch_size, seed, epoch)
+
+Which images make up which batch: (batch, steps), from 0, shuffled as `polybench/data/batches.py` defines it. A last
+batch that would be partial is dropped.
+"""
+function epoch_order(images::Int, batch_size::Int, seed::Integer, epoch::Integer)
+    1 <= batch_size <= images ||
+        throw(ArgumentError("a batch has 1 to $images images here, and not $batch_size"))
+    stream, values = PCG64((seed, epoch)), collect(0:(images - 1))
+    for last in images:-1:2
+        partner = trunc(Int, uniform!(stream) * last) + 1
+        values[last], values[partner] = values[partner], values[last]
+    end
+    steps = images ÷ batch_size
+    return reshape(values[1:(steps * batch_size)], batch_size, steps)
+end
+
+"""    data_sha256(dataset)
+
+The SHA-256 that polybench's documents have of these images and labels.
+"""
+function data_sha256(dataset::Dataset)
+    context = SHA.SHA256_CTX()
+    SHA.update!(context, vec(dataset.images))
+    SHA.update!(context, UInt8.(dataset.labels))
+    return bytes2hex(SHA.digest!(context))
+end

@@ -1,0 +1,122 @@
+# What a Julia user has without Python: networks, data, benchmarks, documents.
+
+const NUMPY_STREAMS = (
+    # numpy.random.PCG64(numpy.random.SeedSequence([7, 0xcb487135])).random_raw(3), and so on
+    (7, 0xcb487135) => [0x93bfd51c57ee1020, 0x62b2aa031676d364, 0x28297c8c712d6d38],
+    (2^40 + 3, 0) => [0xc60e533fbbb0872c, 0xfef0825f71d66341, 0x792240db6171ac88],
+    (1, 2, 3, 4, 5) => [0x8452e9e84975a10b, 0xa0a264a8aa71bd91, 0x2a756e7277595134],
+)
+# As in tests/models/test_initial_weights.py, tests/data/test_synthetic.py and test_batches.py.
+const WEIGHTS_SHA256 = Dict(
+    :lenet => "cd3d3289ae927e7174e37eb78e88a07676a88d39b4b9e57783af971721a330a2",
+    :keras_cnn => "0d2ff24d11778fb25b433427a12c307d5f6df141dbb1cd14b30d679873889161",
+    :resnet32 => "07548ed8264772c779d4a5c444794c2f164137ff23a96790218a4844acb903ad",
+)
+const SYNTHETIC_SHA256 = "5f4aa6f757a6482bc5e345f1622110fe6e22a80a9e544766935ec2a1015900e0"
+const ORDER_SHA256 = "5364fa0c4fe513e04eaa2718a3bc810ba524fc705f56fc98587e02a4a23b2d1a"
+
+@testset "random numbers are NumPy's" begin
+    for (entropy, expected) in NUMPY_STREAMS
+        stream = PolyBench.PCG64(entropy)
+        @test [PolyBench.next!(stream) for _ in expected] == expected
+    end
+    @test PolyBench.crc32("conv1.weight") == 0xcb487135
+    @test_throws "a seed is not negative" PolyBench.PCG64((-1,))
+end
+
+@testset "networks, weights, images and batches are polybench's" begin
+    @test PolyBench.model("keras_cnn").name == "keras-cnn"
+    @test_throws "there is no network \"lenet5\"; there are catdog-2" PolyBench.model(:lenet5)
+    for (name, sha256) in WEIGHTS_SHA256
+        network = PolyBench.model(name)
+        @test PolyBench.weights_sha256(network, PolyBench.initial_weights(network, 0)) == sha256
+    end
+    @test PolyBench.parameter_count(PolyBench.model(:lenet)) == 39_558
+    @test PolyBench.parameter_count(PolyBench.model(:resnet32)) == 466_714
+    lenet = PolyBench.model(:lenet)
+    @test PolyBench.data_sha256(PolyBench.synthetic(lenet, 0; count = 250)) == SYNTHETIC_SHA256
+    @test PolyBench.order_sha256(PolyBench.epoch_order(50_000, 128, 0, 0)) == ORDER_SHA256
+    @test_throws "a batch has 1 to 10 images here, and not 11" PolyBench.epoch_order(10, 11, 0, 0)
+    @test_throws "there is no" PolyBench.cifar10("nowhere")
+end
+
+const SMALL = Chain(Conv((3, 3), 3 => 2, tanh), MaxPool((2, 2)), BatchNorm(2), Flux.flatten, Dense(18 => 3))
+small_loss(model, x, y) = Flux.logitcrossentropy(model(x), y)
+const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotbatch([1, 2, 3, 1], 1:3)
+
+@testset "a benchmark of a model of one's own" begin
+    before = deepcopy(Flux.trainables(SMALL))
+    trial = bench(SMALL, small_loss, SMALL_BATCH; rounds = 3, steps = 4, title = "small")
+    @test Flux.trainables(SMALL) == before
+    @test length(trial) == 12 && length(trial.rounds) == 3
+    @test minimum(trial).time <= median(trial).time <= maximum(trial).time
+    @test minimum(trial).time <= mean(trial).time
+    @test 0 <= gcshare(trial) < 1
+    @test trial.bytes > 0 && trial.count > 0
+    @test issorted(trial.losses; rev = true)  # one batch, again and again
+    @test_throws "loss(model, batch...)" bench(SMALL, x -> x, SMALL_BATCH)
+    @test_throws "there is at least one" bench(SMALL, small_loss, SMALL_BATCH; rounds = 0)
+    shown = repr("text/plain", trial)
+    @test occursin("12 steps in 3 rounds, small", shown) && occursin("GC (median)", shown) && occursin('█', shown)
+    @test occursin("memory:", repr("text/plain", median(trial)))
+end
+
+@testset "a histogram has every value" begin
+    shown(values) = sprint(io -> PolyBench.histogram(io, values; width = 20))
+    @test count(==('█'), shown([1.0, 1.0])) == 1
+    @test startswith(shown([1; 2; fill(3, 97); 99]), "  ▁") && occursin("█\n", shown([1; 2; fill(3, 97); 99]))
+end
+
+@testset "two trials are compared by their rounds" begin
+    trial(seconds) = PolyBench.Trial(
+        "t", seconds, map(zero, seconds), "step", 0.0, 0.0, 1.0, Float64[], nothing,
+    )
+    slow, fast = trial([[2.0], [2.0], [2.0]]), trial([[1.0], [1.0], [1.0]])
+    @test compare(fast, slow).speedup ≈ 2 && all(compare(fast, slow).interval .≈ 2)
+    noisy = trial([[1.0], [1.1], [0.9]])
+    found = compare(noisy, slow)
+    low, high = found.interval
+    # Welch's by hand: two of three rounds' variance is zero, so 2 degrees of freedom, t = 4.303.
+    logs = log.([1.0, 1.1, 0.9])
+    half = 4.303 * sqrt(sum(abs2, logs .- sum(logs) / 3) / 2 / 3)
+    @test low ≈ found.speedup / exp(half) rtol = 1e-3
+    @test high ≈ found.speedup * exp(half) rtol = 1e-3
+    @test compare(trial([[1.0]]), slow).interval === nothing
+    @test PolyBench.student(25.5) ≈ 2.058 atol = 0.003
+    @test PolyBench.student(Inf) == 1.96
+    @test occursin("2.0 times as fast (2.0 to 2.0)", repr("text/plain", compare(fast, slow)))
+end
+
+@testset "layers of a chain" begin
+    times = layers(SMALL, first(SMALL_BATCH); sweeps = 2, title = "small")
+    @test [row.layer for row in times.rows] ==
+          ["1 Conv 3x3, 3 => 2", "2 MaxPool", "3 BatchNorm", "4 flatten", "5 Dense 18 => 3"]
+    @test keys(times.rows[1].parts) == Set(["forward", "activation", "weight gradient"])
+    @test keys(times.rows[5].parts) == Set(["forward", "data gradient", "weight gradient"])
+    @test keys(times.rows[2].parts) == Set(["forward", "gradient"])
+    @test sum(times) > 0 && occursin("weight gradient", repr("text/plain", times))
+end
+
+@testset "a network of polybench's, and its document" begin
+    trial = bench(:lenet; batch = 8, rounds = 2, steps = 3)
+    @test occursin("lenet (39,558 parameters) on synthetic, batch 8, Float32, cpu", trial.title)
+    @test trial.losses[1] ≈ 2.3 atol = 0.2
+    mktempdir() do folder
+        file = write_study(folder, trial)
+        study = read_study(file)
+        @test file == joinpath(folder, "$(study.document["id"]).json")
+        @test cells(study) == ["flux/cpu"]
+        @test study["flux/cpu"].rounds == trial.rounds
+        @test median(study["flux/cpu"]).time == median(trial).time
+        @test study["flux/cpu"].bytes == trial.bytes
+        @test compare(study["flux/cpu"], trial).speedup == 1
+        settings = study.document["settings"]
+        @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
+        @test occursin("flux/cpu", repr("text/plain", study))
+        @test_throws KeyError study["torch/cpu"]
+        write(file, "{\"schema\": \"polybench.layers/1\"}")
+        @test_throws "is no study: its schema is \"polybench.layers/1\"" read_study(file)
+    end
+    own = bench(SMALL, small_loss, SMALL_BATCH; rounds = 1, steps = 1)
+    @test_throws "only a trial of one of polybench's networks" write_study("never", own)
+end

@@ -1,0 +1,52 @@
+# The same training in other ways, and what NNlib's max-pooling does.
+
+@testset "ways compute the same" begin
+    losses = map((("train",), ("gc_every_step",), ("gc_off",), ("gc_every_step", "train"), ("blas2",), ())) do names
+        made, batches = trainer(Float64; way = PolyBench.Way(names...)), data(Float64)
+        @test (@inferred PolyBench.run_steps!(made, batches, 0, 2)) > 0
+        second = made.loss
+        PolyBench.run_steps!(made, batches, 2, 1)
+        (second, made.loss)
+    end
+    @test allequal(losses)
+    @test PolyBench.Way("blas2") === PolyBench.Way()
+    @test_throws "exclude each other" PolyBench.Way("gc_off", "gc_every_step")
+end
+
+@testset "the collector runs when it is told to" begin
+    sweeps(way, steps) = begin
+        made, batches = trainer(Float32; way), data(Float32)
+        PolyBench.run_steps!(made, batches, 0, 1)
+        before = PolyBench.collected()[2]
+        PolyBench.run_steps!(made, batches, 0, steps)
+        PolyBench.collected()[2] - before
+    end
+    # One that meets a collection of another thread is dropped.
+    @test sweeps(PolyBench.Way("gc_every_step"), 5) >= 4
+    @test sweeps(PolyBench.Way("gc_every_step", "train"), 5) >= 4
+    made, batches = trainer(Float32; way = PolyBench.Way("gc_off")), data(Float32)
+    PolyBench.run_steps!(made, batches, 0, 1)
+    before, _ = PolyBench.collected(made)
+    held = Base.gc_num().total_time
+    PolyBench.run_steps!(made, batches, 0, 20)
+    @test Base.gc_num().total_time > held  # after the steps
+    @test PolyBench.collected(made)[1] ≈ before atol = 1e-9
+    @test GC.enable(true)  # it was on again
+end
+
+@testset "Flux.train! tells its progress" begin
+    told(way) = begin
+        made, batches = trainer(Float32; way), data(Float32)
+        logger = Test.TestLogger(; min_level = Base.CoreLogging.LogLevel(-10_000))
+        Base.CoreLogging.with_logger(() -> PolyBench.run_steps!(made, batches, 0, 2), logger)
+        length(logger.logs)
+    end
+    @test told(PolyBench.Way("train")) > told(PolyBench.Way()) == 0
+end
+
+@testset "NNlib's max-pooling is what its gradient says" begin
+    for T in (Float32, Float64)
+        @test PolyBench.max_pool_within(T) in (0.0, Float64(sqrt(eps(T))))
+        @test PolyBench.takes_the_first(one(T)) && !PolyBench.takes_the_first(T(0.5))
+    end
+end

@@ -1,0 +1,84 @@
+"""Where nobody names a Julia: juliapkg finds or downloads one, and has its project.
+
+juliapkg writes that project anew whenever it resolves, from what packages declare and from its own list. What
+setup adds (PolyBench from its folder, CUDA) goes into that list: added with Pkg, it would vanish then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from polybench.core.errors import Unavailable
+from polybench.engines.flux.julia.bounds import CUDA, bounds, uuids
+from polybench.engines.flux.julia.finding import Julia, find
+from polybench.engines.flux.julia.installing import OTHER_FOLDER, Say, require_network
+from polybench.engines.flux.julia.package import NAME, package_folder
+from polybench.engines.flux.julia.remembered import forget
+
+_OFFLINE = "PYTHON_JULIAPKG_OFFLINE"
+
+
+def set_up(say: Say, *, cuda: bool = False, offline: bool = False) -> Julia:
+    """Find or install Julia, and install the packages.
+
+    Raises:
+        Unavailable: it cannot be done, and what to do.
+    """
+    import juliapkg
+
+    if offline or os.environ.get(_OFFLINE) == "yes":
+        raise Unavailable(
+            "juliapkg installs nothing without a network", f"name an installed Julia: {OTHER_FOLDER}"
+        )
+    require_network()
+    say("juliapkg looks for juliaup or julia, downloads Julia if there is none (about 200 MB),")
+    say("then Flux and what it needs (about 100 packages, 100 MB), and compiles them: minutes the first time")
+    forget()
+    try:
+        # What it prints is no result.
+        with contextlib.redirect_stdout(sys.stderr):
+            juliapkg.add(NAME, uuids()[NAME], dev=True, path=str(package_folder()))
+            for name in CUDA if cuda else ():
+                juliapkg.add(name, uuids()[name], version=bounds()[name])
+            juliapkg.resolve()
+    except PermissionError as error:
+        raise Unavailable(f"{error.filename} cannot be written ({error.strerror})", OTHER_FOLDER) from error
+    except Exception as error:  # juliapkg raises plain Exceptions, and what its downloads raise
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        remedy = f"read what it said above; or name an installed Julia: {OTHER_FOLDER}"
+        raise Unavailable(f"juliapkg could not install Julia or its packages: {first[0]}", remedy) from error
+    return find()
+
+
+def remove() -> Path | None:
+    """Take juliapkg's project, with what it installed for it, away; its path, or None if there was none.
+
+    A project that is shared (`PYTHON_JULIAPKG_PROJECT`) loses only what setup added.
+    """
+    try:
+        import juliapkg
+        from juliapkg.state import STATE
+    except ImportError:
+        return None
+    project = Path(STATE["project"])
+    if not project.is_dir():
+        return None
+    if STATE["project_is_shared"]:
+        with contextlib.redirect_stdout(sys.stderr):
+            juliapkg.rm([name for name in (NAME, *CUDA) if name in _own_list(STATE["deps"])])
+        return None
+    shutil.rmtree(project)
+    return project
+
+
+def _own_list(file: str) -> dict[str, object]:
+    import json
+
+    found: dict[str, object] = (
+        json.loads(Path(file).read_text("utf-8")).get("packages", {}) if Path(file).is_file() else {}
+    )
+    return found

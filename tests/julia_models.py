@@ -1,0 +1,41 @@
+"""The networks as the Julia package has them, in `julia/models/`: `make readme` writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from polybench.core.model import Model
+from polybench.models import MODELS
+
+FOLDER = Path(__file__).parents[1] / "julia" / "models"
+
+
+def as_toml(model: Model) -> str:
+    """What `julia/src/models.jl` reads of a network."""
+    known = {
+        "name": model.name,
+        "input_shape": model.input_shape,
+        "classes": model.classes,
+        "batch_size": model.batch_size,
+        "initialization": model.initialization,
+        "optimizer": model.optimizer,
+        "layers": model.layers,
+    }
+    return tomli_w.dumps(_without_none(msgspec.to_builtins(known)))
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null."""
+    if isinstance(value, dict):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, model in MODELS.items():
+        (FOLDER / f"{name}.toml").write_text(as_toml(model), "utf-8")
