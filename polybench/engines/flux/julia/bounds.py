@@ -33,8 +33,7 @@ def uuids() -> dict[str, str]:
 
 def within(name: str, version: str) -> bool:
     """Whether polybench takes this version of a package, or of `julia`; it takes any that is not known."""
-    from juliapkg.compat import Compat  # late: it brings all of juliapkg
-    from semver import Version
+    from juliapkg.compat import Compat, Version  # late: it brings all of juliapkg
 
     bound = bounds().get(name)
     return not version or bound is None or Version.parse(version.partition("+")[0]) in Compat.parse(bound)
