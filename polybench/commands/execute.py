@@ -52,10 +52,10 @@ def execute(
             check="only" if parity_only else "all" if recheck else "new",
         )
 
-    _execute(measure, how, parity_only=parity_only)
+    _execute(measure, how, study, parity_only=parity_only)
 
 
-def execute_rest(id: str, how: Presentation, *, strict: bool = False) -> NoReturn:
+def execute_rest(id: str, how: Presentation, *, strict: bool = False, asked: Study | None = None) -> NoReturn:
     """Go on with the study of this ID, and print it as `execute` does."""
     from polybench.measuring.resume import resume_study
 
@@ -63,7 +63,7 @@ def execute_rest(id: str, how: Presentation, *, strict: bool = False) -> NoRetur
         assert store is not None  # nothing is resumed that is not saved
         return resume_study(id, progress, store=store, strict=strict, anonymous=how.anonymous)
 
-    _execute(measure, how)
+    _execute(measure, how, asked)
 
 
 def execute_rest_of(study: Study, how: Presentation, *, strict: bool = False) -> NoReturn:
@@ -73,12 +73,14 @@ def execute_rest_of(study: Study, how: Presentation, *, strict: bool = False) ->
 
     if not how.save:
         raise BadInput("--resume goes on with a saved study; leave --no-save out")
-    execute_rest(find_study(study, Store(results_folder(how.results))), how, strict=strict)
+    id = find_study(study, Store(results_folder(how.results)))
+    execute_rest(id, how, strict=strict, asked=study)
 
 
 def _execute(
     measure: Callable[[Progress, Store | None], StudyDocument],
     how: Presentation,
+    asked: Study | None,
     *,
     parity_only: bool = False,
 ) -> NoReturn:
@@ -102,7 +104,7 @@ def _execute(
             result = measure(progress, store)
         if how.explain:
             with told() as progress:  # the table has the study's warnings, and none of these
-                explained = explain_measured(result, store, progress, sys.argv[1:])
+                explained = explain_measured(result, store, progress, sys.argv[1:], asked)
     write_watchable(result, how)
     line = width(how.output)
     text = rendered(result, how.format, metrics, formats, published=how.published, width=line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from polybench.commands.outcome import emit, ensure_writable, exit_code_of_layers
@@ -59,18 +60,23 @@ class Explained(NamedTuple):
 
 
 def explain_measured(
-    document: StudyDocument, store: Store | None, progress: Progress, argv: list[str]
+    document: StudyDocument,
+    store: Store | None,
+    progress: Progress,
+    argv: list[str],
+    asked: Study | None = None,
 ) -> Explained:
     """Explain a study that was just measured, whose document gets the sentences.
 
     Its layers are measured, and saved as the study was, unless saved ones belong to it; those of an anonymous
-    study tell no more than it does.
+    study tell no more than it does. `asked` is what was measured, where it is known: an anonymous document
+    does not say where the data lies.
     """
     from polybench.report.belongings import saved_beside
     from polybench.report.explanation import Saved, explain
 
     saved = saved_beside(document, store) if store is not None else Saved()
-    wanted = _layers_to_measure(document, saved)
+    wanted = _layers_to_measure(document, saved, asked)
     code = 0
     if wanted is not None:
         from polybench.measuring.layers import run_layers
@@ -99,7 +105,7 @@ def explain_measured(
     return Explained(found, code)
 
 
-def _layers_to_measure(document: StudyDocument, saved: Saved) -> Study | None:
+def _layers_to_measure(document: StudyDocument, saved: Saved, asked: Study | None) -> Study | None:
     """None where there are some, or can be none, or the study was interrupted."""
     from polybench.planning.follow_ups import for_layers, has_layers, measured_study
     from polybench.report.belonging import layers_of
@@ -108,4 +114,7 @@ def _layers_to_measure(document: StudyDocument, saved: Saved) -> Study | None:
     interrupted = any(result.status == "interrupted" for result in document.results)
     if len(cells) < 2 or interrupted or layers_of(document, saved.layers, [cell.cell for cell in cells]):
         return None
-    return for_layers(measured_study(document), cells)
+    study = measured_study(document)
+    if asked is not None:
+        study = msgspec.structs.replace(study, data=asked.data, env=asked.env)
+    return for_layers(study, cells)

@@ -23,6 +23,7 @@ from polybench.core.errors import BadInput, CellFailed
 from polybench.data import synthetic
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.measuring.progress import Silent
+from tests import small
 from tests.commands.test_live import on_screen
 from tests.factories import measured, study
 
@@ -101,12 +102,17 @@ def test_compare_measures_the_layers_that_explain_it(own_folders: Path) -> None:
     assert json.loads(run("show", "last", "--format", "json"))["explanation"] == printed["explanation"]
 
 
-def test_the_layers_of_an_anonymous_study_are_anonymous_and_belong_to_it(own_folders: Path) -> None:
-    text = run("compare", *ENGINES, *FAST, "--explain", "--anonymous")
+def test_the_layers_of_an_anonymous_study_are_anonymous_and_belong_to_it(
+    own_folders: Path, tmp_path: Path
+) -> None:
+    # Where the data lies is asked for, and told to nobody.
+    data = str(small.cifar_folder(tmp_path, 300))
+    text = run("compare", *ENGINES, *FAST, "--data", data, "--explain", "--anonymous")
     assert "Most of it is dense3, weight gradient: " in text
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
     assert layers_from_json(layers.read_bytes()).host.hostname == "<host>"
     assert socket.gethostname() not in layers.read_text()
+    assert str(tmp_path) not in layers.read_text()
     assert "Most of it is dense3, weight gradient: " in run("explain", "last")
 
 
