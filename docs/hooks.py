@@ -23,6 +23,7 @@ from polybench.export.rendering import rendered
 from polybench.export.sentence import sentences
 from polybench.metrics import GROUPS, METRICS
 from polybench.page import Chapter, render
+from polybench.plots.provenance import provenance
 from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store
 
@@ -91,9 +92,9 @@ def _gallery_page(study: StudyDocument) -> str:
         f"# {_title(study)}",
         _age(study),
         f"[The whole report]({study.id}.html), with every figure, the proof and the programs.",
-        rendered(study, "markdown", published=True),
+        rendered(study, "markdown", published=True).replace("\\<", "&lt;"),  # as Python-Markdown has it
         *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
-        f"Repeat it on your machine: `polybench run docs/gallery/measured/{study.id}.json`.",
+        f"Repeat it on your machine: `polybench run {study.id} --results docs/gallery/measured --data auto`.",
     ]
     return "\n\n".join(parts)
 
@@ -105,12 +106,7 @@ def _title(study: StudyDocument) -> str:
 
 def _age(study: StudyDocument) -> str:
     days = (datetime.now(UTC) - datetime.fromisoformat(study.created)).days
-    versions = {name: one for result in study.results for name, one in result.versions.items()}
-    known = ", ".join(f"{name} {version}" for name, version in versions.items())
-    when = (
-        f"Measured on {study.created[:10]}, {units.plural(days, 'day')} before this page was made, "
-        f"with polybench {study.polybench.version}, {known}."
-    )
+    when = f"{units.plural(days, 'day')} old when this page was made: {provenance(study)}"
     old = "!!! warning\n    Frameworks have changed since: measure it again before you quote it.\n\n"
     return (old if days > _OLD_DAYS else "") + when
 

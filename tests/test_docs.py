@@ -66,7 +66,8 @@ def test_each_study_of_the_gallery_has_its_page_and_report(site: Path) -> None:
     listed = (site / "gallery/index.html").read_text()
     for study in studies:
         page = (site / "gallery" / study.id / "index.html").read_text()
-        assert f"Measured on {study.created[:10]}" in page
+        assert f"old when this page was made: {study.settings.model} (" in page
+        assert f"{study.created[:10]}, polybench " in page
         assert all(result.cell in page for result in study.results)
         assert study.id in (site / "gallery" / f"{study.id}.html").read_text()
         assert f'href="{study.id}/"' in listed
