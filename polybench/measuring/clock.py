@@ -64,7 +64,7 @@ class Clock:
 
     def took(self) -> Took:
         """So far."""
-        total = {part: sum(times) for part, times in self._took.items()}
+        total = {part: sum(times, 0.0) for part, times in self._took.items()}
         return Took(
             data=total["data"],
             parity=total["parity"],
@@ -78,4 +78,4 @@ class Clock:
     def _by_replicate(self, part: Part) -> list[float]:
         """All groups of cells together."""
         took, groups = self._took[part], self.groups
-        return [sum(took[first : first + groups]) for first in range(0, len(took), groups)]
+        return [sum(took[first : first + groups], 0.0) for first in range(0, len(took), groups)]
