@@ -109,7 +109,11 @@ def _write(plan: Plan, scripts: list[Script], steps: int, folder: Path) -> None:
     from polybench.plain.folder import RUN, write_folder
 
     study, model = plan.study, plan.model
-    if folder.exists() and not folder.is_dir():
+    try:
+        no_folder = folder.exists() and not folder.is_dir()
+    except OSError as error:
+        raise BadInput(f"--describe {folder}: {error.strerror}; name another folder") from error
+    if no_folder:
         raise BadInput(f"--describe {folder}: that is no folder; name another one")
     with scratch_folder() as scratch:
         dataset = open_dataset(

@@ -138,6 +138,12 @@ def test_a_file_is_no_folder(run, tmp_path):
     assert isinstance(error, BadInput)
 
 
+def test_a_name_that_no_folder_can_have_is_said(run, tmp_path):
+    error = run(str(tmp_path / ("x" * 300)), "--engines", "torch", "--data", "synthetic").exception
+    assert isinstance(error, BadInput)
+    assert "File name too long; name another folder" in str(error)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
