@@ -23,10 +23,18 @@ def make_study(**fields: Any) -> Study:
         found = re.search(r"\$\.(\w+)", text)
         field = found[1] if found else ""
         words = get_args(get_type_hints(Study).get(field))
-        if "enum" in text and fields.get(field) not in words:  # a word that is not one of a few
-            pick(str(fields[field]), dict.fromkeys(words), field)
+        given = fields.get(field)
+        if isinstance(given, dict):  # its keys are words
+            words, given = (
+                get_args(words[0]),
+                next((key for key in given if key not in get_args(words[0])), ""),
+            )
+        if "enum" in text and given not in words:  # a word that is not one of a few
+            pick(str(given), dict.fromkeys(words), field)
         option = f"--{field.replace('_', '-')}" if field else "the study"
         raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{error.object!r} is no text; give names in UTF-8") from error
 
 
 class Changes:

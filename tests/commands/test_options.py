@@ -58,3 +58,9 @@ def test_changes_replace_only_what_was_given() -> None:
         Changes(momentum=1.5).applied_to(study)
     with pytest.raises(BadInput, match="add --input pipeline"):
         Changes(workers=2).applied_to(study)
+
+
+@pytest.mark.parametrize("key", ["xaccuracy", "\udc80accuracy"])
+def test_a_key_that_is_none_is_bad_input(key: str) -> None:
+    with pytest.raises(BadInput, match="accuracy"):
+        make_study(until={key: 0.5})
