@@ -105,13 +105,15 @@ def _execute(
         if how.explain:
             with told() as progress:  # the table has the study's warnings, and none of these
                 explained = explain_measured(result, store, progress, sys.argv[1:], asked)
-    write_watchable(result, how)
     line = width(how.output)
     text = rendered(result, how.format, metrics, formats, published=how.published, width=line)
     if explained.document is not None and how.format != "json":  # the JSON has the sentences
         text += f"\n{render_below(explained.document, how.format)}"
     said = f"saved as {result.id}; print it again with: polybench show {result.id}"
-    end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
+    try:
+        end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
+    finally:  # a server that hangs costs nobody the table
+        write_watchable(result, how)
 
 
 def print_plan(study: Study, results: Path | None, *, recheck: bool = False) -> None:

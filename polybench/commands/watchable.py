@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 
 from polybench.commands.presentation import Presentation
 from polybench.commands.terminal import echo
@@ -27,35 +28,32 @@ def ensure_watchable(how: Presentation) -> None:
 
 
 def write_watchable(study: StudyDocument, how: Presentation) -> None:
-    """Write what was asked for; what cannot be written is a warning, since the rest can."""
-    if how.tensorboard is not None:
-        _write_events(study, how)
-    if how.mlflow is not None:
-        _write_runs(study, how)
+    """Write what was asked for; what cannot be written, or is stopped, is a warning: the rest is done."""
+    if (folder := how.tensorboard) is not None:
+        from polybench.export import event_files
+
+        def events() -> str:
+            written = event_files.write(study, folder)
+            return f"{len(written)} runs for: tensorboard --logdir {shlex.quote(str(folder))}"
+
+        _write(events, f"--tensorboard {folder}", how)
+    if (uri := how.mlflow) is not None:
+        from polybench.export import mlflow_runs
+
+        def runs() -> str:
+            written = units.plural(mlflow_runs.write(study, uri), "run")
+            return f"{written} in the experiment {mlflow_runs.EXPERIMENT} of {uri}"
+
+        _write(runs, f"--mlflow {uri}", how)
 
 
-def _write_events(study: StudyDocument, how: Presentation) -> None:
-    from polybench.export.event_files import write
-
-    assert how.tensorboard is not None
+def _write(write: Callable[[], str], option: str, how: Presentation) -> None:
     try:
-        written = write(study, how.tensorboard)
+        said = write()
     except OSError as error:
-        echo(f"warning: cannot write to --tensorboard {how.tensorboard}: {error.strerror}", err=True)
-        return
-    if not how.quiet:
-        echo(f"{len(written)} runs for: tensorboard --logdir {shlex.quote(str(how.tensorboard))}", err=True)
-
-
-def _write_runs(study: StudyDocument, how: Presentation) -> None:
-    from polybench.export.mlflow_runs import EXPERIMENT, write
-
-    assert how.mlflow is not None
-    try:
-        written = write(study, how.mlflow)
-    except OSError as error:
-        echo(f"warning: cannot write to --mlflow {how.mlflow}: {error.strerror}", err=True)
-        return
-    if not how.quiet:
-        runs = units.plural(written, "run")
-        echo(f"{runs} in the experiment {EXPERIMENT} of {how.mlflow}", err=True)
+        echo(f"warning: cannot write to {option}: {error.strerror or error}", err=True)
+    except KeyboardInterrupt:
+        echo(f"warning: stopped before all was written to {option}", err=True)
+    else:
+        if not how.quiet:
+            echo(said, err=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from polybench.cli import app
+from polybench.data import synthetic
 from tests.commands.test_cli import FAST, Run, run
 
 __all__ = ["run"]
@@ -42,3 +46,17 @@ def test_a_sweep_has_no_such_option(run: Run) -> None:
     result = run("run", "sweep.toml", "--tensorboard", "runs")
     assert result.returncode == 2
     assert "--tensorboard: the file is a sweep" in result.stderr
+
+
+def test_a_server_that_hangs_costs_nobody_the_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def write(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polybench.export.event_files.write", write)
+    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
+    output = tmp_path / "table.txt"
+    told = ["--engines", "fake", *FAST, "--no-metrics", "--no-save", "--tensorboard", str(tmp_path / "runs")]
+    result = CliRunner().invoke(app, ["compare", *told, "--output", str(output)])
+    assert result.exit_code == 0
+    assert "stopped before all was written to --tensorboard" in result.output
+    assert "fake/cpu" in output.read_text()
