@@ -90,7 +90,7 @@ def _document(swept: Swept) -> SweepDocument | OverheadDocument:
     from polybench.report.overhead import summarize as fixed_costs
     from polybench.report.sweep import summarize as curves
 
-    argv, (_, axes, kind, background) = sys.argv[1:], swept.series
+    argv, (_, axes, kind, background) = swept.argv, swept.series
     studies = [(one.point.values, one.document) for one in swept.finished]
     nameless = any(is_anonymous(document.host) for _, document in studies)
     if kind == "overhead":

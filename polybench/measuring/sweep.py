@@ -34,9 +34,11 @@ class Measured(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a sweep came to: points in the order of their values, and by which ID it can be resumed."""
+    """What a sweep came to: points in the order of their values; by which ID it can be resumed."""
 
     series: Series
+    argv: Sequence[str]
+    """With which it was begun."""
     finished: list[Measured]
     unfinished: str | None = None
 
@@ -174,7 +176,7 @@ class _Sweep:
 
     def _swept(self, unfinished: str | None) -> Swept:
         finished = [self.finished[number] for number in sorted(self.finished)]
-        return Swept(self._series, finished, unfinished)
+        return Swept(self._series, self._checkpoint.argv, finished, unfinished)
 
 
 def _interrupted(document: StudyDocument) -> bool:

@@ -74,7 +74,8 @@ class Stopped(Listener):
 
 def stop(results: Path, series: Series = SERIES, **more: Any) -> str:
     """The sweep in this process, until it is stopped there."""
-    swept = run_sweep(series, Stopped(), store=Store(results), **more)
+    told = {"argv": ["sweep", "of mine"]} | more
+    swept = run_sweep(series, Stopped(), store=Store(results), **told)
     assert swept.unfinished is not None
     return swept.unfinished
 
@@ -122,6 +123,7 @@ def test_it_goes_on_by_its_command_or_its_id(ask: Callable[[str], list[str]], tm
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert document["schema"] == "polybench.sweep/1"
+    assert document["argv"] == ["sweep", "of mine"]  # what repeats it, not what went on with it
     assert [point["values"]["batch_size"] for point in document["points"]] == [8, 16, 32]
     assert {point["id"] for point in document["points"]} == set(documents(tmp_path))
     with pytest.raises(BadInput, match="nothing to resume of 'last'"):
