@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
+from polybench.core.document.study import to_json
 from polybench.core.errors import BadInput
 from polybench.data.disk import regular_bytes
 from polybench.report.saved_studies import Store
-from tests.factories import study
+from tests.factories import measured, study
 
 
 @pytest.fixture
@@ -58,6 +61,20 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> Non
     with pytest.raises(BadInput, match=r"cannot read the results folder .*file: Not a directory"):
         Store(tmp_path / "file").listed()
     assert Store(tmp_path / "none").listed() == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("created", "yesterday"), ("step_seconds", [[[0.0]]]), ("step_seconds", [[[-1.0]]])]
+)
+def test_numbers_and_times_that_cannot_be_are_unreadable(field: str, value: Any, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = msgspec.json.decode(to_json(study(measured("torch/cpu", 0.02))))
+    samples = document["results"][0]["samples"]
+    (samples if field in samples else document)[field] = value
+    (tmp_path / "20250120-000000-dead.json").write_bytes(msgspec.json.encode(document))
+    with pytest.raises(BadInput, match="cannot read the study"):
+        store.load("20250120-000000-dead")
+    assert list(store.studies()) == []
 
 
 def test_of_many_matches_a_few_are_named(tmp_path: Path) -> None:

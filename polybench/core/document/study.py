@@ -6,6 +6,7 @@ Schema history:
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import Any, TypeVar
 
@@ -66,7 +67,12 @@ def json_of(document: msgspec.Struct) -> bytes:
 def from_json(text: bytes) -> StudyDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
     check_schema(text)
-    return decoded(text, StudyDocument)
+    study = decoded(text, StudyDocument)
+    try:
+        datetime.datetime.fromisoformat(study.created)
+    except ValueError as error:
+        raise msgspec.ValidationError(f"{error} - at `$.created`") from None
+    return study
 
 
 def decoded(text: bytes, kind: type[T]) -> T:

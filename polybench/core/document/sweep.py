@@ -6,6 +6,8 @@ Schema history:
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from polybench.core.document.circumstances import Host, Published, Tool
@@ -64,7 +66,7 @@ class Curve(msgspec.Struct, frozen=True):
     """One cell over all points: where it is best, and, with one axis, from where on more brings little."""
 
     cell: str
-    best: dict[str, int]
+    best: Annotated[dict[str, int], msgspec.Meta(min_length=1)]
     best_samples_per_second: float
     knee: int | None = None
     """The least value of the only axis that has 90 % of the best throughput."""

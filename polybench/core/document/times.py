@@ -5,7 +5,7 @@ Seconds everywhere; null is "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -97,4 +97,4 @@ class Samples(msgspec.Struct, frozen=True):
 
     kind: Literal["step", "block"]
     steps_per_sample: int
-    step_seconds: list[list[list[float]]]
+    step_seconds: list[list[list[Annotated[float, msgspec.Meta(gt=0)]]]]
