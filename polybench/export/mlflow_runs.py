@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import os
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -122,8 +121,10 @@ def _values(result: Result) -> Iterator[tuple[str, float]]:
 
 def _thinned(result: Result) -> Iterator[Point]:
     """Of each line as many points as a server takes, evenly, the last one among them."""
-    for _, line in groupby(points(result), key=lambda one: one.tag):
-        known = list(line)
+    lines: dict[str, list[Point]] = {}
+    for point in points(result):
+        lines.setdefault(point.tag, []).append(point)
+    for known in lines.values():
         every = -(-len(known) // _MOST_POINTS)
         yield from reversed(known[::-1][::every])
 

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.core.errors import BadInput
@@ -44,6 +45,18 @@ def test_each_cell_is_a_run_with_its_workload_columns_and_lines(uri: str) -> Non
     line = mlflow.MlflowClient(uri).get_metric_history(torch.info.run_id, "steps_per_second")
     assert 250 < len(line) <= 500 < 3 * 400 * 3
     assert max(point.step for point in line) == 3 * 400 * 3  # the last sample is among them
+
+
+def test_lines_of_long_trainings_are_thinned_too(uri: str) -> None:
+    one = full_study()
+    (training, *_) = one.results[0].trainings
+    epoch = msgspec.structs.replace(training.epochs[0], steps_per_second=[100.0] * 10)
+    one.results[0].trainings = [msgspec.structs.replace(training, epochs=[epoch] * 200)]
+    write(one, uri)
+    torch = runs(uri)[one.results[0].cell].info.run_id
+    tag = f"training/seed_{training.seed}/steps_per_second"
+    line = mlflow.MlflowClient(uri).get_metric_history(torch, tag)
+    assert 250 < len(line) <= 500
 
 
 def test_a_study_that_is_written_again_is_there_once(uri: str) -> None:
