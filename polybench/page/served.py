@@ -68,11 +68,12 @@ def list_page(listing: Listing, sweeps: Sequence[SweepDocument]) -> Page:
     )
 
 
-def diff_page(document: DiffDocument) -> Page:
-    """What changed, and a verdict for each row."""
+def diff_page(document: DiffDocument, names: Sequence[str]) -> Page:
+    """What changed, and a verdict for each row; `names` are those of A and B in addresses."""
     return _text(
         "diff.html.j2",
         document=document,
+        names=names,
         changes=changes_of(document),
         unchanged=UNCHANGED,
         header=HEADER,

@@ -112,11 +112,11 @@ class Answers:
         if "a" not in given:
             found.sort(key=lambda study: study.when)
         one, two = map(self._store.read, found)
-        return diff_page(diff(one, two, TOLERANCE))
+        return diff_page(diff(one, two, TOLERANCE), [study.file for study in found])
 
     def _history(self, query: Query) -> Page:
         filters, given = _filters(query)
-        matching = sum(filters.has(study) for study in self._store.listed())
+        matching = sum(study.unreadable is None and filters.has(study) for study in self._store.listed())
         newest = itertools.islice(self._store.studies(filters), MOST_STUDIES)
         document = history(newest, acknowledged(self._store.folder), filters)
         looked_at = f"{min(matching, MOST_STUDIES):,} of {matching:,} studies, the newest."

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.document.study import StudyDocument
+from polybench.core.document.study import StudyDocument, to_json
 from polybench.page.listing import ROWS
 from polybench.report.saved_studies import Store
 from polybench.viewing.answers import MOST_PARTS, Answers
@@ -132,6 +132,13 @@ def test_a_difference_is_from_the_older_to_the_newer_and_can_be_turned(tmp_path:
     (turned,) = re.findall(r'href="(/diff[^"]*)"', page)
     assert 'class="change faster"' in text(answers, html.unescape(turned))
     assert "choose two studies" in answers.to(f"/diff?id={old.id}").page.text
+    # Of two files with one ID each is itself.
+    new.results[0] = measured("torch/cpu", 0.04)
+    (tmp_path / "copy.json").write_bytes(to_json(new))
+    page = text(answers, f"/diff?a={new.id}&b=copy")
+    assert 'class="change slower"' in page
+    (turned,) = re.findall(r'href="(/diff[^"]*)"', page)
+    assert 'class="change faster"' in text(answers, html.unescape(turned))
 
 
 def test_cells_over_time_have_a_figure_and_a_row_a_study(tmp_path: Path) -> None:
@@ -139,6 +146,8 @@ def test_cells_over_time_have_a_figure_and_a_row_a_study(tmp_path: Path) -> None
     for number in range(5):
         store.save(begun(number))
     store.save(begun(9, model="rosetta"))
+    (tmp_path / "20250120-000000-dead.json").write_text("{")
+    assert "6 of 6 studies" in text(Answers(store), "/history")
     page = text(Answers(store), "/history?model=lenet")
     assert "5 of 5 studies" in page
     assert "5 studies, in numbers" in page
