@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from polybench.page import Chapter, render
-from tests.browser import chromium
+from tests.browser import Visitor, launched
 from tests.page.test_page import HOSTILE, full_chapter, hostile_study
 from tests.plots.documents import full_layers, full_study, full_sweep, with_roofs
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    with sync_api.sync_playwright() as playwright:
-        # Within a container there is no other sandbox for it; the pages are our own.
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+browser = pytest.fixture(launched, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +28,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-class Opened:
-    """A page with its figures drawn, and what the browser said meanwhile."""
+class Opened(Visitor):
+    """A report with its figures ready to be drawn."""
 
     def __init__(self, browser: Any, report: Path, **options: Any) -> None:
-        self.page = browser.new_context(**options).new_page()
-        self.said: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(report.as_uri())
+        super().__init__(browser, report.as_uri(), **options)
         self.page.wait_for_selector("html[data-drawn]", timeout=60_000)
 
     def draw_all(self) -> None:

@@ -15,12 +15,11 @@ import msgspec
 import pytest
 
 from polybench.report.saved_studies import Store
-from tests.browser import chromium
+from tests.browser import Visitor, launched
 from tests.page.test_browser import assert_accessible_page
 from tests.page.test_page import HOSTILE
 from tests.plots.documents import full_layers, full_study, full_sweep, with_roofs
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 
@@ -55,27 +54,7 @@ def address(folder: Path) -> Iterator[str]:
         program.communicate()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = chromium()
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Visitor:
-    """A browser's page, with what it said and asked for."""
-
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.page = browser.new_context(**options).new_page()
-        self.said: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(address)
+browser = pytest.fixture(launched, scope="module")
 
 
 def test_studies_are_found_chosen_and_compared(browser: Any, address: str) -> None:
