@@ -16,6 +16,7 @@ from polybench.commands.series import execute_series
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
 from polybench.commands.texts import parse_integers
+from polybench.core import units
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
 
@@ -71,9 +72,8 @@ def sweep(
 
 def print_points(study: Study, axes: Mapping[str, Sequence[int]], results: Path | None) -> None:
     """What would be measured at each point, and about how long that takes."""
-    from polybench.measuring.sweep import in_words
     from polybench.planning.grid import points
 
     for point in points(study, axes):
-        echo(f"{in_words(point.values)}:", err=True)
+        echo(f"{units.point(point.values)}:", err=True)
         print_plan(point.study, results)

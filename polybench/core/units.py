@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _MINUTE = 60.0
 _DAY = 86400.0
@@ -99,6 +101,11 @@ def difference(value: float, interval: tuple[float, float]) -> str:
 def with_spread(value: float, std: float | None) -> str:
     """0.5123 and 0.0061 -> "0.512 ±0.006": a mean share and its standard deviation, where there is one."""
     return f"{value:.3f}" + ("" if std is None else f" ±{std:.3f}")
+
+
+def point(values: Mapping[str, int]) -> str:
+    """Of a sweep: `batch size 8, threads 2`."""
+    return ", ".join(f"{axis.replace('_', ' ')} {count(value)}" for axis, value in values.items())
 
 
 def plural(number: int, noun: str) -> str:

@@ -135,7 +135,7 @@ class _Sweep:
             if number in self.finished:
                 continue
             point = self._points[number]
-            of_all = f"point {done} of {len(self._points)} ({in_words(point.values)})"
+            of_all = f"point {done} of {len(self._points)} ({units.point(point.values)})"
             document = self._measure(number, _Prefixed(self._progress, of_all))
             self.finished[number] = Measured(point, document)
             if _interrupted(document):
@@ -181,11 +181,6 @@ class _Sweep:
 
 def _interrupted(document: StudyDocument) -> bool:
     return any(result.status == "interrupted" for result in document.results)
-
-
-def in_words(values: dict[str, int]) -> str:
-    """`batch size 8, threads 2`."""
-    return ", ".join(f"{axis.replace('_', ' ')} {units.count(value)}" for axis, value in values.items())
 
 
 class _Prefixed:

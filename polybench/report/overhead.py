@@ -17,6 +17,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.fixed_cost import fixed_cost
 from polybench.core.statistics import process_levels
 from polybench.report.disturbance import quiet_steps
+from polybench.report.warnings import of_points
 
 
 def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> OverheadDocument:
@@ -35,7 +36,7 @@ def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> Ov
         threads=anyone.settings.threads,
         host=anyone.host,
         engines=[_engine(result.cell, documents) for result in anyone.results],
-        warnings=list(dict.fromkeys(text for document in documents.values() for text in document.warnings)),
+        warnings=of_points([({"batch_size": size}, document) for size, document in documents.items()]),
     )
 
 

@@ -10,6 +10,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SWEEP_ID, Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.report.comparisons import relative_across_studies
 from polybench.report.pools import pool_matrices
+from polybench.report.warnings import of_points
 
 KNEE = 0.9
 """Of the best throughput: who has that has most of what there is to have."""
@@ -60,7 +61,7 @@ def summarize(
         points=made,
         curves=_curves(made),
         pools=pool_matrices(points),
-        warnings=list(dict.fromkeys(text for _, document in points for text in document.warnings)),
+        warnings=of_points(points),
         title=background.title,
         published=background.published,
     )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from polybench.core import units
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.core.statistics import Ratio, half_width
+
+
+def of_points(points: Sequence[tuple[Mapping[str, int], StudyDocument]]) -> list[str]:
+    """Those of all studies of a sweep, each once, with the points that it is of if not of all."""
+    said: dict[str, list[str]] = {}
+    for values, document in points:
+        for text in dict.fromkeys(document.warnings):
+            said.setdefault(text, []).append(units.point(values))
+    return [
+        text if len(where) == len(points) else f"{'; '.join(where)}: {text}" for text, where in said.items()
+    ]
 
 
 def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> Iterator[str]:

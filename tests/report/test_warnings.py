@@ -6,7 +6,7 @@ from polybench.core.document.circumstances import RoundNoise
 from polybench.core.document.resources import BlockReading, Disturbance
 from polybench.core.document.times import Relative
 from polybench.core.spec import Study
-from polybench.report.warnings import final_warnings
+from polybench.report.warnings import final_warnings, of_points
 from tests.factories import measured, study
 
 
@@ -45,3 +45,13 @@ def test_swapping_is_told() -> None:
     document.host.noise.append(RoundNoise(0, 1, 0.1, 1.0, 0.0, 4096, True))
     (text,) = final_warnings(document, Study(), cut_short=False)
     assert text.startswith("the machine swapped in 1 of 2 rounds")
+
+
+def test_warnings_of_a_sweep_say_of_which_points_they_are() -> None:
+    one, two = study(), study()
+    one.warnings = ["the data is not official", "others took the cores"]
+    two.warnings = ["the data is not official"]
+    points = [({"batch_size": 1, "threads": 2}, one), ({"batch_size": 8, "threads": 2}, two)]
+    assert of_points(points) == [
+        "the data is not official", "batch size 1, threads 2: others took the cores",
+    ]  # fmt: skip
