@@ -89,7 +89,7 @@ function bench(
         run = Named(trainer(network, weights, device), drawn)
         title = "$(network.name) ($(grouped(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
                 "Float32, $device, $(Threads.nthreads()) threads"
-        circumstances = (; model = network, images, order, weights, batch_size, device, seed, steps, heap)
+        circumstances = (; model = network, images, order, weights, batch_size, device, seed, steps, heap, here_and_now()...)
         measure(run, title, rounds, steps, circumstances)
     end
 end
@@ -117,6 +117,11 @@ function bench(
         measure(run, "$title, $(Threads.nthreads()) threads", rounds, steps, nothing)
     end
 end
+
+"""
+What a document says of the process and its machine, as they are while BLAS has the threads that are measured.
+"""
+here_and_now() = (; started = Dates.now(Dates.UTC), host = this_host(), facts = facts())
 
 check_rounds(rounds, steps) =
     min(rounds, steps) >= 1 || throw(ArgumentError("$rounds rounds of $steps steps: there is at least one of each"))

@@ -74,26 +74,26 @@ It has one process, so polybench gives no verdict on it, and the identity check 
 function write_study(path::AbstractString, trial::Trial)
     trial.circumstances === nothing &&
         throw(ArgumentError("only a trial of one of polybench's networks is a study: bench(:lenet)"))
-    document = study_document(trial, Dates.now(Dates.UTC))
+    document = study_document(trial)
     file = isdir(path) ? joinpath(path, "$(document.id).json") : String(path)
     write(file, sprint(JSON.print, document), "\n")
     return file
 end
 
-function study_document(trial::Trial, now::Dates.DateTime)
+function study_document(trial::Trial)
     made = trial.circumstances
     return (;
-        schema = SCHEMA, id = study_id(now),
-        created = Dates.format(now, "yyyy-mm-ddTHH:MM:SS") * "Z", finished = true,
+        schema = SCHEMA, id = study_id(made.started),
+        created = Dates.format(made.started, "yyyy-mm-ddTHH:MM:SS") * "Z", finished = true,
         polybench = (; version = string(pkgversion(@__MODULE__)), commit = nothing),
-        argv = ["PolyBench.bench"], study = study_file(made), settings = study_settings(made, trial), host = this_host(),
+        argv = ["PolyBench.bench"], study = study_file(made), settings = study_settings(made, trial), made.host,
         warnings = ["measured from Julia in a single process: no verdict"], results = [study_result(made, trial)],
     )
 end
 
-"""As polybench has them: when it was measured, and four hexadecimal digits that tell apart what was at once."""
-study_id(now) =
-    Dates.format(now, "yyyymmdd-HHMMSS") * "-" * string(rand(Random.RandomDevice(), UInt16); base = 16, pad = 4)
+"""As polybench has them: when it was begun, and four hexadecimal digits that tell apart what was at once."""
+study_id(started) =
+    Dates.format(started, "yyyymmdd-HHMMSS") * "-" * string(rand(Random.RandomDevice(), UInt16); base = 16, pad = 4)
 
 optimizer_fields(network) = (;
     name = network.optimizer["name"], learning_rate = network.optimizer["learning_rate"],
@@ -144,7 +144,7 @@ end
 
 function study_result(made, trial)
     all, typical = samples(trial), median(trial).time
-    known = facts()
+    known = made.facts
     build = (; known.blas, known.cpu, known.julia_threads, known.blas_threads, known.gc_threads)
     versions = (; known.julia, known.flux, known.nnlib, known.zygote, known.optimisers, build)
     seen = (; source = "Base.gc_num()", covers = "Julia's heap, on all threads; not what BLAS or a GPU allocates")

@@ -100,7 +100,10 @@ end
 end
 
 @testset "a network of polybench's, and its document" begin
-    trial = bench(:lenet; batch = 8, rounds = 2, steps = 3)
+    begun = now(UTC)
+    trial = bench(:lenet; batch = 8, rounds = 2, steps = 3, blas_threads = BLAS.get_num_threads() + 1)
+    ended = now(UTC)
+    sleep(1.1)  # what is written later than it was measured
     @test occursin("lenet (39,558 parameters) on synthetic, batch 8, Float32, cpu", trial.title)
     @test trial.losses[1] ≈ 2.3 atol = 0.2
     mktempdir() do folder
@@ -112,6 +115,12 @@ end
         @test median(study["flux/cpu"]).time == median(trial).time
         @test study["flux/cpu"].bytes == trial.bytes
         @test compare(study["flux/cpu"], trial).speedup == 1
+        # As it was while it was measured: the threads are as before again.
+        build = study.document["results"][1]["versions"]["build"]
+        @test build["blas_threads"] == string(BLAS.get_num_threads() + 1)
+        created = DateTime(study.document["created"], dateformat"yyyy-mm-ddTHH:MM:SSZ")
+        @test floor(begun, Second) <= created <= ended
+        @test startswith(study.document["id"], Dates.format(created, "yyyymmdd-HHMMSS"))
         settings = study.document["settings"]
         @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
         @test occursin("flux/cpu", repr("text/plain", study))

@@ -1,5 +1,6 @@
 # julia --project=. julia/test/runtests.jl, in an environment that has PolyBench; or Pkg.test() in julia/.
-using Flux, PolyBench, Random, Test
+using Dates, Flux, PolyBench, Random, Test
+using LinearAlgebra: BLAS
 
 # Pkg.test() brings it; an environment that only trains need not have it.
 const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
