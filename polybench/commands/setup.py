@@ -73,12 +73,23 @@ def _complete() -> bool:
 
 def _set_up(executable: str | None, project: str | None, *, cuda: bool, offline: bool, dry_run: bool) -> None:
     from polybench.engines.flux.julia import installing, with_juliapkg
-    from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, version_of
+    from polybench.engines.flux.julia.finding import (
+        EXECUTABLE,
+        FOUND_BY,
+        PROJECT,
+        check,
+        check_juliacall,
+        check_version,
+        version_of,
+    )
     from polybench.engines.flux.julia.package import ENGINE
     from polybench.engines.flux.julia.remembered import recall, remember
     from polybench.measuring import smoke
 
+    check_juliacall()
     julia = installing.choose(executable, project)
+    if julia and julia.found_by != "juliapkg":  # which replaces its own
+        check_version(julia)  # before anything is installed for it
     if dry_run:
         if julia:
             _say(f"Julia: {julia.executable}, project {julia.project}, from {julia.found_by}")

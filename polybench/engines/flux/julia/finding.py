@@ -120,14 +120,14 @@ def _spec(name: str) -> str:
     return f'PackageSpec(name="{name}"{version})'
 
 
-def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
-    """Judge what was found by its files and its version; `needed` are the packages that it must have.
-
-    Raises:
-        Unavailable: it cannot work: the first thing to mend, and how.
-    """
+def check_juliacall() -> None:
+    """Raises Unavailable where it is not installed."""
     if importlib.util.find_spec("juliacall") is None:
         raise Unavailable("juliacall is not installed", _INSTALL_JULIACALL)
+
+
+def check_version(julia: Julia) -> None:
+    """Raises Unavailable where it is no Julia that polybench takes."""
     version = ".".join(map(str, version_of(julia)))
     if not within("julia", version):
         raise Unavailable(
@@ -135,6 +135,16 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
             f" ({julia.executable}, from {julia.found_by})",
             "install one of these, for example with juliaup, then: " + SETUP,
         )
+
+
+def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
+    """Judge what was found by its files and its version; `needed` are the packages that it must have.
+
+    Raises:
+        Unavailable: it cannot work: the first thing to mend, and how.
+    """
+    check_juliacall()
+    check_version(julia)
     packages = installed(julia)
     if missing := [name for name in needed if name not in packages]:
         raise Unavailable(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +119,33 @@ def test_a_project_that_cannot_be_written(
     assert f"the Julia project {folder} cannot be written" in said
     assert "no network" not in said
     assert code == (4 if lacks else 0)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_julia_that_is_too_old_is_told_before_its_project_is_changed(
+    more: tuple[str, ...], executable: Make, project: Make, tmp_path: Path
+) -> None:
+    code, said = setup("--julia", executable("julia version 1.9.4"), "--project", project({}), *more)
+    assert code == 4
+    assert "Julia 1.9.4 is none that polybench takes" in said
+    assert "Pkg" not in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_without_juliacall_a_given_julia_is_of_no_use(
+    more: tuple[str, ...], executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    def no_version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", no_version)
+    code, said = setup("--julia", executable(), "--project", project({}), *more)
+    assert (code, said.strip()) == (
+        4,
+        "flux is not set up: juliacall is not installed; mend it with: pip install 'polybench[flux]'",
+    )
 
 
 def test_what_setup_made_is_removed_and_the_rest_stays(
