@@ -106,9 +106,12 @@ def add_packages(julia: Julia, say: Say, *, cuda: bool = False, offline: bool = 
         return
     if not _writable(Path(julia.project)):
         reason = f"the Julia project {julia.project} cannot be written"
+        if needed := [name for name in wanted if name not in SCRIPTS]:
+            raise Unavailable(f"{reason}, and lacks {', '.join(needed)}", OTHER_FOLDER)
+        if developed_at(julia) != package_folder().resolve():
+            say(f"{reason}: {NAME} stays outside of it, which does no harm")
         if wanted:
-            raise Unavailable(f"{reason}, and lacks {', '.join(wanted)}", OTHER_FOLDER)
-        say(f"{reason}: {NAME} stays outside of it, which does no harm")
+            say(f"{reason}, and lacks {', '.join(wanted)}: the plain scripts do not run in it, flux does")
         return
     if not offline and wanted:
         require_network()

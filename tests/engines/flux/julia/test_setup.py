@@ -121,6 +121,18 @@ def test_a_project_that_cannot_be_written(
     assert code == (4 if lacks else 0)
 
 
+def test_what_only_the_plain_scripts_need_may_be_lacking_where_nothing_can_be_written(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project({name: version for name, version in COMPLETE.items() if name != "NPZ"})
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    code, said = setup("--julia", executable(), "--project", folder)
+    assert code == 0, said
+    assert f"{folder} cannot be written, and lacks NPZ: the plain scripts do not run in it" in said
+    assert "PolyBench stays outside" not in said
+    assert "Pkg.add" not in (tmp_path / "calls").read_text()
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_a_julia_that_is_too_old_is_told_before_its_project_is_changed(
     more: tuple[str, ...], executable: Make, project: Make, tmp_path: Path
