@@ -94,7 +94,8 @@ def _gallery_page(study: StudyDocument) -> str:
         f"[The whole report]({study.id}.html), with every figure, the proof and the programs.",
         rendered(study, "markdown", published=True).replace("\\<", "&lt;"),  # as Python-Markdown has it
         *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
-        f"Repeat it on your machine: `polybench run {study.id} --results docs/gallery/measured --data auto`.",
+        "Repeat it on your machine, in a clone:"
+        f" `polybench run docs/gallery/measured/{study.id}.json --data auto`.",
     ]
     return "\n\n".join(parts)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.metrics import METRICS
@@ -61,7 +62,10 @@ def test_a_pipe_in_code_is_no_new_cell_and_has_no_backslash(site: Path) -> None:
     assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
 
 
-def test_each_study_of_the_gallery_has_its_page_and_report(site: Path) -> None:
+def test_each_study_of_the_gallery_has_its_page_and_report(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     studies = list(Store(GALLERY / "measured").studies())
     listed = (site / "gallery/index.html").read_text()
     for study in studies:
@@ -71,6 +75,11 @@ def test_each_study_of_the_gallery_has_its_page_and_report(site: Path) -> None:
         assert all(result.cell in page for result in study.results)
         assert study.id in (site / "gallery" / f"{study.id}.html").read_text()
         assert f'href="{study.id}/"' in listed
+        # Read from the gallery, and saved with one's own: --results would be both.
+        (command,) = re.findall(r"Repeat it on your machine, in a clone: <code>polybench (.*?)</code>", page)
+        assert "--results" not in command
+        planned = CliRunner().invoke(app, [*command.split(), "--data", "synthetic", "--dry-run"])
+        assert planned.exit_code == 0, planned.output
     assert studies
 
 
