@@ -94,9 +94,7 @@ def test_the_gallery_has_whole_studies_that_tell_nobodys_name_with_figures_of_th
     assert {path.name for path in (GALLERY / "figures").iterdir()} == expected
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_files_work_where_they_lie(page: Path) -> None:
     """As GitHub shows them; the reference is there on the site only."""
     links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text())
