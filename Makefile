@@ -5,10 +5,10 @@ INSTALLED := $(VENV)/.installed
 # A file stays in one process: its tests share workers, which take seconds to start.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
-# Without torch, whose oldest version the index has with several GB of CUDA only: add it where there is a CPU build.
+# Without torch, whose oldest version the index has with several GB of CUDA only, no CPU build: OLDEST_EXTRAS adds it.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
-OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,test
+OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,pandas,test
 
 .PHONY: docs compare test test-all oldest coverage lint readme notebooks gallery schema clean
 
