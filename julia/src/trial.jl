@@ -9,7 +9,7 @@ struct Trial
     collector::Vector{Vector{Float64}}
     "`step`, or `block` where a sample is the mean of a block of steps, as on a GPU."
     kind::String
-    "Of a step, in Julia's heap."
+    "Of a step, in Julia's heap. NaN, as is the first step, where a study that was read does not say it."
     bytes::Float64
     count::Float64
     "Seconds of the very first step, with what Julia compiled for it in this process."
@@ -69,7 +69,9 @@ function pretty_seconds(seconds::Real)
     return "$(round(seconds * factor; sigdigits = 3)) $unit"
 end
 
-pretty_bytes(bytes::Real) = Base.format_bytes(round(Int, bytes))
+"""Of a trial or an estimate; a study that was read need not say what a step allocates."""
+pretty_memory(one) =
+    isnan(one.bytes) ? "not known" : "$(Base.format_bytes(round(Int, one.bytes))), $(round(Int, one.count)) allocations"
 percent(share::Real) = "$(round(100 * share; digits = 1))%"
 
 Base.show(io::IO, trial::Trial) = print(io, "Trial(", pretty_seconds(median(trial).time), ")")
@@ -79,7 +81,7 @@ function Base.show(io::IO, ::MIME"text/plain", one::Estimate)
     println(io, "PolyBench.Estimate: ", one.name, " of a step")
     println(io, "  time:    ", pretty_seconds(one.time))
     println(io, "  gctime:  ", pretty_seconds(one.gctime), " (", percent(one.gctime / one.time), ")")
-    print(io, "  memory:  ", pretty_bytes(one.bytes), ", ", round(Int, one.count), " allocations")
+    print(io, "  memory:  ", pretty_memory(one))
 end
 
 function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
@@ -97,8 +99,9 @@ function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
     two(" Time   (mean ± σ):   $(pretty_seconds(average.time))$spread", "GC (of all):     $(percent(gcshare(trial)))")
     println(io)
     histogram(io, samples(trial))
-    println(io, "\n  Memory: ", pretty_bytes(trial.bytes), ", ", round(Int, trial.count), " allocations a step.")
-    print(io, "  First step, with what this process compiled for it: ", pretty_seconds(trial.first_step), ".")
+    print(io, "\n  Memory of a step: ", pretty_memory(trial), ".")
+    isnan(trial.first_step) ||
+        print(io, "\n  First step, with what its process compiled for it: ", pretty_seconds(trial.first_step), ".")
 end
 
 const BARS = ('▁', '▂', '▃', '▄', '▅', '▆', '▇', '█')

@@ -124,6 +124,10 @@ end
         settings = study.document["settings"]
         @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
         @test occursin("flux/cpu", repr("text/plain", study))
+        merge!(study.document["results"][1], Dict("allocations" => nothing, "startup" => nothing))
+        shown = repr("text/plain", study["flux/cpu"])
+        @test occursin("Memory of a step: not known.", shown) && !occursin("First step", shown)
+        @test occursin("memory:  not known", repr("text/plain", median(study["flux/cpu"])))
         @test_throws KeyError study["torch/cpu"]
         write(file, "{\"schema\": \"polybench.layers/1\"}")
         @test_throws "is no study: its schema is \"polybench.layers/1\"" read_study(file)
