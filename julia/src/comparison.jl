@@ -14,8 +14,9 @@ end
 
 How many times as fast as the baseline, with Welch's interval over rounds.
 
-Both were measured one after the other, within one process: what differs from process to process is not in the interval, so it
-is no verdict. `polybench compare` measures fresh processes in interleaved rounds, and checks that both compute the same.
+It takes all rounds as independent, and those of one process are not: what differs from process to process is not in the
+interval, or not as it should be, and the two need not have been measured side by side. So it is no verdict.
+`polybench compare` measures fresh processes in interleaved rounds, and checks that both compute the same.
 """
 function compare(trial::Trial, baseline::Trial)
     ours, theirs = map(one -> map(log ∘ median, one.rounds), (trial, baseline))
@@ -57,5 +58,5 @@ function Base.show(io::IO, ::MIME"text/plain", one::Comparison)
     println(io, "PolyBench.Comparison: ", one)
     println(io, "  ", one.title)
     println(io, "  against ", one.baseline)
-    print(io, "  one after the other, within one process: no verdict, as `polybench compare` gives one")
+    print(io, "  over rounds, as if each were independent: no verdict, as `polybench compare` gives one")
 end

@@ -86,7 +86,9 @@ end
     @test compare(trial([[1.0]]), slow).interval === nothing
     @test PolyBench.student(25.5) ≈ 2.058 atol = 0.003
     @test PolyBench.student(Inf) == 1.96
-    @test occursin("2.0 times as fast (2.0 to 2.0)", repr("text/plain", compare(fast, slow)))
+    shown = repr("text/plain", compare(fast, slow))
+    @test occursin("2.0 times as fast (2.0 to 2.0)", shown)
+    @test occursin("over rounds, as if each were independent: no verdict", shown)  # of one process, or of several
 end
 
 @testset "layers of a chain" begin
