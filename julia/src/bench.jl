@@ -65,7 +65,8 @@ Weights, images and batches are those of `polybench compare` with the same seed,
 folder with CIFAR-10's binary files. The batch size and the optimizer are the network's own unless told otherwise.
 Without another word BLAS has one thread where Julia has several: NNlib runs one task a Julia thread, and each calls BLAS.
 With `heap = "keep"`, as `polybench compare` has it, the C library keeps what is freed from now on, in the whole process;
-`"system"` leaves it as it is. For `device = "cuda"` load CUDA and cuDNN first. Nothing of that has run on a GPU yet.
+`"system"` leaves it as it is, and is refused after `"keep"`. For `device = "cuda"` load CUDA and cuDNN first. Nothing of that
+has run on a GPU yet.
 
 ```julia
 trial = bench(:lenet; batch = 128)
@@ -194,14 +195,22 @@ end
 
 With `"keep"`, what `GLIBC_TUNABLES` says to a worker of polybench (`polybench/wire/environment.py`): no block below 1 GiB
 has a mapping of its own, what is free at the heap's top stays, and all threads share one arena. glibc only.
+Nothing takes that back: `"system"` is refused where this process keeps already.
 """
 function keep_heap(policy::AbstractString)
     policy in ("keep", "system") || throw(ArgumentError("heap is \"keep\" or \"system\", and not \"$policy\""))
+    policy == "system" && KEEPS_HEAP[] && throw(ArgumentError(
+        "this process keeps what is freed, since something was measured with heap = \"keep\": " *
+        "measure heap = \"system\" in a Julia that was started for it",
+    ))
     policy == "keep" && Sys.islinux() || return nothing
+    KEEPS_HEAP[] = true
     # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX. As an int, mallopt takes at most 2 GiB less one.
     for (parameter, value) in ((-1, typemax(Cint)), (-3, Cint(1 << 30)), (-8, Cint(1)))
         ccall(:mallopt, Cint, (Cint, Cint), parameter, value)
     end
 end
+
+const KEEPS_HEAP = Ref(false)
 
 grouped(n::Integer) = replace(string(n), r"(?<=\d)(?=(\d{3})+$)" => ",")

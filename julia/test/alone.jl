@@ -56,6 +56,8 @@ const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotba
     @test issorted(trial.losses; rev = true)  # one batch, again and again
     @test_throws "loss(model, batch...)" bench(SMALL, x -> x, SMALL_BATCH)
     @test_throws "there is at least one" bench(SMALL, small_loss, SMALL_BATCH; rounds = 0)
+    # What was measured is kept from now on, on Linux.
+    Sys.islinux() && @test_throws "this process keeps" bench(SMALL, small_loss, SMALL_BATCH; heap = "system")
     shown = repr("text/plain", trial)
     @test occursin("12 steps in 3 rounds, small", shown) && occursin("GC (median)", shown) && occursin('█', shown)
     @test occursin("memory:", repr("text/plain", median(trial)))
