@@ -79,12 +79,13 @@ function bench(
     blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
 )
     check_rounds(rounds, steps)
+    check_there(PolyBench.device(device))
+    keep_heap(heap)
     network = model(name)
     batch_size = something(batch, network.batch_size)
-    images = data == "synthetic" ? synthetic(network, seed) : cifar10(data)
+    images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     weights = initial_weights(network, seed)
-    keep_heap(heap)
     return with_blas_threads(blas_threads) do
         drawn = first_batches(network, images, order, UNTIMED_STEPS + steps, device)
         run = Named(trainer(network, weights, device), drawn)

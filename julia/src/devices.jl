@@ -25,6 +25,16 @@ function device(name::AbstractString; tf32::Bool = false)
     throw(ArgumentError("no device is called \"$name\""))
 end
 
+"""    check_there(device)
+
+An error in words where there is no such device in this session.
+"""
+check_there(::CPU) = nothing
+check_there(device::CUDADevice) =
+    device.index < cuda_devices() || throw(ArgumentError(
+        "there is no cuda:$(device.index) here: `using CUDA, cuDNN` comes first, on a machine that has the GPU",
+    ))
+
 """    place(device, x)
 
 `x` (an array, or a model with arrays in it) on the device; the CPU copies nothing.

@@ -8,6 +8,21 @@ struct Dataset
     labels::Vector{Int64}
 end
 
+const CIFAR10_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then red, green and blue planes
+
+"""    dataset(model, data, seed)
+
+`"synthetic"`, or CIFAR-10 from a folder, for the networks that take images as CIFAR-10's.
+"""
+function dataset(model::Model, data::AbstractString, seed::Integer)
+    data == "synthetic" && return synthetic(model, seed)
+    (model.input_shape, model.classes) == ((3, 32, 32), 10) || throw(ArgumentError(
+        "CIFAR-10 has images of 3x32x32 in 10 classes, and $(model.name) takes $(join(model.input_shape, 'x')) in " *
+        "$(model.classes): leave data = \"synthetic\"",
+    ))
+    return cifar10(data)
+end
+
 """    cifar10(folder)
 
 The training images in CIFAR-10's binary files, `data_batch_1.bin` to `data_batch_5.bin`.
@@ -17,7 +32,13 @@ function cifar10(folder::AbstractString)
     missing_file = findfirst(!isfile, files)
     missing_file === nothing ||
         throw(ArgumentError("there is no $(files[missing_file]): name the folder with CIFAR-10's binary files"))
-    records = reshape(mapreduce(read, vcat, files), 3073, :)  # 1 byte label, then red, green and blue planes
+    sizes = map(filesize, files)
+    short = findfirst(size -> size == 0 || size % CIFAR10_RECORD != 0 || size < maximum(sizes), sizes)
+    short === nothing || throw(ArgumentError(
+        "$(files[short]) is truncated or not CIFAR-10: $(sizes[short]) bytes, and as published they are " *
+        "$(10_000 * CIFAR10_RECORD) (records of $CIFAR10_RECORD)",
+    ))
+    records = reshape(mapreduce(read, vcat, files), CIFAR10_RECORD, :)
     return Dataset("cifar10", reshape(records[2:end, :], 32, 32, 3, :), Int64.(records[1, :]))
 end
 

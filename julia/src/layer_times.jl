@@ -24,9 +24,10 @@ function layers(
     name::Union{Symbol,AbstractString}; batch::Union{Int,Nothing} = nothing, data::AbstractString = "synthetic",
     device::AbstractString = "cpu", seed::Integer = 0, keywords...,
 )
+    check_there(PolyBench.device(device))
     network = model(name)
     batch_size = something(batch, network.batch_size)
-    images = data == "synthetic" ? synthetic(network, seed) : cifar10(data)
+    images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     made = trainer(network, initial_weights(network, seed), device)
     x = only(first_batches(network, images, order, 1, device)).images
@@ -43,6 +44,7 @@ function layers(
     blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
 )
     sweeps >= 1 || throw(ArgumentError("$sweeps sweeps: there is at least one"))
+    check_there(PolyBench.device(device))
     keep_heap(heap)
     return with_blas_threads(blas_threads) do
         parts = chain_parts(PolyBench.device(device), chain, x)

@@ -38,6 +38,22 @@ end
     @test PolyBench.order_sha256(PolyBench.epoch_order(50_000, 128, 0, 0)) == ORDER_SHA256
     @test_throws "a batch has 1 to 10 images here, and not 11" PolyBench.epoch_order(10, 11, 0, 0)
     @test_throws "there is no" PolyBench.cifar10("nowhere")
+    @test_throws "10 classes, and catdog-2 takes 3x" bench(:catdog_2; data = "nowhere")
+    mktempdir() do folder
+        for n in 1:5
+            write(joinpath(folder, "data_batch_$n.bin"), fill(UInt8(n), 2 * 3073))
+        end
+        @test PolyBench.cifar10(folder).labels == repeat(1:5; inner = 2)
+        for kept in (3073, 4000, 0)
+            write(joinpath(folder, "data_batch_2.bin"), zeros(UInt8, kept))
+            @test_throws "data_batch_2.bin is truncated or not CIFAR-10: $kept bytes" PolyBench.cifar10(folder)
+        end
+    end
+end
+
+@testset "a device that is not there is said first" begin
+    @test_throws "there is no cuda:0 here: `using CUDA, cuDNN`" bench(:lenet; device = "cuda")
+    @test_throws "there is no cuda:1 here" layers(:lenet; device = "cuda:1")
 end
 
 const SMALL = Chain(Conv((3, 3), 3 => 2, tanh), MaxPool((2, 2)), BatchNorm(2), Flux.flatten, Dense(18 => 3))
