@@ -113,9 +113,13 @@ class FileCache(Generic[T]):
 
     def replace(self, key: str, files: Path, note: T) -> None:
         """Keep this entry, with the files of a folder, in place of one that may be there."""
-        shutil.rmtree(self._folder / key, ignore_errors=True)
+        self.drop(key)
         with contextlib.suppress(OSError):
             self._keep(key, files, note)
+
+    def drop(self, key: str) -> None:
+        """Keep this entry no longer, if it is there."""
+        shutil.rmtree(self._folder / key, ignore_errors=True)
 
     def _taken(self, key: str, into: Path) -> _Manifest[T] | None:
         """The manifest of an entry whose files are now in `into`; None if it is not there as it was."""

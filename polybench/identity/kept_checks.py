@@ -85,6 +85,10 @@ class KeptChecks:
             with tempfile.TemporaryDirectory() as nothing:
                 self._cache.replace(key, Path(nothing), check)
 
+    def drop(self, key: str) -> None:
+        """Keep no check of this name."""
+        self._cache.drop(key)
+
 
 def _sources() -> list[Path]:
     """Polybench's own programs, all of them: few decide nothing, and a list of those that do would age."""

@@ -46,6 +46,10 @@ class EarlierChecks:
         record.probe, record.parity, record.checked = found.loaded.probe, found.parity, found.loaded
         return True
 
+    def drop(self, record: CellRecord) -> None:
+        """Keep none for its cell: it is being checked again, and may neither pass nor come to an end."""
+        self._kept.drop(self._key(record))
+
     def keep(self, record: CellRecord, loaded: Loaded, parity: Parity) -> Parity:
         """The verdict with the time of now, kept for later studies if it is a pass."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -175,6 +175,7 @@ class _Verification:
             return
         checker = self._checker = self._checker or self._start_checker(stack)
         self._state.progress.stage(f"checking {record.cell.name} against the float64 reference")
+        self._earlier.drop(record)
         parity = checker.check(worker, task_of(self._state, record))
         record.parity = self._earlier.keep(record, loaded, parity)
 

@@ -45,6 +45,15 @@ def test_a_passed_check_is_found_whole(task: Task, tmp_path: Path) -> None:
     assert kept.find(key) == newer
 
 
+def test_what_is_dropped_is_not_found(tmp_path: Path) -> None:
+    kept = KeptChecks(tmp_path / "checks")
+    kept.keep("key", CHECK)
+    kept.keep("other", CHECK)
+    kept.drop("key")
+    kept.drop("nothing")
+    assert (kept.find("key"), kept.find("other")) == (None, CHECK)
+
+
 @pytest.mark.parametrize("status", ["fail", "skipped"])
 def test_only_passes_are_kept(status: Any, task: Task, tmp_path: Path) -> None:
     kept = KeptChecks(tmp_path / "checks")

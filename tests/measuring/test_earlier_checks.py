@@ -119,6 +119,22 @@ def test_a_check_is_repeated_where_that_is_asked_for(plant: Callable[..., None])
     assert only.results[0].parity.checked is not None
 
 
+@pytest.mark.parametrize(("says", "status"), [("1", "fail"), ("1 / 0", "skipped")])
+def test_a_check_that_is_repeated_and_does_not_pass_takes_the_earlier_ones_place(
+    says: str, status: str, plant: Callable[..., None], tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong"  # nothing that a worker loads, so the key and the code stay as they were
+    wrong.write_text("0")
+    plant(wrong=f"eval(open({str(wrong)!r}).read())")
+    assert study()[0].results[0].parity.status == "pass"
+    wrong.write_text(says)
+    for check in ("all", "new"):
+        listener = Checks()
+        document = run_study(STUDY, listener, store=None, check=check)
+        assert listener.checked == ["planted/cpu"]
+        assert {result.parity.status for result in document.results} == {status}
+
+
 def test_strict_looks_whether_engines_are_there_and_checks_none_again(plant: Callable[..., None]) -> None:
     study()
     document, checked = study(strict=True)
