@@ -70,7 +70,10 @@ class EarlierChecks:
 
 
 class CheckOutdated(Exception):
-    """An engine is not what was checked before: it has to be checked before it is measured."""
+    """An engine is not what was checked before, or nobody can tell in time.
+
+    It has to be checked before it is measured.
+    """
 
 
 def confirm(record: CellRecord, loaded: Loaded) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from polybench.machine.meters.observer import Observer
 from polybench.machine.patience import Patience
 from polybench.measuring.blocks import Blocks
 from polybench.measuring.checkpoint import Group
+from polybench.measuring.earlier_checks import CheckOutdated
 from polybench.measuring.rounds import Replicate
 from polybench.measuring.state import StudyState
 from polybench.planning.pace import Pace
@@ -27,11 +28,16 @@ def measure(
         state: of the study; its records get their samples.
         observer: watches the workers; None where only times are wanted.
         replicate: what is done in each, with the arguments of `Replicate`.
+
+    Raises:
+        CheckOutdated: a check that an earlier study has kept does not hold, or holds for nobody knows what;
+            of the first replicate nothing was measured yet.
     """
     study, done = state.plan.study, state.done
     groups = _groups(state)
     if len(groups) > 1:
         state.warn(f"memory does not hold all workers at once: measured in {len(groups)} groups, one by one")
+        _want_confirmed(state.alive)
     patience = Patience(study.patience, state.progress.stage)
     patience.waited = state.waited
     blocks = Blocks(observer, patience, study.timeout)
@@ -49,6 +55,15 @@ def measure(
         done.replicates = number + 1
         done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
         state.save()
+
+
+def _want_confirmed(records: Sequence[CellRecord]) -> None:
+    """A worker confirms a kept check when it has loaded: in a later group, after others were measured."""
+    unconfirmed = [record for record in records if record.checked is not None]
+    for record in unconfirmed:
+        record.forget_check()
+    if unconfirmed:
+        raise CheckOutdated
 
 
 def _groups(state: StudyState) -> list[tuple[list[CellRecord], Pace]]:

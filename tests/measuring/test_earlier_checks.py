@@ -12,6 +12,7 @@ import pytest
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.engines import ENGINES, EngineRow
+from polybench.machine import host
 from polybench.measuring.layers import run_layers
 from polybench.measuring.study import run_study
 from polybench.wire.messages import Load, Loaded
@@ -21,12 +22,15 @@ from tests.sessions import InProcess
 __all__ = ["small_data"]
 
 ENGINE = """
-import os
+import contextlib, os
 from polybench.core.job import Probe
 from polybench.engines.reference.engine import ReferenceEngine
 
 class Engine(ReferenceEngine):
     def probe(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove({once!r})
+            raise RuntimeError("the one that found it")
         return Probe({{"planted": {version!r}}}, {{}}, ("cpu",))
 
     def run_steps(self, first, n):
@@ -51,7 +55,8 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     monkeypatch.setitem(ENGINES, "planted", EngineRow("planted_engine:Engine", "a test", copies_data=False))
 
     def write(version: str = "1", wrong: str = "0") -> None:
-        (tmp_path / "planted_engine.py").write_text(ENGINE.format(version=version, wrong=wrong))
+        text = ENGINE.format(version=version, wrong=wrong, once=str(tmp_path / "once"))
+        (tmp_path / "planted_engine.py").write_text(text)
 
     write()
     return write
@@ -133,6 +138,21 @@ def test_a_check_that_is_repeated_and_does_not_pass_takes_the_earlier_ones_place
         document = run_study(STUDY, listener, store=None, check=check)
         assert listener.checked == ["planted/cpu"]
         assert {result.parity.status for result in document.results} == {status}
+
+
+def test_cells_that_memory_does_not_hold_at_once_are_checked_before_any_is_measured(
+    plant: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study()
+    plant(version="2")
+    monkeypatch.setattr(host, "available_memory", lambda: 1)
+    listener = Checks()
+    document = run_study(STUDY, listener, store=None)
+    assert any("2 groups" in warning for warning in listener.warnings)
+    assert listener.checked == ["planted/cpu"]
+    assert [[len(process) for process in result.steps] for result in document.results] == [[1], [1]]
+    assert {result.parity.status for result in document.results} == {"pass"}
+    assert len(document.host.noise) == 2  # one round of each group
 
 
 def test_strict_looks_whether_engines_are_there_and_checks_none_again(plant: Callable[..., None]) -> None:
