@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,6 +11,7 @@ import platformdirs
 
 from polybench.core.document.identity import UNCHECKED, Parity
 from polybench.core.errors import CellFailed, StrictlyUnavailable, Unavailable
+from polybench.core.spec import Cell
 from polybench.identity.check import Checker, ReferenceFailed
 from polybench.measuring.earlier_checks import CheckOutdated, EarlierChecks, confirm, task_of
 from polybench.measuring.state import StudyState
@@ -54,7 +55,7 @@ def verified(
 def verify(
     state: StudyState, scratch: Path, *, strict: bool, required: bool = False, recheck: bool = False
 ) -> None:
-    """Load every distinct cell once and check it; what is learned holds for its repeats, too.
+    """Load one of each cell and its repeats and check it; what is learned holds for its repeats, too.
 
     Nothing is started where the study has no check, or an earlier study has kept all of it, unless `strict`:
     the first replicate finds out what is there.
@@ -74,7 +75,8 @@ def verify(
         _refuse_missing(state.records)
     if state.done.verified or (not state.plan.study.parity and not strict):
         return
-    first = [record for record in state.alive if record.cell.repeat == 1 and record.parity == UNCHECKED]
+    of_each = _one_of_each(state.alive)
+    first = list(of_each.values())
     earlier = EarlierChecks(state)
     taken = []
     if state.plan.study.parity and not (required or recheck):
@@ -84,7 +86,7 @@ def verify(
     for group in state.groups(to_start):
         with state.clock.part("parity"):
             _Verification(state, scratch, group, earlier, required).run()
-    _copy_to_repeats(state.records)
+    _copy_to_repeats(state.alive, of_each)
     if strict:
         _refuse_missing(state.records)
     state.done.verified = True
@@ -99,12 +101,25 @@ def _refuse_missing(records: Sequence[CellRecord]) -> None:
         )
 
 
-def _copy_to_repeats(records: Sequence[CellRecord]) -> None:
-    by_cell = {record.cell: record for record in records if record.cell.repeat == 1}
+def _one_of_each(records: Sequence[CellRecord]) -> dict[Cell, CellRecord]:
+    """The first of each cell and its repeats that is not checked: its verdict holds for all that are not."""
+    found: dict[Cell, CellRecord] = {}
+    for record in records:
+        if record.parity == UNCHECKED:
+            found.setdefault(_without_repeat(record.cell), record)
+    return found
+
+
+def _without_repeat(cell: Cell) -> Cell:
+    return msgspec.structs.replace(cell, repeat=1)
+
+
+def _copy_to_repeats(records: Sequence[CellRecord], of_each: Mapping[Cell, CellRecord]) -> None:
+    """What has failed by itself, or was confirmed, stays as it is."""
     for record in records:
         if record.parity != UNCHECKED:
             continue
-        model = by_cell[msgspec.structs.replace(record.cell, repeat=1)]
+        model = of_each[_without_repeat(record.cell)]
         record.status, record.reason, record.remedy = model.status, model.reason, model.remedy
         record.log, record.probe, record.parity = model.log, model.probe, model.parity
         record.checked = model.checked

@@ -155,6 +155,21 @@ def test_cells_that_memory_does_not_hold_at_once_are_checked_before_any_is_measu
     assert len(document.host.noise) == 2  # one round of each group
 
 
+def test_a_cell_that_fails_while_another_is_found_to_be_outdated_is_the_only_one_that_failed(
+    plant: Callable[..., None], tmp_path: Path
+) -> None:
+    study()
+    plant(version="2")
+    (tmp_path / "once").touch()  # in the first replicate either of the two finds it
+    listener = Checks()
+    document = run_study(STUDY, listener, store=None)
+    assert len(listener.checked) == 1
+    failed, well = sorted(document.results, key=lambda result: result.status)
+    assert (failed.status, failed.measured, failed.parity.status) == ("failed", False, "skipped")
+    assert "the one that found it" in str(failed.reason)
+    assert (well.status, well.measured, well.parity.status) == ("ok", True, "pass")
+
+
 def test_strict_looks_whether_engines_are_there_and_checks_none_again(plant: Callable[..., None]) -> None:
     study()
     document, checked = study(strict=True)
