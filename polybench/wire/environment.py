@@ -41,6 +41,8 @@ _READ_BY_ENGINES = (
     "TF_CPP_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_",
     "TF_MKL_", "TF_NUM_", "TF_ONEDNN_", "TF_USE_", "TF_XLA_",
 )  # fmt: skip
+_COMPILERS = ("CC", "CXX")
+"""With these names, not beginning like these: what TorchInductor and Triton compile with."""
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
 
 TUNABLES = "GLIBC_TUNABLES"
@@ -109,7 +111,9 @@ def recorded(user: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     return {
         name: value
         for name, value in sorted(inherited(user).items())
-        if name.startswith(_READ_BY_ENGINES) and name not in given and not _SECRET.search(name)
+        if (name.startswith(_READ_BY_ENGINES) or name in _COMPILERS)
+        and name not in given
+        and not _SECRET.search(name)
     }
 
 

@@ -58,8 +58,17 @@ def test_what_engines_read_and_nobody_sets_is_recorded() -> None:
         "LD_PRELOAD": "x.so",
         "EDITOR": "vi",
         "MALLOC_X": "1",
+        "CXX": "clang++",
+        "CXXFLAGS": "-O0",
+        "CC": "clang",
+        "CCACHE_DIR": "somewhere",
     }
-    assert recorded(user, {"OMP_NUM_THREADS": "2"}) == {"LD_PRELOAD": "x.so", "OMP_SCHEDULE": "static"}
+    assert recorded(user, {"OMP_NUM_THREADS": "2"}) == {
+        "CC": "clang",
+        "CXX": "clang++",
+        "LD_PRELOAD": "x.so",
+        "OMP_SCHEDULE": "static",
+    }
 
 
 def test_an_anonymous_study_names_no_host_user_or_path(

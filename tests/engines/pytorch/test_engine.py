@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -134,6 +136,16 @@ def test_the_probe_names_version_and_build(lab: Lab) -> None:
     probe = lab.engine.probe()
     assert probe.versions == {"torch": torch.__version__}
     assert {"onednn", "parallel_backend", "cpu_capability"} <= set(probe.build), probe.build
+
+
+@in_process_of("torch")
+def test_the_compiler_of_a_gpus_code_is_told_before_it_is_loaded(lab: Lab) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        package = Path(folder, "triton-9.8.7.dist-info")
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 9.8.7\n")
+        patched.syspath_prepend(folder)
+        assert lab.engine.probe().build["triton"] == "9.8.7"
 
 
 @pytest.mark.parametrize("check", pipeline_checks.CHECKS)

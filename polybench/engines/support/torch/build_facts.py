@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import re
 
 
@@ -21,6 +23,8 @@ def build_facts() -> dict[str, str]:
     if backend:
         build["parallel_backend"] = backend[1]
     build["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        build["triton"] = importlib.metadata.version("triton")  # not imported: a plain step does without
     if torch.version.cuda:
         build["cuda"] = torch.version.cuda
         build["cudnn"] = str(torch.backends.cudnn.version())
