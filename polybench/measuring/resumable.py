@@ -45,7 +45,8 @@ def find(name: str, store: Store) -> Found:
     found = sorted(id for id in ids if name == "last" or id.startswith(name))
     if name == "last" and found:
         last_points = {max(sweep.begun.values(), default=id): id for id, sweep in _readable(sweeps)}
-        newest = max([*(id for id in found if not ids[id]), *last_points])
+        # Of sweeps that are damaged nobody knows the points: one is taken where there is nothing else.
+        newest = max([*(id for id in found if not ids[id]), *last_points], default=found[-1])
         found = [last_points.get(newest, newest)]
     if len(found) == 1:
         return Found(found[0], ids[found[0]])

@@ -207,6 +207,18 @@ def test_a_point_whose_document_is_gone_is_measured_again(tmp_path: Path) -> Non
     assert len(swept.finished) == len(documents(tmp_path)) == 3
 
 
+def test_a_damaged_sweep_is_said_to_be_where_it_is_the_last(tmp_path: Path) -> None:
+    folder = UnfinishedSweeps(tmp_path).folder / "20990101-000000-abcd"
+    folder.mkdir(parents=True)
+    (folder / "sweep").write_bytes(b"\xde\xad")
+    assert find("last", Store(tmp_path)) == Found(folder.name, is_sweep=True)
+    refused = invoke("resume", "last", "--results", str(tmp_path), "--quiet").exception
+    assert isinstance(refused, BadInput)
+    assert "the same command without --resume measures all again" in str(refused)
+    id = stop(tmp_path)
+    assert find("last", Store(tmp_path)) == Found(id, is_sweep=True)
+
+
 def test_an_anonymous_sweep_stays_anonymous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "marys-laptop")
     stop(tmp_path, argv=["sweep", "--results", str(tmp_path)], anonymous=True)
