@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Literal
 
@@ -22,9 +22,10 @@ class Clock:
         progress: told how long the rest takes, whenever a part begins that takes long.
 
     Attributes:
-        expected: seconds of each part, all its times together.
+        expected: seconds of each part, all its times that are to come together.
         replicates: how many are to come when they begin.
-        groups: of cells, whose starts and rounds come one after the other in each replicate.
+        groups: of cells, whose starts and rounds come one after the other in each replicate; in the first
+            one each counts.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -53,12 +54,17 @@ class Clock:
         begun = parts.index("starts" if now in repeated else now)
         return sum(self._rest(part) for part in parts[begun:])
 
+    def expect_the_rest(self, done: Mapping[Part, float]) -> None:
+        """Expect that much less: shares of parts that an earlier process of this study has done."""
+        rest = {part: (1 - share) * getattr(self.expected, part) for part, share in done.items()}
+        self.expected = self.expected._replace(**rest)
+
     def _rest(self, part: str) -> float:
         took, expected = self._took[part], float(getattr(self.expected, part))
-        if part not in ("starts", "rounds"):
+        if part not in ("starts", "rounds", "counting"):
             return max(0.0, expected - sum(took))
-        times = self.replicates * self.groups
-        to_come = max(0, times - len(took))
+        times = self.groups * (1 if part == "counting" else self.replicates)
+        to_come = max(0, times - len(self._took["starts"]))  # the others follow each of these
         seen = took[self.groups :] if part == "starts" else took
         return to_come * (fmean(seen[-self.groups :]) if seen else expected / times)
 

@@ -124,6 +124,18 @@ class StudyState:
             kept.python = fresh.python  # what was lent to an environment went with that process
         self.records, self.noise, self.done = checkpoint.records, checkpoint.noise, checkpoint.done
         self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
+        replicates, alive = self.done.replicates / self.plan.study.processes, self.alive
+        trainings = sum(len(record.trainings) for record in alive)
+        self.clock.expect_the_rest(
+            {
+                "parity": float(self.done.verified),
+                "starts": replicates,
+                "rounds": replicates,
+                "counting": float(self.done.replicates > 0),
+                "native": float(self.done.native),
+                "trainings": trainings / max(1, self.plan.study.processes * len(alive)),
+            }
+        )
 
     def keep(self) -> None:
         """Have it where the study could go on from here."""

@@ -70,6 +70,30 @@ def test_groups_of_cells_start_one_after_the_other(time: Time) -> None:
     assert (study.took().starts, study.took().rounds) == ([8.0, 3.0], [20.0, 20.0])
 
 
+def test_what_counted_in_less_than_was_expected_leaves_nothing_to_come(time: Time) -> None:
+    told = Telling()
+    study = Clock(told)
+    study.expected = Estimate(0.0, 0.0, 0.0, 0.0, 40.0, 0.0, 0.0)
+    study.replicates, study.groups = 2, 2
+    for _ in range(2):
+        do(study, time, "starts", 0.0)
+        do(study, time, "counting", 5.0)
+    for _ in range(2):
+        do(study, time, "starts", 0.0)
+    assert told.left == [40.0, 5.0, 0.0, 0.0]
+
+
+def test_what_an_earlier_process_has_done_is_not_expected_again(time: Time) -> None:
+    told = Telling()
+    study = Clock(told)
+    study.expected = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
+    study.expect_the_rest({"parity": 1.0, "starts": 0.75, "rounds": 0.75, "counting": 1.0, "trainings": 0.5})
+    do(study, time, "starts", 4.0)
+    do(study, time, "rounds", 9.0)
+    do(study, time, "native", 8.0)
+    assert told.left == [5.0 + 10.0 + 8.0 + 50.0, 58.0]
+
+
 def test_what_breaks_off_is_not_a_time_of_its_part(time: Time) -> None:
     study = Clock(Silent())
     with pytest.raises(KeyboardInterrupt), study.part("starts"):

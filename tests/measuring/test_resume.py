@@ -23,6 +23,7 @@ from polybench.engines import ENGINES, EngineRow
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
 from polybench.measuring.resumable import find, find_study
 from polybench.measuring.resume import resume_study
+from polybench.planning.estimate import Estimate
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.document import study_toml
 from polybench.report.saved_studies import Store
@@ -236,6 +237,25 @@ def test_what_was_kept_is_read_by_who_has_claimed_it_only(
 
     monkeypatch.setattr(Unfinished, "read", claimed_too)
     assert resume_study(id, Listener(), store=Store(tmp_path)).finished
+
+
+class Telling(Listener):
+    """Knows what was told of the time that is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[float] = []
+
+    def remaining(self, seconds: float) -> None:
+        self.left.append(seconds)
+
+
+def test_the_time_left_is_that_of_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
+    monkeypatch.setattr("polybench.measuring.study.expected", lambda *_, **__: whole)
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    resume_study(id, listener := Telling(), store=Store(tmp_path))
+    assert listener.left[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first of all is of the data
 
 
 def test_a_study_that_was_killed_before_its_first_document_is_listed(tmp_path: Path) -> None:
