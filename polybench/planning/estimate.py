@@ -43,6 +43,7 @@ class Known(NamedTuple):
         starts: seconds of a cold start, by cell.
         took: of the newest study of exactly these cells.
         same_rounds: whether that one had as many processes, rounds and steps, and the same budget.
+        counted: of the newest study of exactly these cells that had the same passes that count.
         parity: seconds of a check of exactly these cells, of the newest study that did one.
         checked: whether all these cells have passed the check, which then need not be repeated.
     """
@@ -51,6 +52,7 @@ class Known(NamedTuple):
     starts: Mapping[str, float] = {}
     took: Took | None = None
     same_rounds: bool = False
+    counted: Took | None = None
     parity: float | None = None
     checked: bool = False
 
@@ -104,8 +106,8 @@ def estimate(plan: Plan, known: Known = NOTHING_KNOWN) -> Estimate:
     first, *others = took.starts
     later = fmean(others) if others else first
     guess = guess._replace(data=took.data, starts=first + (study.processes - 1) * later)
-    if study.metrics:
-        guess = guess._replace(counting=took.counting, native=took.native)
+    if (counted := known.counted) is not None:
+        guess = guess._replace(counting=counted.counting, native=counted.native)
     return guess._replace(rounds=sum(took.rounds)) if known.same_rounds else guess
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -25,8 +25,10 @@ Check = Literal["new", "all", "only"]
 _MOST = 10
 """Studies that are read, the newest of those that may tell something."""
 
-_LIKE = ("processes", "rounds", "steps", "budget", "target")
+_ROUNDS = ("processes", "rounds", "steps", "budget", "target")
 """Fields of a study on which its number of rounds depends."""
+_COUNTED = ("metrics",)
+"""And whether anything is counted; the way of the images is the workload's."""
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -95,9 +97,11 @@ def experience(plan: Plan, store: Store, host: Host) -> Known:
         if set(results) != set(cells):
             continue
         if known.took is None:
-            known = known._replace(took=took, same_rounds=_like(document.study, plan.study))
+            known = known._replace(took=took, same_rounds=_like(document.study, plan.study, _ROUNDS))
             checked = all(one.parity.status == "pass" for one in results.values())
             known = known._replace(checked=checked)
+        if known.counted is None and _like(document.study, plan.study, _COUNTED):
+            known = known._replace(counted=took)
         if known.parity is None and took.parity > 0:
             known = known._replace(parity=took.parity)
     return known
@@ -123,9 +127,9 @@ def _same(theirs: Workload, ours: Workload) -> bool:
     return msgspec.structs.replace(theirs, dataset="") == msgspec.structs.replace(ours, dataset="")
 
 
-def _like(theirs: str, ours: Study) -> bool:
+def _like(theirs: str, ours: Study, fields: Sequence[str]) -> bool:
     try:
         study = msgspec.toml.decode(theirs, type=Study)
     except (msgspec.MsgspecError, BadInput):
         return False
-    return all(getattr(study, name) == getattr(ours, name) for name in _LIKE)
+    return all(getattr(study, name) == getattr(ours, name) for name in fields)

@@ -97,6 +97,27 @@ def test_the_newest_study_counts(store: Store) -> None:
     assert known.same_rounds
 
 
+def test_a_study_that_counts_nothing_tells_nothing_of_counting(store: Store) -> None:
+    plain = msgspec.structs.replace(STUDY, metrics=False)
+    newer = document(
+        id="20250102-000000-abcd",
+        created="2025-01-02T00:00:00Z",
+        study=study_toml(plain),
+        took=msgspec.structs.replace(TOOK, counting=0.0, native=0.0),
+    )
+    store.save(newer)
+    guess, found = estimate(resolve(STUDY)), expected(resolve(STUDY), store, newer.host)
+    assert min(guess.counting, guess.native) > 0
+    assert found.native > 0
+    assert found.counting > 0
+    assert found.starts == sum(TOOK.starts)
+    store.save(document())
+    found = expected(resolve(STUDY), store, newer.host)
+    assert (found.counting, found.native) == (2.0, 7.5)
+    without = expected(resolve(plain), store, newer.host)
+    assert (without.counting, without.native) == (0.0, 0.0)
+
+
 def elsewhere(document: StudyDocument) -> None:
     document.host.hostname = "another"
 
