@@ -19,6 +19,10 @@ FOLDER = "unfinished"
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+class Damaged(BadInput):
+    """What was kept is there, and is not what was written; nobody can go on with it."""
+
+
 class Kept(Generic[T]):
     """What is kept of one kind, by ID: a folder each, with a file and a lock.
 
@@ -41,7 +45,7 @@ class Kept(Generic[T]):
         """What was kept of it.
 
         Raises:
-            BadInput: nothing was, or it cannot be read.
+            BadInput: nothing was, or it cannot be read; Damaged where it never can.
         """
         path = self.folder / id / self._file
         try:
@@ -52,7 +56,8 @@ class Kept(Generic[T]):
             ) from None
         except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
             again = self._again.format(id=id)
-            raise BadInput(f"cannot read {path}: {error}; {again} measures all again") from error
+            kind = BadInput if isinstance(error, OSError) else Damaged
+            raise kind(f"cannot read {path}: {error}; {again} measures all again") from error
 
     def write(self, id: str, state: T) -> None:
         """Keep it in place of an earlier one, whole or not at all; raises OSError if it cannot."""

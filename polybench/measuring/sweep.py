@@ -13,6 +13,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.machine import host
 from polybench.measuring.checkpoint import Unfinished
+from polybench.measuring.kept import Damaged
 from polybench.measuring.progress import CellSoFar, Progress
 from polybench.measuring.resume import resume_study
 from polybench.measuring.scratch import scratch_folder
@@ -149,11 +150,15 @@ class _Sweep:
         return sorted(order, key=lambda number: not self._points[number].study.parity)
 
     def _measure(self, number: int, progress: Progress) -> StudyDocument:
-        """The study of this point, or the rest of it."""
+        """The study of this point, or the rest of it; one whose rest nobody knows is measured again."""
         checkpoint, store = self._checkpoint, self._store
         begun = checkpoint.begun.get(number)
         if store is not None and begun in Unfinished(store.folder).ids():
-            return resume_study(begun, progress, store=store, anonymous=checkpoint.anonymous)
+            try:
+                return resume_study(begun, progress, store=store, anonymous=checkpoint.anonymous)
+            except Damaged:
+                progress.warn(f"what {begun} needs to go on is damaged: this point is measured again")
+                Unfinished(store.folder).drop(begun)
         context = new_context(checkpoint.argv, anonymous=checkpoint.anonymous)
         checkpoint.begun[number] = context.id
         self._keep()

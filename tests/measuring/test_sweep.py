@@ -219,6 +219,23 @@ def test_a_damaged_sweep_is_said_to_be_where_it_is_the_last(tmp_path: Path) -> N
     assert find("last", Store(tmp_path)) == Found(id, is_sweep=True)
 
 
+def test_a_point_whose_state_is_damaged_is_measured_again(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    unfinished = Unfinished(tmp_path)
+    (stopped,) = unfinished.ids()
+    (finished,) = set(UnfinishedSweeps(tmp_path).read(id).begun.values()) - {stopped}
+    (unfinished.folder / stopped / "state").write_bytes(b"\xde\xad")
+    begun = documents(tmp_path)[stopped]
+
+    swept = resume_sweep(id, listener := Listener(), store=Store(tmp_path))
+    assert any(stopped in text and "measured again" in text for text in listener.warnings)
+    assert swept.unfinished is None
+    ids = {one.document.id for one in swept.finished}
+    assert (len(ids), finished in ids, stopped in ids) == (3, True, False)
+    assert documents(tmp_path)[stopped] == begun  # what it had measured is there to be read
+    assert unfinished.ids() == []
+
+
 def test_an_anonymous_sweep_stays_anonymous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "marys-laptop")
     stop(tmp_path, argv=["sweep", "--results", str(tmp_path)], anonymous=True)
