@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -10,12 +10,16 @@ import keras
 import tensorflow as tf
 
 from polybench.core.document.layers import Part
-from polybench.core.layers import Conv, Dense
+from polybench.core.layers import BatchNorm, Dropout, MaxPool, ReLU
 from polybench.core.pieces import Piece
 from polybench.engines.base import Weights
 from polybench.engines.support.keras.layers import layers_alone
 from polybench.engines.support.keras.layout import to_keras
 from polybench.engines.support.replay import Call
+
+_TAKES_ITS_FORWARD_PASS = (BatchNorm, Dropout, MaxPool)
+"""Layers whose gradient takes what their forward pass computes besides its output, or is another kernel where
+that pass is not in the same graph: oneDNN's gradient of max pooling, a fifth of the time of Eigen's."""
 
 
 def calls(piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool) -> dict[Part, Call]:
@@ -33,29 +37,29 @@ def calls(piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool) -> di
     made = layers_alone([piece.layer], piece.input_shape)
     for name, variable in made.variables(piece.tensor_shapes()).items():
         variable.assign(to_keras(weights[name], None))
-    layer = made.model
     relu = keras.layers.ReLU() if piece.activated else None
+    alone = partial(made.model, training=True)
 
     def forward(x: Any) -> Any:
-        z = layer(x, training=True)
+        z = alone(x)
         return relu(z) if relu else z
 
-    found: dict[Part, Call] = {"forward": Call(lambda: forward(x)) if eager else _function(forward, x)}
+    called = _called if eager else _function
+    found: dict[Part, Call] = {"forward": called(forward, x)}
     dz = dy
     if relu:
-        z = layer(x, training=True)
-        found["activation"] = _kept(relu, z, dy, [z], eager=eager)
+        found["activation"] = _eager_gradient(relu, alone(x), dy) if eager else _of_relu(forward(x), dy)
         (dz,) = found["activation"].do()
-    trained = [variable.value for variable in layer.trainable_variables]
+    trained = [variable.value for variable in made.model.trainable_variables]
     for part, data, own in piece.gradients():
-        sources = [x] * data + trained * own
-        # A convolution's gradient takes nothing that its forward pass computes, so TensorFlow cuts that out
-        # of the gradient's function. What others take would be computed anew there.
-        trains = partial(layer, training=True)
-        if isinstance(piece.layer, Conv | Dense) and not eager:
-            found[part] = _pruned(trains, x, dz, sources)
+        if eager:
+            found[part] = _eager_gradient(alone, x, dz, data=data, weights=trained * own)
+        elif isinstance(piece.layer, ReLU):
+            found[part] = _of_relu(alone(x), dz)
         else:
-            found[part] = _kept(trains, x, dz, sources, eager=eager)
+            found[part] = _gradient(alone, x, dz, data=data, weights=trained * own)
+            if isinstance(piece.layer, _TAKES_ITS_FORWARD_PASS):
+                found[part] = found[part]._replace(empty=_function(alone, x).do)
     return found
 
 
@@ -83,45 +87,51 @@ def step_calls(
     def update(gradients: Any) -> None:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
-    if eager:
-        return {
-            "loss": Call(lambda: loss(logits, labels)),
-            "update": Call(lambda: update(gradients)),
-            "call": Call(lambda: None),
-        }
+    called = _called if eager else _function
     return {
-        "loss": _function(loss, logits, labels),
-        "update": _function(update, gradients),
-        "call": Call(_empty_function()),
+        "loss": called(loss, logits, labels),
+        "update": called(update, gradients),
+        "call": Call((lambda: None) if eager else _empty_function()),
     }
 
 
+def _called(function: Callable[..., Any], *arguments: Any) -> Call:
+    return Call(lambda: function(*arguments))
+
+
 def _function(function: Callable[..., Any], *arguments: Any) -> Call:
-    compiled = _compiled(function, *arguments)
-    return Call(lambda: compiled(*arguments), _empty_function())
+    """Its tensors are captured: each that is handed over costs as much as a small layer."""
+    return Call(_compiled(lambda: function(*arguments)), _empty_function())
 
 
-def _compiled(function: Callable[..., Any], *arguments: Any) -> Any:
-    return tf.function(function, autograph=False).get_concrete_function(*arguments)
+def _compiled(function: Callable[[], Any]) -> Callable[[], Any]:
+    called: Callable[[], Any] = tf.function(function, autograph=False).get_concrete_function()
+    return called
 
 
-def _pruned(forward: Callable[[Any], Any], x: Any, dy: Any, sources: list[Any]) -> Call:
-    """The gradient as one function, forward pass included, of which only what it takes is computed."""
-    variables = [source for source in sources if source is not x]
+def _gradient(forward: Callable[[Any], Any], x: Any, dy: Any, *, data: bool, weights: list[Any]) -> Call:
+    """As one function, forward pass included, of which only what the gradient takes is computed."""
+    sources = [x] * data + weights
 
-    def gradient(x: Any, dy: Any) -> Any:
-        wanted = [x] * (len(sources) > len(variables)) + variables
+    def gradient() -> Any:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(wanted)
+            tape.watch(sources)
             y = forward(x)
-        return tape.gradient(y, wanted, dy)
+        return tape.gradient(y, sources, dy)
 
-    return _function(gradient, x, dy)
+    return _function(gradient)
 
 
-def _kept(forward: Callable[[Any], Any], x: Any, dy: Any, sources: list[Any], *, eager: bool) -> Call:
-    """The gradient from what a forward pass kept: TensorFlow makes a function of it that runs alone."""
-    return Call(_behind(forward if eager else _compiled(forward, x), x, dy, sources), _empty_gradient(eager))
+def _of_relu(y: Any, dy: Any) -> Call:
+    """What the gradient of a ReLU is in a graph; it takes no more than its output."""
+    return _function(lambda: [tf.raw_ops.ReluGrad(gradients=dy, features=y)])
+
+
+def _eager_gradient(
+    forward: Callable[[Any], Any], x: Any, dy: Any, *, data: bool = True, weights: Sequence[Any] = ()
+) -> Call:
+    """From what a forward pass kept, less an empty `tape.gradient`."""
+    return Call(_behind(forward, x, dy, [x] * data + [*weights]), _empty_gradient())
 
 
 def _behind(forward: Callable[[Any], Any], x: Any, dy: Any, sources: list[Any]) -> Callable[[], Any]:
@@ -133,16 +143,10 @@ def _behind(forward: Callable[[Any], Any], x: Any, dy: Any, sources: list[Any]) 
 
 @cache
 def _empty_function() -> Callable[[], Any]:
-    one = tf.ones(1)
-    nothing = _compiled(lambda *_: tf.zeros(()), one, one)
-    return lambda: nothing(one, one)
+    return _compiled(lambda: tf.zeros(()))
 
 
 @cache
-def _empty_gradient(eager: bool) -> Callable[[], Any]:
+def _empty_gradient() -> Callable[[], Any]:
     one = tf.ones(1)
-
-    def twice(x: Any) -> Any:
-        return 2 * x
-
-    return _behind(twice if eager else _compiled(twice, one), one, one, [one])
+    return _behind(lambda x: 2 * x, one, one, [one])
