@@ -50,7 +50,7 @@ class Clock:
         not like the others: it uses no code that was compiled before.
         """
         parts = list(Estimate._fields)
-        repeated = ("starts", "rounds", "counting")
+        repeated = ("starts", "rounds", "counting", "native")
         begun = parts.index("starts" if now in repeated else now)
         return sum(self._rest(part) for part in parts[begun:])
 

@@ -12,6 +12,7 @@ from polybench.measuring.earlier_checks import CheckOutdated
 from polybench.measuring.rounds import Replicate
 from polybench.measuring.state import StudyState
 from polybench.planning.pace import Pace
+from polybench.planning.plan import counts_natively_apart
 from polybench.report.cell_record import CellRecord
 
 
@@ -53,6 +54,7 @@ def measure(
         state.cut_short = any(pace.cut_short for _, pace in groups)
         state.note_patience(patience)
         done.replicates = number + 1
+        done.native = done.replicates == study.processes and not counts_natively_apart(study)
         done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
         state.save()
 

@@ -15,10 +15,12 @@ from polybench.core.statistics import half_width, ratio
 from polybench.machine.noise import NoiseMeter
 from polybench.measuring.blocks import Blocks
 from polybench.measuring.earlier_checks import CheckOutdated, confirm
+from polybench.measuring.native import count_native
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning import schedule
 from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, Block, Pace
+from polybench.planning.plan import counts_natively_apart
 from polybench.report.cell_record import CellRecord
 from polybench.report.document import rounds_of
 from polybench.wire.messages import (
@@ -85,6 +87,12 @@ class Replicate:
                 with clock.part("counting"):
                     self._count(team)
                     self._time_separately(team, block)
+            if self._is_last and not counts_natively_apart(self._study):
+                count_native(self._state, team.values())
+
+    @property
+    def _is_last(self) -> bool:
+        return self._number == self._study.processes - 1
 
     def _rounds(self, team: Team, where: str) -> Block | None:
         """All rounds; None where every cell has failed before."""

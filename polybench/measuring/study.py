@@ -18,7 +18,7 @@ from polybench.machine.meters.observer import Observer
 from polybench.measuring.checkpoint import Unfinished
 from polybench.measuring.clock import Clock
 from polybench.measuring.environments import Environments
-from polybench.measuring.native import count_native
+from polybench.measuring.native import count_native_apart
 from polybench.measuring.progress import Progress
 from polybench.measuring.replicates import measure
 from polybench.measuring.scratch import only_study_here, scratch_folder
@@ -91,7 +91,7 @@ def measured(running: Running, *, strict: bool = False, check: Check = "new") ->
 
     def parts() -> None:
         measure(state, running.observer)
-        count_native(state)
+        count_native_apart(state)
         train(state, scratch)
 
     try:

@@ -19,7 +19,7 @@ from polybench.core.document.circumstances import Took
 from polybench.core.spec import UNTIMED_STEPS, Cell, Study, evaluates, most_epochs, trains
 from polybench.data import expected_images
 from polybench.planning.pace import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, Pace
-from polybench.planning.plan import Plan, counts_natively, memory_groups, row
+from polybench.planning.plan import Plan, counts_natively, counts_natively_apart, memory_groups, row
 
 CPU_RATE = 10e9
 """Multiply-adds a second and thread."""
@@ -156,11 +156,13 @@ def _start(cell: Cell, known: Known) -> float:
 
 
 def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int, known: Known) -> float:
-    """Of the pass that has processes of its own."""
+    """Of the pass after all timing, with a start where it has processes of its own."""
     cells = [cell for cell in plan.cells if counts_natively(plan, cell)]
     counted = WARM_UP_STEPS + UNTIMED_STEPS + COUNTED_STEPS
-    groups = memory_groups(plan, cells, epoch_bytes)
-    return _start_seconds(groups, known) + counted * sum(steps[cell] for cell in cells)
+    start = 0.0
+    if counts_natively_apart(plan.study):
+        start = _start_seconds(memory_groups(plan, cells, epoch_bytes), known)
+    return start + counted * sum(steps[cell] for cell in cells)
 
 
 def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:

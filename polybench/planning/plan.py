@@ -59,6 +59,14 @@ def counts_natively(plan: Plan, cell: Cell) -> bool:
     return plan.study.metrics and cell.repeat == 1 and row(cell).does_arithmetic
 
 
+def counts_natively_apart(study: Study) -> bool:
+    """Whether that needs processes of its own: the last replicate is the one that times pipelines at its end.
+
+    Nothing is timed in a process after it.
+    """
+    return study.processes == 1 and study.input == "pipeline"
+
+
 def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     """Memory that one worker will take, generously: framework, batches, weights and activations.
 

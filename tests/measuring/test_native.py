@@ -22,27 +22,43 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 100)
 
 
-def test_each_cell_that_computes_is_counted_once_in_a_process_of_its_own_after_all_timing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logs: set[str] = set()
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Their names when the study ends."""
+    names: set[str] = set()
     finish = StudyState.finish
 
     def looking(self: StudyState) -> Any:
-        logs.update(path.name for path in self.logs.iterdir())
+        names.update(path.name for path in self.logs.iterdir())
         return finish(self)
 
     monkeypatch.setattr(StudyState, "finish", looking)
+    return names
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_cell_that_computes_is_counted_once_after_all_timing(logs: set[str], processes: int) -> None:
     listener = Listener()
-    document = run("reference", "reference", "fake", listener=listener, **FEW)
+    many = FEW | {"processes": processes}
+    document = run("reference", "reference", "fake", listener=listener, **many)
     counted, repeat, scripted = (result.allocations.native for result in document.results)
     assert counted is not None
     assert (counted.source, counted.relative_bytes) == (SOURCE, 1)
     assert counted.bytes_per_step > 1 << 20
     assert (repeat, scripted) == (None, None)
-    assert [name for name in logs if "native" in name] == ["reference_cpu.native.log"]
+    assert not any("native" in name for name in logs)
     rounds = [number for number, stage in enumerate(listener.stages) if "round" in stage]
     assert listener.stages[rounds[-1] + 1 :] == ["counting native allocations of reference/cpu"]
+
+
+def test_a_single_replicate_that_times_its_pipeline_at_its_end_leaves_it_to_other_processes(
+    logs: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "counts_natively", lambda plan, cell: True)
+    (result,) = run("fake", input="pipeline", **FEW).results
+    assert result.pipeline is not None
+    assert result.allocations.native is not None
+    assert "fake_cpu.native.log" in logs
 
 
 def test_without_metrics_nothing_is_counted() -> None:
