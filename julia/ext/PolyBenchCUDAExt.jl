@@ -1,6 +1,6 @@
 """
-Training on a CUDA device. Written against the sources of CUDA.jl 5.11, cuDNN.jl 1.4, NNlib 0.9.36 and Flux 0.16.10;
-it has not run on a GPU yet.
+Training on a CUDA device. Held against the sources of CUDA.jl 5.11.3, cuDNN.jl 1.4.6, NNlib 0.9.36 and Flux 0.16.10, and
+run with arrays of JLArrays in place of CUDA's (`test/cuda.jl`); it has not run on a GPU yet.
 """
 module PolyBenchCUDAExt
 
@@ -47,32 +47,28 @@ function PolyBench.seed!(device::CUDADevice, seed::Int)
     CUDA.seed!(seed)
 end
 
+# The device first: whatever else asks CUDA.jl for its state makes a context on GPU 0.
 function select(device::CUDADevice)
-    set_precision(device.tf32)
     CUDA.device!(device.index)
+    set_arithmetic(Val(device.arithmetic))
 end
 
 """
-    set_precision(tf32)
+    set_arithmetic(arithmetic)
 
 TensorFloat-32 for products and convolutions alike, or for neither.
 
 CUDA.jl's math mode alone does not do that. Under `DEFAULT_MATH` products are exact to float32, but cuDNN.jl asks for
 `CUDNN_TENSOR_OP_MATH`, and under `PEDANTIC_MATH` for `CUDNN_DEFAULT_MATH` (`math_mode` in lib/cudnn/src/cuDNN.jl):
 both let cuDNN convolve in TensorFloat-32 on Ampere and later. NVIDIA's way to forbid that to all its libraries is
-the variable, which they read in this process, so it is set before the first of them is used.
+the variable `NVIDIA_TF32_OVERRIDE`, which they read when they are first used: workers are started with it (`forbid_tf32!`).
 Under `FAST_MATH` cuDNN.jl asks for `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`, which lets cuDNN take float16 as well:
 as many bits of mantissa, but a smaller range. CUDA.jl has no mode with TensorFloat-32 products and without that.
+For Float64 cuDNN has no algorithm with tensor cores, and cuDNN.jl would warn that it found no valid one.
 """
-function set_precision(tf32::Bool)
-    if tf32
-        delete!(ENV, "NVIDIA_TF32_OVERRIDE")
-        CUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)
-    else
-        ENV["NVIDIA_TF32_OVERRIDE"] = "0"
-        CUDA.math_mode!(CUDA.DEFAULT_MATH)
-    end
-end
+set_arithmetic(::Val{:tf32}) = CUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)
+set_arithmetic(::Val{:float32}) = CUDA.math_mode!(CUDA.DEFAULT_MATH)
+set_arithmetic(::Val{:float64}) = CUDA.math_mode!(CUDA.PEDANTIC_MATH)
 
 # At both ends of a block only. Flux's users wait for the GPU once more in each step: the loss is a number of the host.
 PolyBench.synchronize(::CUDADevice) = CUDA.synchronize()

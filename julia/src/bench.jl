@@ -80,6 +80,7 @@ function bench(
 )
     check_rounds(rounds, steps)
     check_there(PolyBench.device(device))
+    forbid_tf32!(PolyBench.device(device))
     keep_heap(heap)
     network = model(name)
     batch_size = something(batch, network.batch_size)

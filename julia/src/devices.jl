@@ -7,21 +7,25 @@ abstract type Device end
 """The CPU: arrays are `Array`s."""
 struct CPU <: Device end
 
-"""The CUDA device with this index, from 0; with `tf32`, it multiplies `Float32` as TensorFloat-32."""
+"""
+The CUDA device with this index, from 0, and how it multiplies: `:float32` and `:float64` as these types are, `:tf32`
+`Float32` as TensorFloat-32.
+"""
 struct CUDADevice <: Device
     index::Int
-    tf32::Bool
+    arithmetic::Symbol
 end
 
-"""    device(name; tf32 = false)
+"""    device(name; tf32 = false, type = Float32)
 
-The device of a name such as `cpu`, `cuda` or `cuda:1`.
+The device of a name such as `cpu`, `cuda` or `cuda:1`, for arrays of `type`; only those of `Float32` can be TensorFloat-32.
 """
-function device(name::AbstractString; tf32::Bool = false)
+function device(name::AbstractString; tf32::Bool = false, type::Type{<:AbstractFloat} = Float32)
     kind, _, index = partition(name, ':')
     kind == "cpu" && !tf32 && return CPU()
     kind == "cpu" && throw(ArgumentError("TensorFloat-32 exists on cuda only"))
-    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index), tf32)
+    arithmetic = type === Float64 ? :float64 : tf32 ? :tf32 : :float32
+    kind == "cuda" && return CUDADevice(isempty(index) ? 0 : parse(Int, index), arithmetic)
     throw(ArgumentError("no device is called \"$name\""))
 end
 
@@ -34,6 +38,19 @@ check_there(device::CUDADevice) =
     device.index < cuda_devices() || throw(ArgumentError(
         "there is no cuda:$(device.index) here: `using CUDA, cuDNN` comes first, on a machine that has the GPU",
     ))
+
+const TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+
+"""    forbid_tf32!(device)
+
+No TensorFloat-32 in this session, whatever its math mode. NVIDIA's libraries read the variable when they are first used,
+so this comes before all else, once; a worker of `polybench compare` is started with it.
+"""
+forbid_tf32!(::CPU) = nothing
+function forbid_tf32!(::CUDADevice)
+    haskey(ENV, TF32_OVERRIDE) || (ENV[TF32_OVERRIDE] = "0")
+    return nothing
+end
 
 """    place(device, x)
 

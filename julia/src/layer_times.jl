@@ -25,6 +25,7 @@ function layers(
     device::AbstractString = "cpu", seed::Integer = 0, keywords...,
 )
     check_there(PolyBench.device(device))
+    forbid_tf32!(PolyBench.device(device))
     network = model(name)
     batch_size = something(batch, network.batch_size)
     images = dataset(network, data, seed)
@@ -45,6 +46,7 @@ function layers(
 )
     sweeps >= 1 || throw(ArgumentError("$sweeps sweeps: there is at least one"))
     check_there(PolyBench.device(device))
+    forbid_tf32!(PolyBench.device(device))
     keep_heap(heap)
     return with_blas_threads(blas_threads) do
         parts = chain_parts(PolyBench.device(device), chain, x)

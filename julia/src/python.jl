@@ -27,7 +27,7 @@ function build(
     given_masks && (layer_records = with_given_masks(layer_records))
     shapes = tensor_shapes(layer_records)
     weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
-    target = device(device_name; tf32 = precision == "tf32")
+    target = device(device_name; tf32 = precision == "tf32", type = T)
     way = Way(split(variants, '+')...)
     return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, way)
 end

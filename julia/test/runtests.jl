@@ -242,8 +242,9 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
-        @test PolyBench.device("cuda") == PolyBench.CUDADevice(0, false)
-        @test PolyBench.device("cuda:1"; tf32 = true) == PolyBench.CUDADevice(1, true)
+        @test PolyBench.device("cuda") == PolyBench.CUDADevice(0, :float32)
+        @test PolyBench.device("cuda:1"; tf32 = true) == PolyBench.CUDADevice(1, :tf32)
+        @test PolyBench.device("cuda"; tf32 = true, type = Float64) == PolyBench.CUDADevice(0, :float64)
         @test_throws "TensorFloat-32 exists on cuda only" PolyBench.device("cpu"; tf32 = true)
         @test_throws "no device is called \"tpu\"" PolyBench.device("tpu")
         # Without CUDA.jl there are no methods but the CPU's.
@@ -261,3 +262,5 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         println("Aqua has tested the package")
     end
 end
+
+include("cuda.jl")

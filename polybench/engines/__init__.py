@@ -34,7 +34,9 @@ class EngineRow(msgspec.Struct, frozen=True):
         extra: the extra of the polybench package that installs the framework.
         variants: by the name that is asked for, `torch+compile`.
         runs_on: devices, in words.
+        devices: kinds of them that it is written for.
         environment: set for its workers; `{threads}` in a value is the study's number of threads.
+        cuda_environment: set for its workers on a GPU, by precision.
         environment_factory: `module:function` for variables that are known at run time only; it is given
             device, threads and variants, and what it answers is set as well. Where it has `project_files`, a
             project that is not the one it would find may follow.
@@ -54,7 +56,9 @@ class EngineRow(msgspec.Struct, frozen=True):
     extra: str | None = None
     variants: dict[str, Variant] = {}
     runs_on: str = "CPU"
+    devices: tuple[str, ...] = ("cpu",)
     environment: dict[str, str] = {}
+    cuda_environment: dict[str, dict[str, str]] = {}
     environment_factory: str | None = None
     packages: tuple[str, ...] = ()
     project_files: tuple[str, ...] = ()
@@ -102,7 +106,10 @@ ENGINES: dict[str, EngineRow] = {
             "train": Variant("`Flux.train!` makes the steps, instead of `withgradient` and `update!`"),
         },
         runs_on=_CUDA_UNTRIED,
+        devices=("cpu", "cuda"),
         environment_factory="polybench.engines.flux.julia.environment:environment",
+        # cuDNN.jl has no mode without TensorFloat-32; NVIDIA's libraries read this when they are first used.
+        cuda_environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
         packages=("juliacall",),
         project_files=("Project.toml", "JuliaProject.toml"),
         memory_bytes=700 << 20,
@@ -125,6 +132,7 @@ ENGINES: dict[str, EngineRow] = {
             "foreach": Variant("an optimizer that updates all tensors at once, as PyTorch's does on CUDA"),
         },
         runs_on=_CUDA_UNTRIED,
+        devices=("cpu", "cuda"),
         memory_bytes=350 << 20,
         start_seconds=5.0,
         copies_data=False,
@@ -140,6 +148,7 @@ ENGINES: dict[str, EngineRow] = {
             "xla": Variant("the step compiled with XLA (jit_compile=True)", whole_step=True),
         },
         runs_on=_CUDA_UNTRIED,
+        devices=("cpu", "cuda"),
         # cuDNN's algorithms are chosen by trying them, whatever the user's environment says.
         environment={
             "KERAS_BACKEND": "tensorflow",
@@ -155,6 +164,7 @@ ENGINES: dict[str, EngineRow] = {
         extra="jax",
         packages=("jax", "optax"),
         runs_on=_CUDA_UNTRIED,
+        devices=("cpu", "cuda"),
         # Nothing else sizes XLA's thread pools on the CPU (xla/pjrt/utils.cc, DefaultThreadPoolSize). By
         # itself JAX takes three quarters of a GPU's memory, and says nothing about what it needs.
         environment={

@@ -215,10 +215,11 @@ def _so_far(record: CellRecord) -> CellSoFar:
 def record_of(cell: Cell, plan: Plan, environments: Environments) -> CellRecord:
     """The record of a cell of which nothing is known yet, but the environment of its workers."""
     threads, heap = plan.workload.threads, plan.study.heap
+    precision = plan.workload_of(cell).precision
     project = environments.place(cell).project
     try:
         variables = worker_environment(
-            row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project
+            row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project, precision
         )
         python = environments.interpreter(cell)
         return CellRecord(cell, variables, recorded(os.environ, variables), python)

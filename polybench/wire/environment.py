@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import PINNED
-from polybench.core.spec import Heap
+from polybench.core.spec import Heap, Precision
 from polybench.engines import EngineRow
 
 _THREAD_POOLS = (
@@ -70,6 +70,7 @@ def worker_environment(
     heap: Heap = "keep",
     cpus: Collection[int] = (),
     project: str | None = None,
+    precision: Precision = "fp32",
 ) -> dict[str, str]:
     """What is set for a worker, on top of the user's own environment.
 
@@ -83,6 +84,8 @@ def worker_environment(
     environment = dict.fromkeys(_THREAD_POOLS, str(threads))
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
+    else:
+        environment |= row.cuda_environment.get(precision, {})
     if cpus:
         environment[PINNED] = ",".join(map(str, cpus))
     environment |= heap_environment("system" if "systemheap" in variants else heap) | _preloaded(variants)

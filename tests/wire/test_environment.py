@@ -11,7 +11,7 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import PINNED
-from polybench.core.spec import Heap
+from polybench.core.spec import Heap, Precision
 from polybench.engines import ALLOCATORS, ENGINES, EngineRow
 from polybench.wire.environment import (
     PRELOADED,
@@ -47,6 +47,15 @@ def test_environment_sets_every_pool_and_hides_gpus_from_the_cpu() -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     assert "CUDA_VISIBLE_DEVICES" not in worker_environment(ENGINES["tf"], "cuda", 3)
     assert ENGINES["tf"].environment.items() <= environment.items()
+
+
+def test_tf32_is_forbidden_to_nvidias_libraries_before_flux_starts_and_where_it_is_not_asked_for() -> None:
+    def found(device: str, precision: Precision) -> str | None:
+        given = worker_environment(ENGINES["flux"], device, 3, project="/nowhere", precision=precision)
+        return given.get("NVIDIA_TF32_OVERRIDE")
+
+    assert [found("cuda:1", precision) for precision in ("fp32", "tf32")] == ["0", None]
+    assert found("cpu", "fp32") is None
 
 
 def test_a_variable_of_an_engines_own_may_have_the_studys_threads() -> None:

@@ -37,6 +37,14 @@ def import_framework(module: str, product: str, extra: str) -> ModuleType:
         ) from error
 
 
+def driver_is_there() -> bool:
+    """Whether NVIDIA's driver is loaded.
+
+    It has a control device; /dev/dxg is its counterpart in the Windows Subsystem for Linux.
+    """
+    return any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/dxg"))
+
+
 def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> int:
     """The number of a CUDA device: 0 for `cuda`, 1 for `cuda:1`.
 
@@ -49,8 +57,7 @@ def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> 
     Raises:
         Unavailable: the device is not there. The reason is the first thing to mend: driver, build, device.
     """
-    # The driver's control device; /dev/dxg is its counterpart in the Windows Subsystem for Linux.
-    if not any(Path(node).exists() for node in ("/dev/nvidiactl", "/dev/dxg")):
+    if not driver_is_there():
         raise Unavailable("no NVIDIA driver", "use --devices cpu, or install the NVIDIA driver")
     if not cuda_build:
         raise Unavailable("the installed build has no CUDA", install)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.finding import Julia, installed
 from polybench.engines.flux.julia.package import SETUP, sources_sha256
 from polybench.engines.flux.julia.remembered import precompiled
+from polybench.engines.support.frameworks import driver_is_there
 
 
 def start_julia(julia: Julia) -> Any:
@@ -32,7 +32,7 @@ def first_line(error: Exception) -> str:
 def cuda_wanted(julia: Julia) -> bool:
     """Whether there is a GPU that this process may see, and CUDA.jl for it."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
-    return visible and Path("/dev/nvidiactl").exists() and "CUDA" in installed(julia)
+    return visible and driver_is_there() and "CUDA" in installed(julia)
 
 
 def compiled_code(julia: Julia) -> str:
