@@ -16,6 +16,7 @@ from polybench.metrics import GROUPS, METRICS
 from polybench.metrics.base import Metric
 from polybench.models import MODELS, NAMES
 from tests.matrix_table import matrix
+from tests.ran_table import ran
 
 _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
@@ -23,7 +24,9 @@ PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with a line for each row."""
-    header_line, *lines = (f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (header, *rows))
+    header_line, *lines = (
+        "|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows)
+    )
     return "\n".join([header_line, "|---" * len(header) + "|", *lines])
 
 
@@ -56,10 +59,10 @@ def optimizers() -> str:
 
 def engines() -> str:
     rows = (
-        (f"`{name}`", row.summary, _variants(row), row.runs_on, f"`{row.extra}`" if row.extra else "")
+        (f"`{name}`", row.summary, _variants(row), f"`{row.extra}`" if row.extra else "")
         for name, row in ENGINES.items()
     )
-    return markdown(("engine", "what is timed", "variants", "runs on", "extra"), rows)
+    return markdown(("engine", "what is timed", "variants", "extra"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -69,6 +72,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "optimizers": optimizers,
     "engines": engines,
     "matrix": matrix,
+    "ran": ran,
 }
 """By the name in the markers."""
 

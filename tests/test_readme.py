@@ -35,6 +35,7 @@ def test_each_table_stands_on_one_page(table: str) -> None:
         ("optimizers", OPTIMIZERS),
         ("engines", ENGINES),
         ("matrix", [name for name in MODELS if name != "catdog-2"]),
+        ("ran", [name for name, row in ENGINES.items() if row.extra]),
     ],
 )
 def test_a_table_has_every_row_of_the_code(table: str, names: list[str]) -> None:
