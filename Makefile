@@ -10,7 +10,10 @@ OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
 OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,pandas,test
 
-.PHONY: docs compare test test-all oldest coverage lint readme notebooks gallery schema clean
+# Where a GPU is there may be no index: the Python that has the frameworks will do.
+GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
+
+.PHONY: docs compare test test-all gpu gpu-wheels oldest coverage lint readme notebooks gallery schema clean
 
 compare: $(INSTALLED)
 	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
@@ -21,6 +24,12 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED) # with those marked slow, as CI runs them
 	$(PYTEST) $(ARGS)
+
+gpu: # all that needs a GPU, in build/gpu, within nine minutes; 4 where there is none
+	$(GPU_PYTHON) -m tests.gpu $(ARGS)
+
+gpu-wheels: # build/gpu-wheels: what a machine with a GPU and without an index needs besides its frameworks
+	$(GPU_PYTHON) -m tests.gpu.wheels $(ARGS)
 
 oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
 	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)

@@ -1,0 +1,74 @@
+"""TensorFlow's CUDA path on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polybench.engines.base import Array
+from tests.engines import pipeline_checks
+from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.pooling import rule_of
+from tests.gpu.precision import Operation, off_and_on
+
+pytestmark = pytest.mark.gpu
+
+
+@on_gpu("tf")
+def test_tf32_of_tensorflow_is_really_off_and_really_on(lab: GpuLab) -> str:
+    import tensorflow as tf
+
+    lab.build()  # only the GPU that is measured is visible
+
+    def computed(operation: Callable[..., Any]) -> Operation:
+        def compute(dtype: str, tf32: bool, *given: Array) -> Array:
+            tf.config.experimental.enable_tensor_float_32_execution(tf32)
+            with tf.device("/GPU:0"):
+                return np.array(operation(*(tf.constant(one.astype(dtype)) for one in given)), np.float64)
+
+        return compute
+
+    def convolve(x: Any, w: Any) -> Any:
+        return tf.nn.conv2d(tf.transpose(x, (0, 2, 3, 1)), tf.transpose(w, (2, 3, 1, 0)), 1, "VALID")
+
+    return off_and_on(product=computed(tf.matmul), convolution=computed(convolve))
+
+
+@on_gpu("tf")
+def test_the_batches_of_tensorflows_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
+    pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
+    pipeline_checks.gives_way_to_preloaded_batches(lab)
+    return ""
+
+
+@on_gpu("tf")
+def test_allocations_and_peak_of_tensorflow_are_read(lab: GpuLab) -> str:
+    lab.build_large(512)
+    lab.engine.run_steps(0, 4)
+    found = lab.engine.count_allocations(0, 4).device
+    peak = lab.engine.device_peak_bytes()
+    assert found is not None
+    assert found.bytes_per_step
+    assert peak
+    return f"{found.count_per_step:g} a step, {found.bytes_per_step / 2**20:.1f} MiB; peak {peak}"
+
+
+@on_gpu("tf")
+def test_the_max_pool_rule_of_tensorflows_kernels(lab: GpuLab) -> str:
+    import tensorflow as tf
+
+    lab.build()
+
+    def gradient(x: Array, size: int, stride: int) -> Array:
+        with tf.device("/GPU:0"), tf.GradientTape() as tape:
+            given = tf.constant(x.transpose(0, 2, 3, 1))
+            tape.watch(given)
+            total = tf.reduce_sum(tf.nn.max_pool2d(given, size, stride, "VALID"))
+        return np.asarray(tape.gradient(total, given)).transpose(0, 3, 1, 2)
+
+    rule = rule_of(gradient)
+    assert rule.declaration == "EXACT", rule
+    return f"{rule}, so {rule.declaration}"

@@ -1,0 +1,187 @@
+"""PyTorch's CUDA path on a device. No time is asserted but where that is what is claimed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from polybench.engines.base import Array
+from tests.engines import pipeline_checks
+from tests.gpu.by_hand import graphed_step
+from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.pooling import rule_of
+from tests.gpu.precision import Operation, off_and_on
+
+pytestmark = pytest.mark.gpu
+
+VARIANTS = (
+    ("channels_last",), ("compile",), ("cudagraph",), ("foreach",),
+    ("channels_last", "compile"), ("channels_last", "cudagraph"), ("compile", "cudagraph"),
+)  # fmt: skip
+
+
+@on_gpu("torch")
+def test_tf32_of_torch_is_really_off_and_really_on(lab: GpuLab) -> str:
+    import torch
+    from torch.nn import functional as F  # noqa: N812
+
+    from polybench.engines.pytorch.device import set_tf32
+
+    def computed(operation: Callable[..., Any]) -> Operation:
+        def compute(dtype: str, tf32: bool, *given: Array) -> Array:
+            set_tf32(tf32)
+            placed = (torch.from_numpy(one).cuda().to(getattr(torch, dtype)) for one in given)
+            return np.array(operation(*placed).double().cpu().numpy())
+
+        return compute
+
+    return off_and_on(product=computed(torch.matmul), convolution=computed(F.conv2d))
+
+
+class Watched:
+    """A training step, with CUDA events before the first and after the last."""
+
+    def __init__(self, step: Any) -> None:
+        import torch
+
+        self._step, self._begun = step, False
+        self._first, self._last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def __call__(self, images: Any, labels: Any) -> Any:
+        if not self._begun:
+            self._first.record()
+            self._begun = True
+        loss = self._step(images, labels)
+        self._last.record()
+        return loss
+
+    def seconds(self) -> float:
+        """Between the events, when the GPU has passed both."""
+        self._last.synchronize()
+        return float(self._first.elapsed_time(self._last)) / 1e3
+
+
+@on_gpu("torch")
+def test_a_block_of_torch_is_never_shorter_than_its_kernels(lab: GpuLab) -> str:
+    lab.build_large(4096)
+    engine: Any = lab.engine
+    engine.run_steps(0, 4)
+    said = []
+    for n in (1, 4, 16):
+        with patch.object(engine, "_train_step", watched := Watched(engine._train_step)):
+            seconds = engine.run_steps(0, n)
+        kernels = watched.seconds()
+        assert seconds >= 0.999 * kernels, (n, seconds, kernels)
+        said.append(f"{n} steps: {seconds * 1e3:.2f} ms by the clock, {kernels * 1e3:.2f} by events")
+    # Without synchronization this would be seen.
+    with (
+        patch.object(engine, "_train_step", watched := Watched(engine._train_step)),
+        patch.object(engine, "_synchronize", lambda: None),
+    ):
+        seconds = engine.run_steps(0, 16)
+    assert seconds < watched.seconds()
+    return "; ".join(said)
+
+
+@on_gpu("torch")
+def test_every_variant_of_torch_trains_as_the_plain_engine_does(lab: GpuLab) -> str:
+    lab.build()
+    plain = lab.losses()
+    said = []
+    for variants in VARIANTS:
+        lab.build(variants=variants)
+        for _ in range(2):  # also after a reset
+            np.testing.assert_allclose(lab.losses(), plain, rtol=1e-4, err_msg="+".join(variants))
+        said.append("+".join(variants))
+    return ", ".join(said)
+
+
+@on_gpu("torch")
+def test_a_cuda_graph_of_torch_is_as_fast_as_one_by_hand(lab: GpuLab) -> str:
+    lab.build_large(128, ("cudagraph",))
+    engine: Any = lab.engine
+    by_hand = graphed_step(lab, 128)
+    ratios = []
+    for _ in range(9):  # in turn, so that a change of clocks is in both
+        ours, theirs = engine.run_steps(0, 400), by_hand(400)
+        ratios.append(ours / theirs)
+    ratio = statistics.median(ratios)
+    assert ratio <= 1.05, ratios
+    return f"{ratio:.3f} times the step by hand, {ours / 400 * 1e6:.1f} us"
+
+
+@on_gpu("torch")
+def test_pinned_batches_of_torchs_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
+    import torch
+
+    pinned: list[bool] = []
+    to = torch.Tensor.to
+
+    def watched(self: Any, *where: Any, **how: Any) -> Any:
+        if how.get("non_blocking"):
+            pinned.append(self.is_pinned())
+        return to(self, *where, **how)
+
+    with patch.object(torch.Tensor, "to", watched):
+        # Not the check that the same training has the same loss: not all of cuDNN's algorithms repeat.
+        pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
+        pipeline_checks.gives_way_to_preloaded_batches(lab)
+    assert pinned
+    assert all(pinned)
+    return f"{len(pinned)} tensors, all from pinned memory"
+
+
+@on_gpu("torch")
+def test_allocations_and_peak_of_torch_are_those_of_its_allocator(lab: GpuLab) -> str:
+    import torch
+
+    lab.build_large(512)
+    engine = lab.engine
+    engine.run_steps(0, 4)
+    before = torch.cuda.memory_stats()
+    engine.run_steps(0, 4)
+    after = torch.cuda.memory_stats()
+    found = engine.count_allocations(0, 4).device
+    assert found is not None
+    for name, value in (
+        ("allocation.all.allocated", found.count_per_step),
+        ("requested_bytes.all.allocated", found.bytes_per_step),
+        ("allocated_bytes.all.allocated", found.allocated_bytes_per_step),
+    ):
+        assert value == (after[name] - before[name]) / 4, name
+    stats = torch.cuda.memory_stats()
+    assert engine.device_peak_bytes() == stats["allocated_bytes.all.peak"]
+    assert found.reserved_bytes == stats["reserved_bytes.all.current"]
+    assert found.driver_calls_per_step == 0
+    places = engine.allocation_places(0, 2)
+    assert places.places
+    assert sum(place.bytes_per_step for place in places.places) == pytest.approx(
+        found.bytes_per_step, rel=0.05
+    )
+    mib = found.bytes_per_step / 2**20
+    return f"{found.count_per_step:g} a step, {mib:.1f} MiB; peak {engine.device_peak_bytes()}"
+
+
+@on_gpu("torch")
+def test_the_max_pool_rule_of_torchs_kernels(lab: GpuLab) -> str:
+    import torch
+    from torch.nn import functional as F  # noqa: N812
+
+    def gradient(memory_format: Any) -> Callable[[Array, int, int], Array]:
+        def found(x: Array, size: int, stride: int) -> Array:
+            given = torch.from_numpy(x).cuda().to(memory_format=memory_format).requires_grad_()
+            F.max_pool2d(given, size, stride).sum().backward()
+            assert given.grad is not None
+            return np.array(given.grad.cpu().numpy())
+
+        return found
+
+    formats = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
+    said = {name: rule_of(gradient(one)) for name, one in formats.items()}
+    assert all(rule.declaration == "EXACT" for rule in said.values()), said
+    return "; ".join(f"{name}: {rule}, so {rule.declaration}" for name, rule in said.items())

@@ -1,0 +1,51 @@
+"""The experiment finds the rules that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polybench.engines.base import Array
+from polybench.engines.reference.windows import max_pool
+from tests.gpu.pooling import Gradient, rule_of
+
+
+def reference(within: float) -> Gradient:
+    def gradient(x: Array, size: int, stride: int) -> Array:
+        y, backward = max_pool(x.astype(np.float64), size, stride, within)
+        return backward(np.ones_like(y))[0]
+
+    return gradient
+
+
+def mirrored(x: Array, size: int, stride: int) -> Array:
+    """To the last maximum: the rule of the first, on the image upside down."""
+    return reference(0)(x[..., ::-1, ::-1], size, stride)[..., ::-1, ::-1]
+
+
+def test_the_exact_rule_needs_no_declaration() -> None:
+    found = rule_of(reference(0))
+    assert (found.ties, found.within, found.overlapping) == ("first", 0.0, True)
+    assert found.declaration == "EXACT"
+
+
+@pytest.mark.parametrize("within", [3.45e-4, 1e-5])
+def test_a_rule_of_near_ties_is_found_with_its_distance(within: float) -> None:
+    found = rule_of(reference(within))
+    assert within / 2 < found.within <= within
+    assert found.declaration.startswith(f"Conventions(max_pool_within={found.within:.2g}")
+
+
+def test_any_other_rule_is_told() -> None:
+    found = rule_of(mirrored)
+    assert (found.ties, found.overlapping) == ("last", True)
+    assert "no name for yet" in found.declaration
+    shared = rule_of(lambda x, size, stride: np.full(x.shape, 1 / size**2))
+    assert (shared.ties, shared.overlapping) == ("shared", False)
+
+
+def test_an_answer_that_changes_is_told() -> None:
+    random = np.random.default_rng(0)
+    found = rule_of(lambda x, *rest: reference(0)(x, *rest) + (x.shape[-1] == 5) * random.random(x.shape))
+    assert not found.repeatable
+    assert "no name for yet" in found.declaration
