@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator, Mapping
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from polybench.core.document.circumstances import Took
 from polybench.measuring.progress import Progress
 from polybench.planning.estimate import NOTHING_EXPECTED, Estimate
 
 Part = Literal["data", "parity", "starts", "rounds", "counting", "native", "trainings"]
+_REPEATED: tuple[Part, ...] = ("starts", "rounds", "counting")
+"""What each group of cells does in each replicate; it counts in the first one only."""
+
+
+class _Time(NamedTuple):
+    group: int
+    seconds: float
 
 
 class Clock:
@@ -23,16 +31,24 @@ class Clock:
 
     Attributes:
         expected: seconds of each part, all its times that are to come together.
-        replicates: how many are to come when they begin.
-        groups: of cells, whose starts and rounds come one after the other in each replicate; in the first
-            one each counts.
+        group: of cells, the one whose starts and rounds are timed now.
     """
 
     def __init__(self, progress: Progress) -> None:
-        self.replicates = self.groups = 1
+        self.group = 0
         self._progress = progress
         self.expected = NOTHING_EXPECTED
-        self._took: dict[str, list[float]] = {part: [] for part in Estimate._fields}
+        self._took: dict[str, list[_Time]] = {part: [] for part in Estimate._fields}
+        self.expect(1, 1)
+
+    def expect(self, replicates: int, groups: int) -> None:
+        """Say how many replicates are to come, and how many groups take turns in each."""
+        self._replicates, self._groups = replicates, groups
+        self._alive = set(range(groups))
+
+    def all_failed(self, group: int) -> None:
+        """Expect no more of this group."""
+        self._alive.discard(group)
 
     @contextlib.contextmanager
     def part(self, part: Part) -> Iterator[None]:
@@ -41,17 +57,16 @@ class Clock:
             self._progress.remaining(self.left(part))
         start = time.monotonic()
         yield
-        self._took[part].append(time.monotonic() - start)
+        self._took[part].append(_Time(self.group, time.monotonic() - start))
 
     def left(self, now: Part) -> float:
         """Seconds from the beginning of a part to the end of the study.
 
-        Of what was done before, one more time takes as long as it took the last time; but the first start is
-        not like the others: it uses no code that was compiled before.
+        Of what a group did before, one more time takes as long as it took the last time; but its first start
+        is not like the others: it uses no code that was compiled before.
         """
         parts = list(Estimate._fields)
-        repeated = ("starts", "rounds", "counting", "native")
-        begun = parts.index("starts" if now in repeated else now)
+        begun = parts.index("starts" if now in (*_REPEATED, "native") else now)
         return sum(self._rest(part) for part in parts[begun:])
 
     def expect_the_rest(self, done: Mapping[Part, float]) -> None:
@@ -60,17 +75,30 @@ class Clock:
         self.expected = self.expected._replace(**rest)
 
     def _rest(self, part: str) -> float:
-        took, expected = self._took[part], float(getattr(self.expected, part))
-        if part not in ("starts", "rounds", "counting"):
-            return max(0.0, expected - sum(took))
-        times = self.groups * (1 if part == "counting" else self.replicates)
-        to_come = max(0, times - len(self._took["starts"]))  # the others follow each of these
-        seen = took[self.groups :] if part == "starts" else took
-        return to_come * (fmean(seen[-self.groups :]) if seen else expected / times)
+        if part in _REPEATED:
+            return sum(self._rest_of(group, part) for group in self._alive)
+        return max(0.0, float(getattr(self.expected, part)) - sum(self._seconds(part)))
+
+    def _rest_of(self, group: int, part: str) -> float:
+        """Of a part that follows this group's starts, or is one."""
+        replicates = 1 if part == "counting" else self._replicates
+        to_come = replicates - len(self._seconds("starts", group))
+        if to_come <= 0:
+            return 0.0
+        warm = int(part == "starts")
+        if seen := self._seconds(part, group)[warm:]:
+            return to_come * seen[-1]
+        others = [seconds for other in self._alive for seconds in self._seconds(part, other)[warm:][-1:]]
+        expected = float(getattr(self.expected, part)) / (replicates * self._groups)
+        return to_come * (fmean(others) if others else expected)
+
+    def _seconds(self, part: str, group: int | None = None) -> list[float]:
+        """Of each time, of all groups or of one."""
+        return [one.seconds for one in self._took[part] if group in (None, one.group)]
 
     def took(self) -> Took:
         """So far."""
-        total = {part: sum(times, 0.0) for part, times in self._took.items()}
+        total = {part: sum(self._seconds(part), 0.0) for part in self._took}
         return Took(
             data=total["data"],
             parity=total["parity"],
@@ -83,5 +111,5 @@ class Clock:
 
     def _by_replicate(self, part: Part) -> list[float]:
         """All groups of cells together."""
-        took, groups = self._took[part], self.groups
-        return [sum(took[first : first + groups], 0.0) for first in range(0, len(took), groups)]
+        groups = [self._seconds(part, group) for group in {one.group: None for one in self._took[part]}]
+        return [sum(times, 0.0) for times in itertools.zip_longest(*groups, fillvalue=0.0)]

@@ -42,14 +42,17 @@ def measure(
     patience = Patience(study.patience, state.progress.stage)
     patience.waited = state.waited
     blocks = Blocks(observer, patience, study.timeout)
-    state.clock.replicates, state.clock.groups = study.processes - done.replicates, max(1, len(groups))
+    state.clock.expect(study.processes - done.replicates, len(groups))
     for number in range(done.replicates, study.processes):
         if not state.alive:
             return
-        for group, pace in groups:
+        for index, (group, pace) in enumerate(groups):
+            state.clock.group = index
             members = [record for record in group if record.alive]
             if members:
                 replicate(state, members, pace, number, blocks).run()
+            if not any(record.alive for record in group):
+                state.clock.all_failed(index)
         state.blocks = [pace.block for _, pace in groups if pace.block is not None]
         state.cut_short = any(pace.cut_short for _, pace in groups)
         state.note_patience(patience)

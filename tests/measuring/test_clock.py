@@ -42,7 +42,7 @@ def test_all_parts_to_come_are_in_the_time_left(time: Time) -> None:
     told = Telling()
     study = Clock(told)
     study.expected = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
-    study.replicates = 2
+    study.expect(2, 1)
     do(study, time, "parity", 11.0)
     do(study, time, "starts", 14.0)  # the first compiles, and tells nothing of the second
     do(study, time, "rounds", 5.0)
@@ -62,23 +62,44 @@ def test_groups_of_cells_start_one_after_the_other(time: Time) -> None:
     told = Telling()
     study = Clock(told)
     study.expected = Estimate(0.0, 0.0, 40.0, 40.0, 0.0, 0.0, 0.0)
-    study.replicates, study.groups = 2, 2
-    for seconds in (3.0, 5.0, 1.0, 2.0):
+    study.expect(2, 2)
+    for study.group, seconds in ((0, 3.0), (1, 5.0), (0, 1.0), (1, 2.0)):
         do(study, time, "starts", seconds)
         do(study, time, "rounds", 10.0)
     assert told.left == [80.0, 30.0 + 30.0, 20.0 + 20.0, 1.0 + 10.0]
     assert (study.took().starts, study.took().rounds) == ([8.0, 3.0], [20.0, 20.0])
 
 
+def test_of_a_group_whose_cells_have_all_failed_nothing_is_to_come(time: Time) -> None:
+    told = Telling()
+    study = Clock(told)
+    study.expected = Estimate(0.0, 0.0, 60.0, 60.0, 20.0, 0.0, 0.0)
+    study.expect(3, 2)
+    do(study, time, "starts", 5.0)
+    do(study, time, "rounds", 8.0)
+    do(study, time, "counting", 2.0)
+    study.group = 1
+    do(study, time, "starts", 1.0)
+    do(study, time, "rounds", 0.0)
+    study.all_failed(1)
+    study.group = 0
+    for _ in range(2):
+        do(study, time, "starts", 4.0)
+        do(study, time, "rounds", 8.0)
+    # Of both; of both, less what the first has done; of the first alone, twice and once.
+    assert told.left == [140.0, 5 * 10.0 + 5 * 8.0 + 2.0, 2 * (10.0 + 8.0), 4.0 + 8.0]
+    assert (study.took().starts, study.took().rounds) == ([6.0, 4.0, 4.0], [8.0, 8.0, 8.0])
+
+
 def test_what_counted_in_less_than_was_expected_leaves_nothing_to_come(time: Time) -> None:
     told = Telling()
     study = Clock(told)
     study.expected = Estimate(0.0, 0.0, 0.0, 0.0, 40.0, 0.0, 0.0)
-    study.replicates, study.groups = 2, 2
-    for _ in range(2):
+    study.expect(2, 2)
+    for study.group in range(2):
         do(study, time, "starts", 0.0)
         do(study, time, "counting", 5.0)
-    for _ in range(2):
+    for study.group in range(2):
         do(study, time, "starts", 0.0)
     assert told.left == [40.0, 5.0, 0.0, 0.0]
 
