@@ -30,7 +30,7 @@ from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.sweep import sweep
-from polybench.commands.terminal import echo, shown
+from polybench.commands.terminal import echo, in_any_encoding, shown
 from polybench.commands.view import view
 from polybench.commands.weights import weights
 from polybench.core.errors import PolybenchError
@@ -87,6 +87,7 @@ def _root(
 
 def main() -> None:
     """Run the program; expected errors become one line on standard error and an exit code."""
+    in_any_encoding()
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except _UsageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -41,6 +42,12 @@ def width(output: Path | None) -> int:
     return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
+def in_any_encoding() -> None:
+    """Have what the terminal's encoding lacks written as a question mark: by itself that is a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print to standard output, or to standard error."""
     typer.echo(shown(text), err=err, nl=nl)  # noqa: TID251 - the one place
@@ -49,7 +56,7 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 def echo_result(text: str) -> None:
     """Print to standard output; on a terminal, what is wrong has a colour."""
     plain = shown(text)
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         plain = _FAILED.sub(lambda found: typer.style(found[0], fg="red", bold=True), plain)
         plain = _MISSING.sub(lambda found: typer.style(found[0], fg="yellow"), plain)
     typer.echo(plain, nl=False)  # noqa: TID251 - nothing of what comes from elsewhere is in the styles

@@ -21,6 +21,7 @@ from tests.plain.test_plain import folder
 __all__ = ["folder"]
 
 COLUMNS = 100
+GOLDEN = Path(__file__).parents[1] / "golden" / "study.json"
 ERASE_LINE = "\x1b[2K"
 CYAN = "\x1b[36m"
 
@@ -114,8 +115,28 @@ def test_a_result_is_plain_where_nobody_wants_colours(
     monkeypatch.delenv("NO_COLOR")
     echo_result(ROWS)  # to a pipe
     piped = capsys.readouterr().out
-    screen = Screen()
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setenv("NO_COLOR", "1")
-    echo_result(ROWS)
-    assert piped == screen.getvalue() == ROWS.replace("\x1b", "\\x1b")
+    screens = Screen(), Screen()
+    for screen, (name, value) in zip(screens, (("NO_COLOR", "1"), ("TERM", "dumb")), strict=True):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", screen)
+            patched.setenv(name, value)
+            echo_result(ROWS)
+    assert {piped, *(screen.getvalue() for screen in screens)} == {ROWS.replace("\x1b", "\\x1b")}
+
+
+@pytest.mark.parametrize(
+    ("variables", "step_time"),
+    [
+        ({"PYTHONIOENCODING": "latin-1"}, "9.93 ms ±".encode("latin-1")),
+        ({"PYTHONIOENCODING": "koi8-r"}, b"9.93 ms ?"),  # which has no such sign
+        ({"LC_ALL": "C", "TERM": "dumb"}, "9.93 ms ±".encode()),
+        ({"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8"}, "9.93 ms ±".encode()),
+    ],
+)
+def test_a_result_comes_out_in_any_locale_and_encoding(variables: dict[str, str], step_time: bytes) -> None:
+    command = [sys.executable, "-m", "polybench", "show", str(GOLDEN)]
+    environment = os.environ | {"TERM": "xterm"} | variables
+    for format in ((), ("--format", "bars")):
+        done = subprocess.run([*command, *format], env=environment, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert step_time in done.stdout
