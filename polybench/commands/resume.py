@@ -10,6 +10,7 @@ from polybench.commands.execute import execute_rest
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_rest_of_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
+from polybench.commands.terminal import echo
 
 
 @takes(
@@ -33,6 +34,12 @@ def resume(
     ],
     how: Presentation,
     strict: bool,
+    discard: Annotated[
+        bool,
+        typer.Option(
+            "--discard", help="Give it up: what it needs to go on is removed; what was saved of it stays."
+        ),
+    ] = False,
 ) -> None:
     """Go on with a study or sweep that was stopped, killed or broken off; what it had finished is kept.
 
@@ -41,10 +48,16 @@ def resume(
 
     Example: polybench resume last
     """
+    from polybench.measuring.resumable import discard as discard_unfinished
     from polybench.measuring.resumable import find
     from polybench.report.saved_studies import Store, results_folder
 
-    found = find(study, Store(results_folder(how.results)))
+    store = Store(results_folder(how.results))
+    found = find(study, store)
+    if discard:
+        discard_unfinished(found, store)
+        echo(f"{found.id} is given up: it cannot be resumed any more")
+        return
     if not found.is_sweep:
         execute_rest(found.id, how, strict=strict)
     refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--explain": how.explain}, found.id)

@@ -53,4 +53,4 @@ class Unfinished(Kept[Checkpoint]):
     """
 
     def __init__(self, results: Path) -> None:
-        super().__init__(results, "state", Checkpoint, "`polybench run {id}`")
+        super().__init__(results, "state", Checkpoint)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,12 +31,11 @@ class Kept(Generic[T]):
         results: the folder of saved studies.
         file: the file's name, another one for each kind.
         kind: what is in it.
-        again: what measures all of it again, where `{id}` is the ID.
     """
 
-    def __init__(self, results: Path, file: str, kind: type[T], again: str) -> None:
+    def __init__(self, results: Path, file: str, kind: type[T]) -> None:
         self.folder = results / FOLDER
-        self._file, self._kind, self._again = file, kind, again
+        self._file, self._kind = file, kind
 
     def ids(self) -> list[str]:
         """Of all that can be resumed, the newest first."""
@@ -55,9 +55,20 @@ class Kept(Generic[T]):
                 f"there is nothing to resume of {id}: it is complete, or was never begun"
             ) from None
         except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
-            again = self._again.format(id=id)
             kind = BadInput if isinstance(error, OSError) else Damaged
-            raise kind(f"cannot read {path}: {error}; {again} measures all again") from error
+            remedy = f"{self.again(id)} measures all again; `polybench resume {id} --discard` removes it"
+            raise kind(f"cannot read {path}: {error}; {remedy}") from error
+
+    def again(self, id: str, argv: Sequence[str] = ()) -> str:
+        """What measures all of it again, in words.
+
+        Args:
+            id: by which a study that was saved is repeated.
+            argv: how it was begun, where that is known.
+        """
+        if (self.folder.parent / f"{id}.json").is_file():
+            return f"`polybench run {id}`"
+        return f"`{shlex.join(['polybench', *argv])}`" if argv else "the same command without --resume"
 
     def write(self, id: str, state: T) -> None:
         """Keep it in place of an earlier one, whole or not at all; raises OSError if it cannot."""
@@ -69,6 +80,17 @@ class Kept(Generic[T]):
     def drop(self, id: str) -> None:
         """It has come to its end."""
         shutil.rmtree(self.folder / id, ignore_errors=True)
+
+    def discard(self, id: str) -> None:
+        """Give it up, even where nobody can read it.
+
+        Raises:
+            BadInput: it runs still, or cannot be removed.
+        """
+        with self.claimed(id):
+            self.drop(id)
+        if (self.folder / id).exists():
+            raise BadInput(f"cannot remove {self.folder / id}; remove it by hand")
 
     @contextlib.contextmanager
     def claimed(self, id: str) -> Iterator[None]:

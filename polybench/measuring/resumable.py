@@ -55,6 +55,16 @@ def find(name: str, store: Store) -> Found:
     raise BadInput(f"there is nothing to resume of {name!r}: no such study, or it is complete")
 
 
+def discard(found: Found, store: Store) -> None:
+    """Give it up, damaged or not: what it needs to go on is removed; documents and a sweep's points stay.
+
+    Raises:
+        BadInput: it runs still, or cannot be removed.
+    """
+    kept: Kept[Any] = (UnfinishedSweeps if found.is_sweep else Unfinished)(store.folder)
+    kept.discard(found.id)
+
+
 def find_study(study: Study, store: Store) -> str:
     """The ID of the newest study that can be resumed and asks for exactly this; one that is damaged is not.
 

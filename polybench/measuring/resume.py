@@ -47,9 +47,9 @@ def resume_study(
     """
     store.ensure_writable()
     unfinished = Unfinished(store.folder)
-    again = f"polybench run {id}"
     with unfinished.claimed(id):  # before it is read: another process may be about to finish it
         checkpoint = unfinished.read(id)
+        again = unfinished.again(id, checkpoint.context.argv)
         study = parse(checkpoint.study, f"the study of {id}")
         refuse(id, again, machine_changes(checkpoint.context.host, checkpoint.context.tool))
         with started(

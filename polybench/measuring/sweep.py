@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -103,7 +102,7 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
     unfinished = UnfinishedSweeps(store.folder)
     with unfinished.claimed(id):
         checkpoint = unfinished.read(id)
-        again = shlex.join(["polybench", *checkpoint.argv])
+        again = unfinished.again(id, checkpoint.argv)
         refuse(id, again, machine_changes(checkpoint.host, checkpoint.tool))
         checkpoint.anonymous |= anonymous
         sweep = _Sweep(checkpoint.series, checkpoint, progress, store)

@@ -72,4 +72,4 @@ class UnfinishedSweeps(Kept[SweepCheckpoint]):
     """
 
     def __init__(self, results: Path) -> None:
-        super().__init__(results, "sweep", SweepCheckpoint, "the same command without --resume")
+        super().__init__(results, "sweep", SweepCheckpoint)

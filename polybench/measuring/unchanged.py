@@ -22,10 +22,10 @@ _MACHINE = ("hostname", "os", "cpu", "cores", "threads", "gpus", "governor", "py
 
 
 def refuse(id: str, again: str, differences: Sequence[str]) -> None:
-    """Raise BadInput where there are any; `again` is the command that measures all anew."""
+    """Raise BadInput where there are any; `again` is what measures all anew."""
     if differences:
         text = "; ".join(dict.fromkeys(differences))
-        raise BadInput(f"cannot go on with {id}: {text}; `{again}` measures all of it again")
+        raise BadInput(f"cannot go on with {id}: {text}; {again} measures all of it again")
 
 
 def different(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -271,6 +271,28 @@ def test_a_study_that_was_killed_before_its_first_document_is_listed(tmp_path: P
     assert CliRunner().invoke(app, [*command, "--engine", "flux"]).stdout.startswith("none of 1 saved")
     (unfinished.folder / id / "state").write_bytes(b"\xde\xad")
     assert "unreadable: cannot read" in CliRunner().invoke(app, command).stdout
+    (row,) = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
+    # Without a document nothing knows what `run ID` would repeat.
+    assert "the same command without --resume measures all again" in row["unreadable"]
+    assert f"`polybench resume {id} --discard` removes it" in row["unreadable"]
+
+
+def test_what_is_given_up_is_gone_and_what_was_saved_stays(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    unfinished, before = Unfinished(tmp_path), saved(tmp_path)
+    (unfinished.folder / id / "state").write_bytes(b"\xde\xad")
+    command = ["resume", "last", "--results", str(tmp_path)]
+    refused = CliRunner().invoke(app, command).exception
+    assert isinstance(refused, BadInput)
+    assert f"`polybench run {id}` measures all again; `polybench resume {id} --discard`" in str(refused)
+    with unfinished.claimed(id):
+        assert "runs still" in str(CliRunner().invoke(app, [*command, "--discard"]).exception)
+        assert unfinished.ids() == [id]
+    done = CliRunner().invoke(app, [*command, "--discard"])
+    assert (done.exit_code, done.stdout) == (0, f"{id} is given up: it cannot be resumed any more\n")
+    assert unfinished.ids() == []
+    assert saved(tmp_path) == before
+    assert not unfinished.folder.exists()
 
 
 def test_a_damaged_one_is_no_reason_not_to_find_another(tmp_path: Path) -> None:
