@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.core.document.layers import EngineLayers, LayersDocument
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.export.layers_rows import lost_by_part, ordered
 from polybench.measuring.layers import run_layers
@@ -60,7 +62,7 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_real_engines_time_every_layer_that_the_other_does() -> None:
-    document = measured("torch", "tf", "torch+compile", processes=1, rounds=1, steps=2, parity=False)
+    document = measured("torch", "tf", processes=1, rounds=1, steps=2, parity=False)
     cells = {name: one for name, one in by_name(document).items() if one.status != "unavailable"}
     if "torch/cpu" not in cells or "tf/cpu" not in cells:
         pytest.skip("PyTorch or TensorFlow is not installed")
@@ -70,8 +72,18 @@ def test_real_engines_time_every_layer_that_the_other_does() -> None:
         assert {row.part for row in one.rows if row.layer == "step"} == {"loss", "update", "call"}
         assert one.residue_seconds is not None
         assert all(row.seconds == [[row.seconds_per_step]] for row in one.rows)
-    assert cells["torch+compile/cpu"].whole_step
-    assert cells["torch+compile/cpu"].rows == []
+
+
+def test_of_a_step_that_is_compiled_as_a_whole_no_layer_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ENGINES["torch"].variants["compile"].whole_step
+    compiled = msgspec.structs.replace(ENGINES["fake"].variants["slow"], whole_step=True)
+    variants = {**ENGINES["fake"].variants, "slow": compiled}
+    monkeypatch.setitem(ENGINES, "fake", msgspec.structs.replace(ENGINES["fake"], variants=variants))
+    plain, whole = measured("fake", "fake+slow", processes=1, rounds=1, steps=2).engines
+    assert (plain.whole_step, whole.whole_step) == (False, True)
+    assert plain.rows
+    assert whole.rows == []
+    assert whole.step_seconds == pytest.approx(2 * (plain.step_seconds or 0), rel=0.2)
 
 
 def test_layers_are_timed_with_preloaded_data_in_float32() -> None:

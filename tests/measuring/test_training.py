@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.training import AccuracyDifference, TrainedEpoch, Training
 from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_RIGHT, FakeEngine
 from polybench.measuring.progress import Silent
 from polybench.measuring.study import run_study
@@ -118,11 +121,12 @@ def test_seconds_to_an_accuracy_add_up_the_epochs(wanted: float, seconds: float 
     assert Training(0, epochs).seconds_to(wanted) == seconds
 
 
-@pytest.mark.slow
-def test_an_engine_whose_calls_cost_something_trains_an_epoch_in_one() -> None:
-    fit = run("tf+keras_fit", processes=1, epochs=1, parity=False, timeout=300.0).results[0]
-    if fit.status == "unavailable":
-        pytest.skip(fit.reason or "")
+def test_an_engine_whose_calls_cost_something_trains_an_epoch_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", f"{repository}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    row = msgspec.structs.replace(ENGINES["fake"], factory="tests.measuring.costly:Costly")
+    monkeypatch.setitem(ENGINES, "fake", row)
+    fit = run("fake", processes=1, epochs=1).results[0]
     assert [len(epoch.steps_per_second) for epoch in fit.trainings[0].epochs] == [1]
 
 

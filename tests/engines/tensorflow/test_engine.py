@@ -38,6 +38,7 @@ def test_the_step_is_traced_once(lab: Lab) -> None:
 def test_fit_is_timed_in_blocks_and_traced_once(lab: Lab) -> None:
     lab.build(variants=("keras_fit",))
     assert lab.engine.sample_kind == "block"
+    assert lab.engine.calls_cost  # an epoch is trained in one
     lab.engine.run_steps(0, 1)
     step = lab.engine._model.train_function
     for n in (1, 2, 3):
