@@ -80,11 +80,15 @@ def obtain(answer: Future[Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def run_check(problem: Path, processes: Callable[..., Executor]) -> lab.RunCheck:
-    """`run_check(cell, check, **environment)`: run that function of a Lab in the process of such a cell."""
+    """`run_check(cell, check, **environment)`: run that function of a Lab in the process of such a cell.
+
+    XLA does not optimize there, unless the environment says how it is to compile.
+    """
+    soon = {"XLA_FLAGS": SOON_COMPILED["XLA_FLAGS"]}
 
     def run(cell: str, check: lab.Check, **environment: str) -> None:
         engine, *variants = cell.split("+")
-        process = processes(engine, tuple(variants), **environment)
+        process = processes(engine, tuple(variants), **(soon | environment))
         obtain(process.submit(lab.run, check.__module__, check.__name__, engine, problem))
 
     return run
