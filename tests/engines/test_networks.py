@@ -17,6 +17,7 @@ from polybench.core.model import Model
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Session, Task
+from polybench.models.lenet import LENET
 from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
@@ -109,6 +110,17 @@ def test_the_published_networks_do(check: Check, name: str, network: str, tmp_pa
     assert parity.status == "pass", parity.reason
     if not any(isinstance(layer, MaxPool) for layer in walk(model.layers)):
         assert not any("max-pool" in deviation.what for deviation in parity.deviations)
+
+
+def test_each_precision_is_checked_at_its_own_tolerance(check: Check, tmp_path: Path) -> None:
+    fp32 = task("torch", LENET, 8, 1, tmp_path)
+    workload = msgspec.structs.replace(fp32.job.workload, precision="bf16")
+    bf16 = fp32._replace(job=msgspec.structs.replace(fp32.job, workload=workload))
+    one, other = (check("torch", which) for which in (fp32, bf16))
+    assert [one.status, other.status] == ["pass", "pass"], (one.reason, other.reason)
+    assert one.timed is not None
+    assert other.timed is not None
+    assert one.timed.tolerance["loss"] < other.timed.tolerance["loss"]
 
 
 @every_engine

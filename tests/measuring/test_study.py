@@ -373,19 +373,6 @@ def test_cells_that_do_not_fit_into_memory_together_are_paced_apart(monkeypatch:
     assert result.settings.steps_per_round is None
 
 
-@pytest.mark.slow
-def test_each_precision_is_checked_at_its_own_tolerance() -> None:
-    study = Study(("torch",), precision=("fp32", "bf16"), **(FAST | {"batch_size": 8, "timeout": 300.0}))
-    fp32, bf16 = run_study(study, Listener(), store=None, check="only").results
-    if fp32.status == "unavailable":
-        pytest.skip(fp32.reason or "")
-    assert [r.workload.precision for r in (fp32, bf16)] == ["fp32", "bf16"]
-    assert [r.parity.status for r in (fp32, bf16)] == ["pass", "pass"]
-    assert fp32.parity.timed is not None
-    assert bf16.parity.timed is not None
-    assert fp32.parity.timed.tolerance["loss"] < bf16.parity.timed.tolerance["loss"]
-
-
 def test_precisions_are_compared_in_one_table() -> None:
     result = run("fake", precision=("fp32", "bf16"), processes=1, rounds=1)
     assert [r.cell for r in result.results] == ["fake/cpu", "fake/cpu/bf16"]
