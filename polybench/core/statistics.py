@@ -9,7 +9,7 @@ benchmarking in reasonable time", ISMM 2013, https://doi.org/10.1145/2464157.246
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Literal
 
@@ -22,6 +22,8 @@ Process = Sequence[Sequence[float]]
 """Seconds of one process, as [round][sample]."""
 NestedSamples = Sequence[Process]
 Interval = tuple[float, float]
+OfRound = Callable[[Sequence[float]], float]
+"""One number for the samples of a round: their median, or their mean."""
 Scope = Literal["processes", "within one run"]
 
 LEVEL = 0.95
@@ -60,22 +62,42 @@ def step_seconds(
     seconds = np.array([second for process in samples for one_round in process for second in one_round])
     if not seconds.size:
         raise ValueError("no samples")
-    processes = [logs for process in (quiet or samples) if (logs := _log_medians(process))]
-    levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
+    typical, interval = _typical(quiet or samples, median)
     each_is_a_step = kind == "step"
     return StepSeconds(
-        median=math.exp(fmean(levels)),
+        median=typical,
         mean=float(seconds.mean()),
         min=float(seconds.min()),
         p05=float(np.percentile(seconds, 5)) if each_is_a_step else None,
         p95=float(np.percentile(seconds, 95)) if each_is_a_step else None,
         std=float(seconds.std(ddof=1)) if each_is_a_step and seconds.size > 1 else None,
         n=seconds.size,
-        interval95=_of_logs(levels),
+        interval95=interval,
     )
 
 
-def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
+def mean_step(samples: NestedSamples) -> tuple[float, Interval | None]:
+    """`median` and `interval95` of `step_seconds`, from the rounds' means instead of their medians.
+
+    A round's mean has all that happened in it. Its median leaves out what fewer than half of its steps met,
+    such as the pauses of a garbage collector.
+
+    Raises:
+        ValueError: there is no sample.
+    """
+    return _typical(samples, fmean)
+
+
+def _typical(samples: NestedSamples, of_round: OfRound) -> tuple[float, Interval | None]:
+    """The mean over processes of the median over rounds, in logs, of one number for each round."""
+    processes = [logs for process in samples if (logs := _log_levels(process, of_round))]
+    if not processes:
+        raise ValueError("no samples")
+    levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
+    return math.exp(fmean(levels)), _of_logs(levels)
+
+
+def ratio(baseline: NestedSamples, other: NestedSamples, of_round: OfRound = median) -> Ratio:
     """Speed-up of `other` against `baseline`.
 
     exp of the mean over processes of the median over rounds of log(median(baseline) / median(other)). A
@@ -91,10 +113,14 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
     busy machine, 0.95 to 0.98 of the t intervals have the truth, 0.82 to 0.92 of the bootstrap's
     (benchmarks/estimators.py, and tests/core/test_interval_coverage.py).
 
+    With another `of_round` it is of that in place of the medians of the rounds.
+
     Raises:
         ValueError: no round was measured by both.
     """
-    pairs = [logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two))]
+    pairs = [
+        logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two, of_round))
+    ]
     if not pairs:
         raise ValueError("no round was measured by both cells")
     scope: Scope = "processes" if len(pairs) > 1 else "within one run"
@@ -104,7 +130,7 @@ def ratio(baseline: NestedSamples, other: NestedSamples) -> Ratio:
 
 def process_levels(samples: NestedSamples) -> list[float]:
     """The log of a typical step of each process: the median over rounds of the log of a round's median."""
-    return [median(logs) for process in samples if (logs := _log_medians(process))]
+    return [median(logs) for process in samples if (logs := _log_levels(process, median))]
 
 
 def differs(ratio: Ratio) -> bool | None:
@@ -162,7 +188,7 @@ def rising_trend(samples: NestedSamples) -> float | None:
     rounds: list[int] = []
     levels: list[float] = []
     for process in samples:
-        logs = _log_medians(process)
+        logs = _log_levels(process, median)
         if len(logs) >= TREND_ROUNDS:
             centre = median(logs)
             rounds.extend(range(len(logs)))
@@ -190,15 +216,17 @@ def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_
     return 1 + math.ceil(behind / gain) if gain > 0 else None
 
 
-def _log_medians(process: Process) -> list[float]:
-    """Log of the median of each round that has samples."""
-    return [math.log(median(one_round)) for one_round in process if one_round]
+def _log_levels(process: Process, of_round: OfRound) -> list[float]:
+    """Log of that number of each round that has samples."""
+    return [math.log(of_round(one_round)) for one_round in process if one_round]
 
 
-def _log_ratios(baseline: Process, other: Process) -> list[float]:
+def _log_ratios(baseline: Process, other: Process, of_round: OfRound) -> list[float]:
     """Log of how much faster `other` was, one a round that both have."""
     return [
-        math.log(median(one) / median(two)) for one, two in zip(baseline, other, strict=False) if one and two
+        math.log(of_round(one) / of_round(two))
+        for one, two in zip(baseline, other, strict=False)
+        if one and two
     ]
 
 

@@ -76,6 +76,14 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{_decimals(value, digits)}f}" if value else "0"
 
 
+def seconds_within(value: float, interval: tuple[float, float] | None) -> str:
+    """0.0223 and (0.022, 0.0227) -> "22.3 ms ±1.6%", of half the interval's width; without one the time."""
+    if interval is None:
+        return seconds(value)
+    low, high = interval
+    return f"{seconds(value)} ±{percent((high - low) / 2 / value)}"
+
+
 def with_interval(value: float, interval: tuple[float, float] | None) -> str:
     """1.93 and (1.9, 1.97) -> "1.93 (1.90 to 1.97)", all with the same decimals."""
     if interval is None:

@@ -13,10 +13,13 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.names import EngineName
 from polybench.export.one_line import one_line
 
+_NOTABLE_PAUSES = 0.01
+"""Of a typical step; in most tables the intervals are wider than what is below it."""
+
 
 def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
-    """How sure, environments, earlier checks, failed ones, deviations, pipelines, sources, roofs, trainings,
-    cells cut short, warnings.
+    """How sure, environments, earlier checks, failed ones, deviations, pipelines, pauses, sources, roofs,
+    trainings, cells cut short, warnings.
 
     What a number is of stands below tables that show it; what makes rows differ, below all.
 
@@ -36,6 +39,7 @@ def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
         ),
         *_deviations(study),
         *_pipelines(study),
+        *_pauses(study),
         *_sources(study, set(columns)),
         *(_native(study) if any(name.startswith("native_") for name in columns) else ()),
         *(roof_notes(result.roof for result in study.results if result.roof) if "roof" in columns else ()),
@@ -132,6 +136,26 @@ def _pipelines(study: StudyDocument) -> list[str]:
                 f"{result.cell}: {units.count(reached)} images/s; its pipeline alone {units.count(alone)}, "
                 f"training alone {units.count(training)}: {reached / min(alone, training):.0%} of the smaller"
             )
+    return notes
+
+
+def _pauses(study: StudyDocument) -> list[str]:
+    """Of collectors whose pauses the medians leave out: what a step takes with them, and how fast that is."""
+    notes = []
+    for result in study.results:
+        means, steps, pauses = result.block_means, result.step_seconds, result.gc.seconds_per_step
+        if not (result.ranked and means and steps and pauses):
+            continue
+        if min(pauses, means.seconds_per_step - steps.median) < _NOTABLE_PAUSES * steps.median:
+            continue
+        note = (
+            f"{result.cell}: the garbage collector takes {units.seconds(pauses)} of a mean step"
+            f" ({units.seconds(means.seconds_per_step)}), in pauses that few steps meet and medians leave out"
+        )
+        if means.speedup is not None and result.relative and result.relative.baseline != result.cell:
+            speed = units.with_interval(means.speedup, means.speedup_interval95)
+            note += f"; the speedup by means is {speed}"
+        notes.append(note)
     return notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polybench.core.names import pick
-from polybench.metrics import allocations, cost, disturbance, memory, pipeline, startup, utilization
+from polybench.metrics import allocations, cost, disturbance, means, memory, pipeline, startup, utilization
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
@@ -23,6 +23,7 @@ METRICS: dict[str, Metric] = {
         *pipeline.PIPELINE,
         SPEEDUP,
         DEVICE_SPEEDUP,
+        *means.MEANS,
         ACCURACY,
         TIME_TO_ACCURACY,
         allocations.ALLOCATED,
@@ -73,6 +74,7 @@ DEFAULT_COLUMNS = (
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup", "roof"),
+    "means": tuple(metric.name for metric in means.MEANS),
     "training": ("accuracy", "time_to_accuracy"),
     "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),
     "allocation": (

@@ -10,11 +10,7 @@ from polybench.metrics.base import Metric
 def _in_words(result: Result) -> str:
     if result.step_seconds is None:
         return ""
-    median, interval = result.step_seconds.median, result.step_seconds.interval95
-    if interval is None:
-        return units.seconds(median)
-    low, high = interval
-    return f"{units.seconds(median)} ±{units.percent((high - low) / 2 / median)}"
+    return units.seconds_within(result.step_seconds.median, result.step_seconds.interval95)
 
 
 STEP_TIME = Metric(

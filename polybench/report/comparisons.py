@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import msgspec
 
 from polybench.core import statistics
 from polybench.core.document.resources import Allocations, Cost
 from polybench.core.document.result import Result
-from polybench.core.document.times import BreakEven, DeviceSpeedup, Relative
+from polybench.core.document.times import BlockMeans, BreakEven, DeviceSpeedup, Relative
 from polybench.core.document.training import AccuracyDifference
 from polybench.core.shifts import ratio_of_studies
 from polybench.report.disturbance import no_verdict, quiet_steps
@@ -28,6 +29,7 @@ def relate(results: Sequence[Result], base: str | None, prices: Mapping[str, flo
     for result in results:
         if base is not None and result.ranked:
             result.relative = relative(by_name[base], result)
+            result.block_means = _relative_means(by_name[base], result)
             result.cost = _cost(prices, result, by_name[base])
             result.allocations = _relative_allocations(by_name[base], result)
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
@@ -45,6 +47,18 @@ def relative(base: Result, other: Result) -> Relative | None:
     except ValueError:  # no process and round in common
         return None
     return Relative(base.cell, ratio.value, ratio.interval95, ratio.scope, no_verdict(base, other))
+
+
+def _relative_means(base: Result, other: Result) -> BlockMeans | None:
+    """With the speed in relation to `base`, where there is one."""
+    if other.block_means is None or other.relative is None:
+        return other.block_means
+    if other is base:
+        return msgspec.structs.replace(other.block_means, speedup=1.0)
+    ratio = statistics.ratio(quiet_steps(base), quiet_steps(other), fmean)
+    return msgspec.structs.replace(
+        other.block_means, speedup=ratio.value, speedup_interval95=ratio.interval95
+    )
 
 
 def relative_across_studies(base: Result, other: Result) -> statistics.Ratio:

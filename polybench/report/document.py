@@ -15,7 +15,7 @@ from polybench.core.document.circumstances import Background, Host, Resumed, Set
 from polybench.core.document.resources import GarbageCollection
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.core.document.times import Pipeline, Samples, Startup, StepSeconds
+from polybench.core.document.times import BlockMeans, Pipeline, Samples, Startup, StepSeconds
 from polybench.core.document.training import TimeToAccuracy, Training
 from polybench.core.spec import Study, Workload, most_epochs
 from polybench.planning.pace import Block
@@ -179,6 +179,8 @@ def _add_times(
     result.samples_per_second = result.workload.batch_size / seconds.median
     if not result.trainings:
         result.epoch_seconds = steps_in_epoch * seconds.median
+    mean, interval = statistics.mean_step(quiet)
+    result.block_means = BlockMeans(mean, interval, result.workload.batch_size / mean, steps_in_epoch * mean)
     result.gc = _collection(record, seconds.n * record.steps_per_sample)
     result.pipeline = _pipeline(record, result.workload, seconds)
     result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)

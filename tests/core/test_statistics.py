@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from polybench.core.statistics import (
     differs,
     half_width,
     mean_of_rounds,
+    mean_step,
     median_interval,
     ratio,
     rising_trend,
@@ -128,6 +130,25 @@ class TestStepSeconds:
         ]
         found = step_seconds(one, "step").median / step_seconds(two, "step").median
         assert found == pytest.approx(ratio(one, two).value)
+
+
+class TestMeanStep:
+    def test_a_pause_that_few_steps_meet_is_in_the_mean_alone(self) -> None:
+        paused = [[[1.0, 1.0, 1.0, 2.0], [1.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]]]
+        assert mean_step(paused)[0] == pytest.approx(1.25)
+        assert step_seconds(paused, "step").median == 1.0
+        assert ratio([[[1.25]], [[1.25]]], paused, fmean).value == pytest.approx(1.0)
+        assert ratio([[[1.25]], [[1.25]]], paused).value == pytest.approx(1.25)
+
+    @given(nested)
+    def test_of_rounds_of_one_sample_both_are_the_same(self, samples: Nested) -> None:
+        blocks = [[[fmean(one)] for one in process] for process in samples]
+        summary = step_seconds(blocks, "block")
+        assert mean_step(blocks) == (summary.median, summary.interval95) == mean_step(samples)
+
+    def test_no_sample_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="no samples"):
+            mean_step([[[]]])
 
 
 class TestRatio:

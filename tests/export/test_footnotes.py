@@ -5,9 +5,9 @@ from typing import Literal
 import msgspec
 
 from polybench.core.document.identity import Parity
-from polybench.core.document.resources import Allocation, Allocations, Energy, Roof
+from polybench.core.document.resources import Allocation, Allocations, Energy, GarbageCollection, Roof
 from polybench.core.document.result import Result
-from polybench.core.document.times import Pipeline
+from polybench.core.document.times import BlockMeans, Pipeline
 from polybench.export.footnotes import footnotes
 from tests.factories import FLUX_DEVIATIONS, absent, measured, native, study, trainings, typical_study
 
@@ -122,6 +122,21 @@ def test_a_pipeline_that_keeps_up_is_told_with_both_rates() -> None:
     )
     untold = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
     assert not any("alone" in note for note in untold)
+
+
+def test_pauses_that_the_medians_leave_out_are_told() -> None:
+    def told(collector: float, mean: float, cell: str = "flux/cpu") -> list[str]:
+        means = BlockMeans(mean, None, 128 / mean, 390 * mean, 0.75, (0.7, 0.8))
+        row = measured(cell, 0.02, gc=GarbageCollection(collector, 1), block_means=means)
+        return [note for note in footnotes(study(row), []) if "collector" in note]
+
+    assert told(0.001, 0.022) == [
+        "flux/cpu: the garbage collector takes 1.00 ms of a mean step (22.0 ms), in pauses that few steps"
+        " meet and medians leave out; the speedup by means is 0.75 (0.70 to 0.80)"
+    ]
+    assert told(0.001, 0.0201) == []  # every step met one: the median has them
+    assert told(0.0001, 0.022) == []  # it was something else
+    assert told(0.001, 0.022, "torch/cpu")[0].endswith("medians leave out")  # the baseline itself
 
 
 def test_a_training_that_was_not_finished_is_no_seed_of_an_accuracy() -> None:

@@ -15,7 +15,15 @@ from polybench.core.document.resources import (
     SizeClasses,
     Utilization,
 )
-from polybench.core.document.times import BreakEven, DeviceSpeedup, Pipeline, Relative, Startup, StepSeconds
+from polybench.core.document.times import (
+    BlockMeans,
+    BreakEven,
+    DeviceSpeedup,
+    Pipeline,
+    Relative,
+    Startup,
+    StepSeconds,
+)
 from polybench.core.document.training import TimeToAccuracy
 from polybench.core.errors import BadInput
 from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, metrics_of
@@ -125,6 +133,7 @@ def test_everything_that_a_result_can_hold() -> None:
         cost=Cost(0.0034, 2.5),
         roof=Roof(98e9, 0.314, "a product"),
         device_speedup=DeviceSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
+        block_means=BlockMeans(0.0104, (0.0102, 0.0106), 12_308.0, 4.06, 1.58, (1.5, 1.66)),
         accuracy=0.6123,
         accuracy_std=0.0081,
         time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
@@ -139,6 +148,10 @@ def test_everything_that_a_result_can_hold() -> None:
         "training_throughput": "14,000",
         "speedup": "1.65 (1.65 to 1.65)",
         "device_speedup": "97.8x",
+        "mean_step_time": "10.4 ms ±1.9%",
+        "mean_throughput": "12,308",
+        "mean_epoch_time": "4.06 s",
+        "mean_speedup": "1.58 (1.50 to 1.66)",
         "accuracy": "0.612 ±0.008",
         "time_to_accuracy": "83.1 s",
         "allocated": "54.0 MiB",

@@ -17,7 +17,7 @@ from polybench.core.document.resources import (
     NativeAllocation,
 )
 from polybench.core.document.result import Result
-from polybench.core.document.times import Samples
+from polybench.core.document.times import BlockMeans, Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
 from polybench.report import overhead, sweep
 from polybench.report.comparisons import relate
@@ -63,6 +63,28 @@ def test_one_process_gives_no_verdict_on_a_device() -> None:
     found = by_name["torch/cuda"].device_speedup
     assert found is not None
     assert found.scope == "within one run"
+
+
+def test_speed_by_means_has_the_pauses_that_medians_leave_out() -> None:
+    def cell(name: str, steps: list[float]) -> Result:
+        means = BlockMeans(sum(steps) / len(steps), None, 128.0, 390.0)
+        return measured(name, 0.01, samples=Samples("step", 1, [[steps] * 2] * 2), block_means=means)
+
+    by_name = related(
+        cell("torch/cpu", [0.01] * 4),
+        cell("flux/cpu", [0.01, 0.01, 0.01, 0.03]),
+        measured("tf/cpu", 0.01),  # saved before there were means
+    )
+    found = by_name["flux/cpu"]
+    assert found.relative is not None
+    assert found.block_means is not None
+    assert found.relative.speedup == pytest.approx(1.0)
+    assert found.block_means.speedup == pytest.approx(0.01 / 0.015)
+    assert found.block_means.speedup_interval95 == pytest.approx((0.01 / 0.015, 0.01 / 0.015))
+    baseline = by_name["torch/cpu"].block_means
+    assert baseline is not None
+    assert (baseline.speedup, baseline.speedup_interval95) == (1.0, None)
+    assert by_name["tf/cpu"].block_means is None
 
 
 def test_no_device_speedup_without_a_ranked_row_on_the_cpu() -> None:

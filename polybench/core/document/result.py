@@ -18,6 +18,7 @@ from polybench.core.document.resources import (
     Utilization,
 )
 from polybench.core.document.times import (
+    BlockMeans,
     BreakEven,
     DeviceSpeedup,
     Pipeline,
@@ -54,6 +55,8 @@ class Result(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     versions: dict[str, Any] = {}
     step_seconds: StepSeconds | None = None
+    block_means: BlockMeans | None = None
+    """Null in documents that were saved before it was there, too."""
     samples_per_second: float | None = None
     epoch_seconds: float | None = None
     startup: Startup | None = None

@@ -28,6 +28,23 @@ class StepSeconds(msgspec.Struct, frozen=True):
     interval95: tuple[float, float] | None
 
 
+class BlockMeans(msgspec.Struct, frozen=True):
+    """A cell's speed by the mean step of each block (its timed steps in a round), not by the median one.
+
+    All that happens in a block is in its mean. The median leaves out what fewer than half of the steps met,
+    such as the pauses of a garbage collector. Estimators and intervals are those of `step_seconds` and
+    `relative`; `speedup` is null where `relative` is.
+    """
+
+    seconds_per_step: float
+    interval95: tuple[float, float] | None
+    samples_per_second: float
+    epoch_seconds: float
+    """As many steps as an epoch has; no measured epoch, as `epoch_seconds` of a result may be."""
+    speedup: float | None = None
+    speedup_interval95: tuple[float, float] | None = None
+
+
 class Startup(msgspec.Struct, frozen=True):
     """Cold start of a worker, each part on its own; the median over processes."""
 
