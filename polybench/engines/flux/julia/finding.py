@@ -53,6 +53,17 @@ class Julia(NamedTuple):
         return f"correct {VARIABLES}, or unset both" if self.found_by == VARIABLES else SETUP
 
     @property
+    def with_another_julia(self) -> str:
+        """What to do once another version of Julia is installed; `PATH` is where that is."""
+        if self.found_by == VARIABLES:
+            return f"set {EXECUTABLE} to it"
+        if self.found_by == "juliapkg":
+            return SETUP
+        return f"{SETUP} --julia PATH" + (
+            "" if self.found_by == ENVIRONMENT else f" --project {shlex.quote(self.project)}"
+        )
+
+    @property
     def setup(self) -> str:
         """The command that completes the installation of this very Julia."""
         if self.found_by == "juliapkg":
@@ -133,7 +144,7 @@ def check_version(julia: Julia) -> None:
         raise Unavailable(
             f"Julia {version} is none that polybench takes, which is {bounds()['julia']}"
             f" ({julia.executable}, from {julia.found_by})",
-            "install one of these, for example with juliaup, then: " + SETUP,
+            f"install one of these, for example with juliaup, then: {julia.with_another_julia}",
         )
 
 

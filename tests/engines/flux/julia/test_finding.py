@@ -12,12 +12,15 @@ from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS
 from polybench.engines.flux.julia.finding import (
+    ENVIRONMENT,
     EXECUTABLE,
     FOUND_BY,
     PROJECT,
+    VARIABLES,
     Julia,
     belongs_to_another,
     check,
+    check_version,
     find,
     in_project,
     installed,
@@ -181,6 +184,21 @@ def test_the_wrong_julia(says: str, reason: str, executable: Make, project: Make
     with pytest.raises(Unavailable, match=reason) as caught:
         check(Julia(executable(says), project(), "a test"))
     assert "polybench setup flux" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("found_by", "remedy"),
+    [
+        ("the file", "polybench setup flux --julia PATH --project '/my project'"),
+        (ENVIRONMENT, "polybench setup flux --julia PATH"),  # its project stays as it is
+        (VARIABLES, "set PYTHON_JULIACALL_EXE to it"),
+        ("juliapkg", "polybench setup flux"),
+    ],
+)
+def test_what_to_do_with_another_version(found_by: str, remedy: str, executable: Make) -> None:
+    with pytest.raises(Unavailable) as caught:
+        check_version(Julia(executable("julia version 1.9.4"), "/my project", found_by))
+    assert caught.value.remedy == f"install one of these, for example with juliaup, then: {remedy}"
 
 
 def test_a_missing_julia() -> None:
