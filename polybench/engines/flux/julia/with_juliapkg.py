@@ -7,8 +7,10 @@ setup adds (PolyBench from its folder, CUDA) goes into that list: added with Pkg
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +20,10 @@ from polybench.engines.flux.julia.finding import Julia, find
 from polybench.engines.flux.julia.installing import OTHER_FOLDER, Say, require_network
 from polybench.engines.flux.julia.package import NAME, package_folder
 from polybench.engines.flux.julia.remembered import forget
+from polybench.engines.flux.julia.starting import first_line
 
 _OFFLINE = "PYTHON_JULIAPKG_OFFLINE"
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def set_up(say: Say, *, cuda: bool = False, offline: bool = False) -> Julia:
@@ -45,13 +49,21 @@ def set_up(say: Say, *, cuda: bool = False, offline: bool = False) -> Julia:
             for name in CUDA if cuda else ():
                 juliapkg.add(name, uuids()[name], version=bounds()[name])
             juliapkg.resolve()
-    except PermissionError as error:
-        raise Unavailable(f"{error.filename} cannot be written ({error.strerror})", OTHER_FOLDER) from error
     except Exception as error:  # juliapkg raises plain Exceptions, and what its downloads raise
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        remedy = f"read what it said above; or name an installed Julia: {OTHER_FOLDER}"
-        raise Unavailable(f"juliapkg could not install Julia or its packages: {first[0]}", remedy) from error
+        raise _why(error) from error
     return find()
+
+
+def _why(error: Exception) -> Unavailable:
+    """What was in juliapkg's way, and what to do."""
+    if isinstance(error, OSError) and error.errno in _NOT_WRITABLE:
+        return Unavailable(f"{error.filename} cannot be written ({error.strerror})", OTHER_FOLDER)
+    if isinstance(error, subprocess.CalledProcessError):  # its own words have the whole script in them
+        said = f"Julia ended with code {error.returncode}"
+    else:
+        said = first_line(error)
+    remedy = f"read what it said above; or name an installed Julia: {OTHER_FOLDER}"
+    return Unavailable(f"juliapkg could not install Julia or its packages: {said}", remedy)
 
 
 def remove() -> Path | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import importlib.util
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,16 +279,24 @@ def test_juliapkgs_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         with_juliapkg.set_up(print)
 
 
-def test_a_folder_that_juliapkg_may_not_write_is_no_lack_of_a_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_julia_fails_the_script_of_juliapkg_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
-        raise PermissionError(13, "Permission denied", "/venv/julia_env")
+        raise subprocess.CalledProcessError(1, ["julia", "-e", "import Pkg\nPkg.add([...])"])
 
     juliapkg_that(fails, monkeypatch)
-    with pytest.raises(
-        Unavailable, match=r"^/venv/julia_env cannot be written \(Permission denied\)$"
-    ) as caught:
+    with pytest.raises(Unavailable, match=r"its packages: Julia ended with code 1$"):
+        with_juliapkg.set_up(print)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_juliapkg_may_not_write_is_no_lack_of_a_network(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise OSError(number, "Not allowed", "/venv/julia_env")
+
+    juliapkg_that(fails, monkeypatch)
+    with pytest.raises(Unavailable, match=r"^/venv/julia_env cannot be written \(Not allowed\)$") as caught:
         with_juliapkg.set_up(print)
     assert "network" not in caught.value.remedy
     assert "--project" in caught.value.remedy
