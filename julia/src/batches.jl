@@ -11,7 +11,8 @@ struct Batch{X,Y,O}
     owner::O
 end
 
-"""    batches(device, T, images, labels, classes)
+"""
+    batches(device, T, images, labels, classes)
 
 One batch for each column of `labels` (batch, steps), whose values are 0 to `classes` - 1.
 

@@ -142,7 +142,8 @@ function first_batches(network::Model, dataset::Dataset, order, count, name)
     return batches(device(name), Float32, shaped, dataset.labels[places .+ 1], network.classes)
 end
 
-"""    measure(run, title, rounds, steps, circumstances)
+"""
+    measure(run, title, rounds, steps, circumstances)
 
 The timed rounds. What a step allocates is counted in a pass of its own, after them.
 """
@@ -171,7 +172,8 @@ function measure(run, title, rounds, steps, circumstances)
     return Trial(title, times, collector, kind, bytes / steps, count / steps, first_step, losses, circumstances)
 end
 
-"""    sample(run, part)
+"""
+    sample(run, part)
 
 Seconds of a step of these, and what the collector took of it.
 """
@@ -193,7 +195,8 @@ function with_blas_threads(f, n::Int)
     end
 end
 
-"""    keep_heap(policy)
+"""
+    keep_heap(policy)
 
 With `"keep"`, what `GLIBC_TUNABLES` says to a worker of polybench (`polybench/wire/environment.py`): no block below 1 GiB
 has a mapping of its own, what is free at the heap's top stays, and all threads share one arena. glibc only.

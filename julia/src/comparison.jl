@@ -10,7 +10,8 @@ struct Comparison
     interval::Union{Nothing,Tuple{Float64,Float64}}
 end
 
-"""    compare(trial, baseline)
+"""
+    compare(trial, baseline)
 
 How many times as fast as the baseline, with Welch's interval over rounds.
 
@@ -39,7 +40,8 @@ const STUDENT = (
     2.110, 2.101, 2.093, 2.086,
 )
 
-"""    student(freedom)
+"""
+    student(freedom)
 
 The 97.5th percentile of Student's t, rounded up: from a table, then by the first two terms of its expansion in 1 / n
 (Abramowitz and Stegun, 26.7.5), which are within 0.2 % there.

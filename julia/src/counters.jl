@@ -3,7 +3,8 @@ What Julia counts by itself, its build, and its threads.
 """
 function collected end
 
-"""    collected()
+"""
+    collected()
 
 What the garbage collector did since the process started: seconds that the program stood still for it (as `@time`
 has them), and full sweeps.
@@ -13,13 +14,15 @@ function collected()
     return now.total_time / 1e9, Int(now.full_sweep)
 end
 
-"""    collect!()
+"""
+    collect!()
 
 Collect all garbage, old and young.
 """
 collect!() = (GC.gc(true); nothing)
 
-"""    collected(trainer)
+"""
+    collected(trainer)
 
 The same without what the trainer kept out of its steps.
 """
@@ -28,14 +31,16 @@ function collected(trainer)
     return seconds - trainer.aside, sweeps
 end
 
-"""    count_allocations!(trainer, batches, first, n)
+"""
+    count_allocations!(trainer, batches, first, n)
 
 `run_steps!`, and what `allocated` says of the `n` steps together.
 """
 count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
 
-"""    allocation_places!(profile, trainer, batches, first, n)
+"""
+    allocation_places!(profile, trainer, batches, first, n)
 
 `run_steps!`, and which functions allocated in Julia's heap: (function, bytes, count), in the `n` steps together.
 `profile` is the standard library's module, handed in so that nobody else waits until it is loaded.
@@ -58,7 +63,8 @@ function allocation_places!(profile::Module, trainer::Trainer, batches::Abstract
     return [(place, bytes, count) for (place, (bytes, count)) in found]
 end
 
-"""    innermost_function(stacktrace)
+"""
+    innermost_function(stacktrace)
 
 The function of a package that is nearest to the allocation: Julia's own, which it called, say little.
 """
@@ -70,7 +76,8 @@ function innermost_function(stacktrace)
     return "outside of packages"
 end
 
-"""    facts()
+"""
+    facts()
 
 What the build and its thread pools are, as text.
 """
@@ -87,5 +94,7 @@ facts() = (
     gc_threads = string(Threads.ngcthreads()),
 )
 
-"""    set_blas_threads(n)"""
+"""
+    set_blas_threads(n)
+"""
 set_blas_threads(n::Int) = BLAS.set_num_threads(n)

@@ -16,7 +16,8 @@ struct CUDADevice <: Device
     arithmetic::Symbol
 end
 
-"""    device(name; tf32 = false, type = Float32)
+"""
+    device(name; tf32 = false, type = Float32)
 
 The device of a name such as `cpu`, `cuda` or `cuda:1`, for arrays of `type`; only those of `Float32` can be TensorFloat-32.
 """
@@ -29,7 +30,8 @@ function device(name::AbstractString; tf32::Bool = false, type::Type{<:AbstractF
     throw(ArgumentError("no device is called \"$name\""))
 end
 
-"""    check_there(device)
+"""
+    check_there(device)
 
 An error in words where there is no such device in this session.
 """
@@ -41,7 +43,8 @@ check_there(device::CUDADevice) =
 
 const TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
-"""    forbid_tf32!(device)
+"""
+    forbid_tf32!(device)
 
 No TensorFloat-32 in this session, whatever its math mode. NVIDIA's libraries read the variable when they are first used,
 so this comes before all else, once; a worker of `polybench compare` is started with it.
@@ -52,19 +55,22 @@ function forbid_tf32!(::CUDADevice)
     return nothing
 end
 
-"""    place(device, x)
+"""
+    place(device, x)
 
 `x` (an array, or a model with arrays in it) on the device; the CPU copies nothing.
 """
 place(::CPU, x) = x
 
-"""    synchronize(device)
+"""
+    synchronize(device)
 
 Wait until the device has done what it was asked to do.
 """
 synchronize(::CPU) = nothing
 
-"""    allocated(f, device)
+"""
+    allocated(f, device)
 
 What one call `f()` allocates, counted as `@time` does: (count, bytes) in Julia's heap, by all threads, and (count,
 bytes) on the device, () if that is the CPU.
@@ -74,32 +80,37 @@ function allocated(f, ::CPU)
     return (Base.gc_alloc_count(timed.gcstats), timed.bytes), ()
 end
 
-"""    device_peak_bytes(device)
+"""
+    device_peak_bytes(device)
 
 The most bytes that were ever in use on the device at one time; nothing for the CPU, or if it cannot be known.
 """
 device_peak_bytes(::CPU) = nothing
 
-"""    device_reserved_bytes(device)
+"""
+    device_reserved_bytes(device)
 
 What the device's pool holds, in use or not; nothing for the CPU, or if it cannot be known.
 """
 device_reserved_bytes(::CPU) = nothing
 
-"""    seed!(device, seed)
+"""
+    seed!(device, seed)
 
 Start the generator that `Dropout` draws from on this device.
 """
 seed!(::CPU, seed::Int) = Random.seed!(seed)
 
-"""    cuda_devices()
+"""
+    cuda_devices()
 
 How many CUDA devices there are; 0 without the package extension.
 """
 cuda_devices() = cuda_devices(Val(:extension))
 cuda_devices(::Any) = 0
 
-"""    cuda_facts()
+"""
+    cuda_facts()
 
 (name, text) of what CUDA code is made with and how it computes; none without the package extension or a GPU.
 """

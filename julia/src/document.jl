@@ -11,7 +11,8 @@ struct Study
     document::Any
 end
 
-"""    read_study(file)
+"""
+    read_study(file)
 
 A study that `polybench compare` or `write_study` saved.
 """
@@ -22,7 +23,8 @@ function read_study(file::AbstractString)
     return Study(document)
 end
 
-"""    cells(study)
+"""
+    cells(study)
 
 The names of its rows: `flux/cpu`, `torch+compile/cpu`, ...
 """
@@ -44,7 +46,8 @@ function Base.getindex(study::Study, cell::AbstractString)
     )
 end
 
-"""    field(object, names...)
+"""
+    field(object, names...)
 
 What is there by these names, one inside of the other; nothing where one is missing, or null.
 """
@@ -64,7 +67,8 @@ function Base.show(io::IO, ::MIME"text/plain", study::Study)
     end
 end
 
-"""    write_study(path, trial)
+"""
+    write_study(path, trial)
 
 Save a trial of one of polybench's networks as a study: in this file, or, if the path is a folder, in a file named as the study,
 where `polybench show last --results FOLDER` and the others find it. Returns the file's path.
@@ -115,7 +119,8 @@ study_settings(made, trial) = (;
     steps_per_round = made.steps, input = "preload", epochs = nothing, baseline = "flux/$(made.device)", prices = (;),
 )
 
-"""    order_sha256(order)
+"""
+    order_sha256(order)
 
 The SHA-256 that polybench's documents have of one epoch's batches.
 """
@@ -144,6 +149,7 @@ end
 
 function study_result(made, trial)
     all, typical = samples(trial), median(trial).time
+    average = geometric_mean(map(mean, trial.rounds))
     known = made.facts
     build = (; known.blas, known.cpu, known.julia_threads, known.blas_threads, known.gc_threads)
     versions = (; known.julia, known.flux, known.nnlib, known.zygote, known.optimisers, build)
@@ -160,6 +166,10 @@ function study_result(made, trial)
             median = typical, mean = mean(all), min = minimum(all), p05 = steps ? quantile(all, 0.05) : nothing,
             p95 = steps ? quantile(all, 0.95) : nothing, std = steps && length(all) > 1 ? std(all) : nothing, n = length(all),
             interval95 = nothing,
+        ),
+        block_means = (;
+            seconds_per_step = average, interval95 = nothing, samples_per_second = made.batch_size / average,
+            epoch_seconds = size(made.order, 2) * average, speedup = 1.0, speedup_interval95 = nothing,
         ),
         samples_per_second = made.batch_size / typical, epoch_seconds = size(made.order, 2) * typical,
         allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, seen...)),

@@ -10,7 +10,8 @@ end
 
 const CIFAR10_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then red, green and blue planes
 
-"""    dataset(model, data, seed)
+"""
+    dataset(model, data, seed)
 
 `"synthetic"`, or CIFAR-10 from a folder, for the networks that take images as CIFAR-10's.
 """
@@ -23,7 +24,8 @@ function dataset(model::Model, data::AbstractString, seed::Integer)
     return cifar10(data)
 end
 
-"""    cifar10(folder)
+"""
+    cifar10(folder)
 
 The training images in CIFAR-10's binary files, `data_batch_1.bin` to `data_batch_5.bin`.
 """
@@ -47,7 +49,8 @@ const GRAINS = 256
 const MEANS = (125, 123, 114)
 const GAINS = (70, 69, 76)
 
-"""    synthetic(model, seed)
+"""
+    synthetic(model, seed)
 
 Smooth fields with a grain, in classes that can be learned, as `polybench/data/synthetic.py` defines them: in
 each channel a random grid of 4 x 4, to which the class adds its own, interpolated. All of it is whole numbers.
@@ -73,7 +76,8 @@ synthetic_count(model::Model) = min(50_000, 50_000 * 3072 ÷ prod(model.input_sh
 
 random_bytes(stream, words) = collect(reinterpret(UInt8, [htol(next!(stream)) for _ in 1:words]))
 
-"""    grids(raw)
+"""
+    grids(raw)
 
 (4, 4, 3), columns first, centred at 0: brightness, common to the channels, and colour with half its amplitude.
 """
@@ -93,7 +97,8 @@ function draw!(image, field, grain)
     end
 end
 
-"""    enlarged(field, length; rows = false)
+"""
+    enlarged(field, length; rows = false)
 
 Doubled along columns or rows until it is as long, then cut: 3/4 the nearest value, 1/4 the next, borders repeated.
 """
@@ -116,7 +121,8 @@ function doubled(field::Matrix{Int})
     return twice
 end
 
-"""    epoch_order(images, batch_size, seed, epoch)
+"""
+    epoch_order(images, batch_size, seed, epoch)
 
 Which images make up which batch: (batch, steps), from 0, shuffled as `polybench/data/batches.py` defines it. A last
 batch that would be partial is dropped.
@@ -133,7 +139,8 @@ function epoch_order(images::Int, batch_size::Int, seed::Integer, epoch::Integer
     return reshape(values[1:(steps * batch_size)], batch_size, steps)
 end
 
-"""    data_sha256(dataset)
+"""
+    data_sha256(dataset)
 
 The SHA-256 that polybench's documents have of these images and labels.
 """

@@ -63,7 +63,8 @@ function layers(
     end
 end
 
-"""    chain_parts(device, chain, x)
+"""
+    chain_parts(device, chain, x)
 
 `layer => part` for all parts of all layers, in order; `x` is the input of the first.
 """
@@ -88,7 +89,8 @@ wanted(_, trained, has_weights) = trained || has_weights ? ("gradient",) : ()
 # Any gradient will do, as long as it is not zero: products do not take longer for some numbers.
 slope(y) = (dy = similar(y); fill!(dy, inv(length(y))); dy)
 
-"""    linear(layer)
+"""
+    linear(layer)
 
 The layer without its activation; the layer itself where it has none.
 """
@@ -102,7 +104,8 @@ describe(layer::Dense) = "Dense $(size(layer.weight, 2)) => $(size(layer.weight,
 describe(layer) = string(nameof(typeof(layer)))
 describe(layer::Function) = string(nameof(layer))
 
-"""    in_order_of_a_step(parts)
+"""
+    in_order_of_a_step(parts)
 
 Forwards through all layers, then backwards, so that a part finds the caches as another left them, not its own output.
 """

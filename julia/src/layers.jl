@@ -18,7 +18,8 @@ struct Part
     role::Symbol
 end
 
-"""    parts(record)
+"""
+    parts(record)
 
 The tensors of a layer, in the order of `polybench/core/layers.py`.
 """
@@ -49,7 +50,8 @@ parts(::Val{:given_dropout}, _) = [Part("mask", :mask, (), :mask)]
 """Layers that take a ReLU right after them as their activation."""
 takes_activation(record::Record) = record["type"] in ("conv", "dense", "batch_norm")
 
-"""    layer(kind, record, tensors, activation)
+"""
+    layer(kind, record, tensors, activation)
 
 The record's layer, or layers. `tensors` are its own in Flux's layout, by their canonical names.
 Residual blocks are made in `network.jl`.
@@ -93,7 +95,8 @@ Flux.@layer GivenDropout trainable = ()
 
 (dropout::GivenDropout)(x) = x .* dropout.mask
 
-"""    with_given_masks(records)
+"""
+    with_given_masks(records)
 
 The records with every dropout layer as one that is given its masks.
 """

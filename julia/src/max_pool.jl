@@ -4,7 +4,8 @@ approximately the maximum, since it compares with `≈`. The day it does not, no
 """
 function max_pool_within end
 
-"""    max_pool_within(T)
+"""
+    max_pool_within(T)
 
 How far below the maximum, relative to it, the first value of a window may be that gets the gradient; 0 where only
 the maximum does. On the CPU.
@@ -16,7 +17,8 @@ end
 
 max_pool_within(dtype::String) = max_pool_within(ELEMENT_TYPES[dtype])
 
-"""    takes_the_first(below)
+"""
+    takes_the_first(below)
 
 Whether the gradient of a window whose maximum is 1 goes to a first value that is smaller.
 """

@@ -16,13 +16,15 @@ struct Model
     initialization::String
 end
 
-"""    model_names()
+"""
+    model_names()
 
 What `model` finds: `lenet`, `resnet32`, ...
 """
 model_names() = sort!([first(splitext(file)) for file in readdir(MODELS) if endswith(file, ".toml")])
 
-"""    model(name)
+"""
+    model(name)
 
 The network called so, as a `Symbol` or a text; `_` may stand for `-`.
 """
@@ -37,7 +39,8 @@ function model(name::Union{Symbol,AbstractString})
     )
 end
 
-"""    parameter_count(model)
+"""
+    parameter_count(model)
 
 How many numbers are trained.
 """
@@ -45,7 +48,8 @@ parameter_count(model::Model) = sum(
     (prod(part.size) for record in walk(model.records) for part in parts(record) if part.role === :trained); init = 0
 )
 
-"""    initial_weights(model, seed)
+"""
+    initial_weights(model, seed)
 
 The weights that every engine of polybench starts from: `layer_name.part` to canonical `Float32` arrays (see
 `weights.jl`). Each tensor is uniform, with Glorot's or He's limit, from a stream of the seed and its own name.
@@ -75,7 +79,8 @@ function drawn(size, seed, name, limit)
     return values
 end
 
-"""    weights_sha256(model, weights)
+"""
+    weights_sha256(model, weights)
 
 The SHA-256 that polybench's documents have of these weights.
 """

@@ -15,13 +15,15 @@ struct Network{C<:Chain}
     places::Vector{Place}
 end
 
-"""    records(toml)
+"""
+    records(toml)
 
 The records in a TOML text: `[[layers]]`, `type = "conv"`, `name = "conv1"`, ...
 """
 records(toml::AbstractString) = Vector{Dict{String,Any}}(TOML.parse(toml)["layers"])
 
-"""    network(records, weights)
+"""
+    network(records, weights)
 
 The network with these tensors, a `Dict` of `layer_name.weight` and the like to canonical arrays.
 """
@@ -30,7 +32,8 @@ function network(records, weights)
     return Network(chain(records, weights, places, Union{Symbol,Int}[]), places)
 end
 
-"""    chain(records, weights, places, path)
+"""
+    chain(records, weights, places, path)
 
 The chain of these layers, which `path` leads to; where its tensors are is added to `places`.
 """
@@ -66,7 +69,8 @@ function residual(record, weights, places, path)
     return Parallel(+, branch("body", [path; :layers; 1]), branch("shortcut", [path; :layers; 2]))
 end
 
-"""    tensor_shapes(records)
+"""
+    tensor_shapes(records)
 
 `layer_name.weight` and the like => canonical size, in the order of the layers: what is trained, then the state.
 """
@@ -79,7 +83,8 @@ tensor_shapes(records) = [
 walk(records) = mapreduce(walk, vcat, records; init = Record[])
 walk(record::Record) = [record; walk(get(record, "body", ())); walk(get(record, "shortcut", ()))]
 
-"""    tensors(network, role, tree = network.chain)
+"""
+    tensors(network, role, tree = network.chain)
 
 `layer_name.part` => array for the parts of a role, in the order of the layers. `tree` is the chain itself, or what is
 built like it: its gradient.
@@ -89,13 +94,15 @@ tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String,Abst
     place in network.places if place.part.role === role
 ]
 
-"""    parameters(network, tree = network.chain)
+"""
+    parameters(network, tree = network.chain)
 
 The tensors that are trained.
 """
 parameters(network::Network, tree = network.chain) = tensors(network, :trained, tree)
 
-"""    tensors(network)
+"""
+    tensors(network)
 
 All that belongs to what was trained: parameters, then the state.
 """
@@ -108,7 +115,8 @@ follow(tree, field::Symbol) = getproperty(tree, field)
 follow(tree::Ref, index::Int) = follow(tree[], index)
 follow(tree::Ref, field::Symbol) = follow(tree[], field)
 
-"""    set_masks!(network, masks)
+"""
+    set_masks!(network, masks)
 
 Put these arrays, in Flux's layout, in place of the masks of the dropout layers of the names.
 """

@@ -8,7 +8,8 @@ own type: in Float32 a step is up to 7e-6 too long or short (Optimisers 0.4, src
 """
 function rule end
 
-"""    rule(name; learning_rate, momentum = 0.9, weight_decay = 0.0)
+"""
+    rule(name; learning_rate, momentum = 0.9, weight_decay = 0.0)
 
 The rule of the optimizer that polybench calls `name`.
 """
@@ -24,7 +25,8 @@ rule(::Val{:rmsprop}, rate, _) = Flux.RMSProp(rate, 0.9, 1e-7)
 rule(::Val{:adam}, rate, _) = Flux.Adam(rate, (0.9, 0.999), 1e-8)
 rule(::Val{T}, _, _) where {T} = throw(ArgumentError("PolyBench has no optimizer \"$T\""))
 
-"""    change_rate!(state, old, new)
+"""
+    change_rate!(state, old, new)
 
 Another learning rate for the optimizer state that `Flux.setup` made. A velocity, which has the rate as a factor, is
 rescaled: in the canonical formula the steps before the change count with the new rate as well.

@@ -19,7 +19,8 @@ end
 
 Base.length(data::Augmented) = length(data.order)
 
-"""    data[places]
+"""
+    data[places]
 
 Images (width, height, channels, batch), `Float32` in 0 to 1, and one-hot labels, for places in the order, from 1.
 """
@@ -35,7 +36,8 @@ function Base.getindex(data::Augmented, places::AbstractVector{<:Integer})
     return images, Flux.onehotbatch(labels, 0:(data.classes - 1))
 end
 
-"""    prepare!(out, data, place)
+"""
+    prepare!(out, data, place)
 
 One image, flipped, then shifted: the pixel at (x, y) is the flipped image's at (x + dx, y + dy), and 0 outside.
 """
@@ -103,7 +105,8 @@ function start!(pipeline::Pipeline, index::Int)
     return nothing
 end
 
-"""    ahead!(pipeline, loader)
+"""
+    ahead!(pipeline, loader)
 
 A channel of the loader's batches, made while others are trained on: as many as there are workers.
 """
@@ -119,7 +122,8 @@ function ahead!(pipeline::Pipeline, loader)
     return channel
 end
 
-"""    wait_until_idle!(pipeline)
+"""
+    wait_until_idle!(pipeline)
 
 End the task that runs ahead, and wait for that. The next batch starts another one.
 
@@ -138,14 +142,16 @@ function wait_until_idle!(pipeline::Pipeline)
 end
 wait_until_idle!(::Any) = nothing
 
-"""    waited(pipeline)
+"""
+    waited(pipeline)
 
 Seconds that reading took so far: what the training waited for its data.
 """
 waited(pipeline::Pipeline) = pipeline.waited_ns / 1e9
 waited(::Any) = nothing
 
-"""    draw!(trainer, batches, first, n)
+"""
+    draw!(trainer, batches, first, n)
 
 Read batches `first`, `first` + 1, ... (from 0) and train on none. Returns the seconds.
 """

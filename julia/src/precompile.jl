@@ -5,7 +5,8 @@ source instead of loading it: nothing below runs then, and nothing that it compi
 """
 const LENET = read(joinpath(MODELS, "lenet.toml"), String)
 
-"""    rehearse(layers, input_shape, classes)
+"""
+    rehearse(layers, input_shape, classes)
 
 A build, two steps, a snapshot, a count and a reset in both precisions, with two images.
 """

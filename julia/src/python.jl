@@ -4,13 +4,15 @@ call (the images: as long as the batches live). Their shapes follow from the lay
 """
 const ELEMENT_TYPES = Dict("float32" => Float32, "float64" => Float64)
 
-"""    borrow(T, address, shape)
+"""
+    borrow(T, address, shape)
 
 An array in memory that Python owns.
 """
 borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
-"""    build(
+"""
+    build(
         layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, given_masks,
         variants,
     )
@@ -32,7 +34,8 @@ function build(
     return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, way)
 end
 
-"""    load(trainer, images, shape, labels, classes)
+"""
+    load(trainer, images, shape, labels, classes)
 
 Batches of float32 images (steps, batch, channels, height, width), whose shape is given in this order, and int64
 labels (steps, batch), in memory that lives as long as the batches.
@@ -45,7 +48,8 @@ function load(trainer::Trainer, images::Int, shape::NTuple{5,Int}, labels::Int, 
     )
 end
 
-"""    open_stream(trainer, images, shape, labels, order, order_shape, decisions, classes, workers)
+"""
+    open_stream(trainer, images, shape, labels, order, order_shape, decisions, classes, workers)
 
 A pipeline of uint8 images (images, channels, height, width) and int64 labels (images), in the order (steps, batch),
 varied by int8 decisions (steps, batch, 3) or, if their address is 0, by none. Shapes are given in these orders;
@@ -64,7 +68,8 @@ function open_stream(
     return Pipeline(trainer.device, typeof(trainer.loss), data)
 end
 
-"""    hand_out!(images, labels, batches, step)
+"""
+    hand_out!(images, labels, batches, step)
 
 Write one batch, canonical, to these addresses: float32 images, int64 labels.
 """
@@ -78,7 +83,9 @@ function write_to(address::Int, host::Array)
     GC.@preserve host unsafe_copyto!(Ptr{eltype(host)}(address), pointer(host), length(host))
     return nothing
 end
-"""    start_from!(trainer, addresses)
+
+"""
+    start_from!(trainer, addresses)
 
 Take these weights, given as in `build`, as the initial ones, which `reset!` goes back to.
 """
@@ -88,7 +95,8 @@ function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
     end
 end
 
-"""    correct(trainer, images, shape, labels)
+"""
+    correct(trainer, images, shape, labels)
 
 How many images are classified as their labels say: float32 (batch, channels, height, width), whose shape is given in
 this order, and int64 labels.
@@ -96,7 +104,8 @@ this order, and int64 labels.
 correct(trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int) =
     correct(trainer, borrow(Float32, images, reverse(shape)), borrow(Int64, labels, (first(shape),)))
 
-"""    snapshot!(gradients, weights, trainer, batches, step)
+"""
+    snapshot!(gradients, weights, trainer, batches, step)
 
 Write gradients and weights, canonical, to these addresses, in the order of `tensor_shapes` (gradients: of what is
 trained); returns the loss.
@@ -116,7 +125,8 @@ function write_canonical(addresses, named)
     end
 end
 
-"""    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted)
+"""
+    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted)
 
 `name => part` for the parts of one layer, see `layer_parts`. `layers` and `addresses` are as in `build`; x and dy are
 float32 arrays whose shapes are given in their own, C order. Nothing of their memory is used afterwards.
@@ -132,7 +142,8 @@ function replay(
     return named(layer_parts(trainer.device, T, layer_records, weights, arrays..., wanted))
 end
 
-"""    replay_step(trainer, batches)
+"""
+    replay_step(trainer, batches)
 
 The same for the parts of `step_parts`.
 """
@@ -140,7 +151,8 @@ replay_step(trainer::Trainer, batches) = named(step_parts(trainer, batches))
 
 named(parts) = Tuple((part.name, part) for part in parts)
 
-"""    give_masks!(trainer, names, addresses, shapes)
+"""
+    give_masks!(trainer, names, addresses, shapes)
 
 Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width) or (batch, features),
 whose shapes are given in this order, of the element type of the trainer.
@@ -154,7 +166,9 @@ function give_masks!(trainer::Trainer, names, addresses, shapes)
     set_masks!(trainer.network, masks)
 end
 
-"""    last_loss(trainer)"""
+"""
+    last_loss(trainer)
+"""
 last_loss(trainer::Trainer) = Float64(trainer.loss)
 
 device_peak_bytes(trainer::Trainer) = device_peak_bytes(trainer.device)

@@ -10,7 +10,8 @@ end
 
 const PCG_MULTIPLIER = 0x2360ed051fc65da44385df649fccf645
 
-"""    PCG64(entropy)
+"""
+    PCG64(entropy)
 
 The stream of non-negative integers, such as a seed and the number of an epoch.
 """
@@ -26,7 +27,8 @@ end
 
 advance!(stream::PCG64) = (stream.state = stream.state * PCG_MULTIPLIER + stream.increment)
 
-"""    next!(stream)
+"""
+    next!(stream)
 
 The next 64 random bits.
 """
@@ -35,13 +37,15 @@ function next!(stream::PCG64)
     return bitrotate(((state >> 64) ⊻ state) % UInt64, -Int(state >> 122))
 end
 
-"""    uniform!(stream)
+"""
+    uniform!(stream)
 
 A `Float64` in [0, 1): the top 53 of 64 bits.
 """
 uniform!(stream::PCG64) = (next!(stream) >> 11) * 0x1p-53
 
-"""    seed_words(entropy)
+"""
+    seed_words(entropy)
 
 The four words with which a `SeedSequence` of these integers starts a PCG64.
 """
@@ -57,7 +61,8 @@ function seed_words(entropy)
     return [UInt64(state[2i]) << 32 | state[2i - 1] for i in 1:4]
 end
 
-"""    halves(n)
+"""
+    halves(n)
 
 The 32-bit words of an integer, the lowest first.
 """
@@ -70,7 +75,8 @@ function halves(n::Integer)
     return words
 end
 
-"""    mixed(words)
+"""
+    mixed(words)
 
 The pool of a `SeedSequence`: four words, each of which depends on every bit.
 """
@@ -96,7 +102,8 @@ function mixed(words::Vector{UInt32})
     return pool
 end
 
-"""    crc32(text)
+"""
+    crc32(text)
 
 zlib's checksum, by which each tensor has a stream of its own.
 """

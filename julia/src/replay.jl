@@ -15,7 +15,8 @@ end
 
 Replayed(name, compute, device) = Replayed(name, compute, device, Ref{Any}())
 
-"""    seconds(part, n)
+"""
+    seconds(part, n)
 
 Compute it `n` times, and return the seconds of all.
 """
@@ -29,7 +30,8 @@ function seconds(part::Replayed, n::Int)
     return (time_ns() - start) / 1e9
 end
 
-"""    layer_parts(device, T, records, weights, x, dy, wanted)
+"""
+    layer_parts(device, T, records, weights, x, dy, wanted)
 
 The parts of a layer: `forward`, the gradients in `wanted`, `activation` if it has one. `records` are the
 layer's and then its ReLU's; `x` is its input and `dy` the gradient of its output, in Flux's layout.
@@ -66,7 +68,8 @@ alone(chain::Chain) = length(chain) == 1 ? only(chain.layers) : chain
 activation(::Any) = Flux.relu
 activation(layer::Union{Conv,Dense}) = layer.σ
 
-"""    activation_pullback(z, σ = relu)
+"""
+    activation_pullback(z, σ = relu)
 
 The gradient through an activation behind `z`, by the rule that Flux's layers have for it.
 """
@@ -75,7 +78,8 @@ function activation_pullback(z, σ = Flux.relu)
     return dy -> unthunk(back(dy)[3])
 end
 
-"""    gradients(layer, x, dy, wanted)
+"""
+    gradients(layer, x, dy, wanted)
 
 `name => compute` for each gradient in `wanted`: those of a convolution or a product each alone, of others together.
 """
@@ -88,7 +92,8 @@ function gradients(layer, x, dy, wanted)
     return [name => (() -> back(dy)) for name in wanted]
 end
 
-"""    of_product(y, back, layer, dy, (data, weight), wanted)
+"""
+    of_product(y, back, layer, dy, (data, weight), wanted)
 
 The gradients of the product `y` with the pullback `back`, which gives those of data and weight at these places.
 """
@@ -105,7 +110,8 @@ end
 shaped_bias(layer::Conv) = Flux.conv_reshape_bias(layer)
 shaped_bias(layer::Dense) = layer.bias
 
-"""    step_parts(trainer, batches)
+"""
+    step_parts(trainer, batches)
 
 The parts of a training step that belong to no layer: `loss` with its gradient, `update`, and a `call` of nothing.
 """

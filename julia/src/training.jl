@@ -15,7 +15,8 @@ mutable struct Trainer{D<:Device,N<:Network,S,T<:AbstractFloat,W<:Way}
     aside::Float64
 end
 
-"""    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...)
+"""
+    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...)
 
 A network of element type `T` with canonical initial `weights` and running statistics, and its optimizer: a name and
 settings of `rule`.
@@ -32,7 +33,8 @@ function Trainer(
     return Trainer(device, placed, update, rate, initial, way, Flux.setup(update, placed.chain), rate, T(NaN), 0.0)
 end
 
-"""    reset!(trainer, seed = 0)
+"""
+    reset!(trainer, seed = 0)
 
 Initial weights and running statistics, zero optimizer state; dropout draws the masks of this seed.
 """
@@ -46,7 +48,8 @@ function reset!(trainer::Trainer, seed::Int = 0)
     return nothing
 end
 
-"""    set_rate!(trainer, rate)
+"""
+    set_rate!(trainer, rate)
 
 The learning rate from the next step on; nothing is done where it is the rate already.
 """
@@ -57,7 +60,8 @@ function set_rate!(trainer::Trainer, rate::Real)
     return nothing
 end
 
-"""    train_step!(model, state, batch)
+"""
+    train_step!(model, state, batch)
 
 One step; its loss, before the update.
 """
@@ -68,7 +72,8 @@ function train_step!(model, state, batch)
     return loss
 end
 
-"""    run_steps!(trainer, batches, first, n)
+"""
+    run_steps!(trainer, batches, first, n)
 
 Train on batches `first`, `first + 1`, ... (from 0, and again from the first after the last): the hot loop.
 Returns its seconds; the loss of the last step is then in `trainer.loss`.
@@ -89,7 +94,8 @@ function run_steps!(
     return seconds
 end
 
-"""    loss_and_gradients(trainer, batches, step)
+"""
+    loss_and_gradients(trainer, batches, step)
 
 The loss of one batch, and the gradient for every weight, as `parameters` gives them; changes nothing.
 """
@@ -105,7 +111,8 @@ function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, 
     return loss, parameters(trainer.network, gradients[1])
 end
 
-"""    correct(trainer, images, labels)
+"""
+    correct(trainer, images, labels)
 
 How many of the images (width, height, channels, batch) are classified as their labels, from 0, say; as at inference.
 """

@@ -42,14 +42,16 @@ function at(which, trial::Trial, name)
     return estimate(trial, name, samples(trial)[place], collected_samples(trial)[place])
 end
 
-"""    median(trial)
+"""
+    median(trial)
 
 A typical step: the geometric mean of the rounds' medians, which is the step time of polybench's table.
 """
 Statistics.median(trial::Trial) =
     estimate(trial, "median", geometric_mean(map(median, trial.rounds)), median(collected_samples(trial)))
 
-"""    mean(trial)
+"""
+    mean(trial)
 
 All samples' mean. What the collector takes of some steps only is in it, and may not be in the median.
 """
@@ -58,7 +60,8 @@ Statistics.std(trial::Trial) = std(samples(trial))
 
 geometric_mean(values) = exp(mean(map(log, values)))
 
-"""    gcshare(trial)
+"""
+    gcshare(trial)
 
 What part of the time of all steps the collector took.
 """
@@ -106,7 +109,8 @@ end
 
 const BARS = ('▁', '▂', '▃', '▄', '▅', '▆', '▇', '█')
 
-"""    histogram(io, values; width = 60)
+"""
+    histogram(io, values; width = 60)
 
 A line of bars; the last one also has all that is beyond the 99th percentile.
 """

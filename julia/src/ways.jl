@@ -3,7 +3,8 @@ Ways to run the same training: which of Flux's functions makes a step, and when 
 """
 struct Way{Step,Collector} end
 
-"""    Way(variants...)
+"""
+    Way(variants...)
 
 `train` takes `Flux.train!` where a plain training has `withgradient` and `update!`; `gc_every_step` asks for a full collection
 after each step, inside its time; `gc_off` allows none during timed steps. Other names change nothing here.
@@ -14,7 +15,8 @@ function Way(variants::AbstractString...)
     return Way{"train" in variants ? :train : :update,isempty(collectors) ? :auto : Symbol(only(collectors))}()
 end
 
-"""    train!(way, model, state, batches, loss)
+"""
+    train!(way, model, state, batches, loss)
 
 A step on each of the batches; the last one's loss, or `loss` where there are none.
 """
@@ -41,7 +43,8 @@ end
 after_step(::Way) = nothing
 after_step(::Way{<:Any,:gc_every_step}) = GC.gc()
 
-"""    followed(way, batches)
+"""
+    followed(way, batches)
 
 The batches, with what follows on a step between them and after the last, where `Flux.train!` has the loop.
 """
@@ -60,14 +63,16 @@ function Base.iterate(one::Followed, state)
     return iterate(one.batches, state)
 end
 
-"""    hold(way)
+"""
+    hold(way)
 
 Before timed steps: keep the collector away from them, where the way says so.
 """
 hold(::Way) = nothing
 hold(::Way{<:Any,:gc_off}) = (GC.enable(false); nothing)
 
-"""    release(way)
+"""
+    release(way)
 
 After timed steps: let it collect what they left. Returns its seconds, which belong to no step.
 """

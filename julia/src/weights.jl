@@ -8,7 +8,8 @@ has (out, in).
 """
 function flipped end
 
-"""    flipped(array)
+"""
+    flipped(array)
 
 A new array: a canonical one as Flux wants it, and just as well the other way round.
 """
@@ -16,14 +17,16 @@ flipped(kernel::AbstractArray{<:Real,4}) = reverse(kernel; dims = (1, 2))
 flipped(matrix::AbstractMatrix) = permutedims(matrix)
 flipped(bias::AbstractVector) = copy(bias)
 
-"""    canonical_size(array)
+"""
+    canonical_size(array)
 
 The size of the canonical array for one of Flux's weights.
 """
 canonical_size(matrix::AbstractMatrix) = reverse(size(matrix))
 canonical_size(array::AbstractArray) = size(array)
 
-"""    canonical(array)
+"""
+    canonical(array)
 
 A canonical copy of one of Flux's weights or gradients, in the host's memory.
 """

@@ -16,6 +16,7 @@ from polybench.cli import app
 from polybench.core.document.study import from_json
 from polybench.core.errors import Unavailable
 from polybench.core.spec import Study
+from polybench.core.statistics import mean_step
 from polybench.data.batches import epoch_order, order_sha256
 from polybench.engines.flux.julia.finding import Julia, check, find
 from polybench.engines.flux.julia.package import package_folder
@@ -93,6 +94,9 @@ def test_python_reads_the_study_that_julia_writes(tmp_path: Path) -> None:
     assert result.step_seconds is not None
     assert len(result.steps[0]) == 2
     assert result.step_seconds.median == pytest.approx(median_of_rounds(result.steps[0]))
+    assert result.block_means is not None
+    assert result.block_means.seconds_per_step == pytest.approx(mean_step(result.steps)[0])
+    assert result.block_means.speedup == 1.0
     # The study can be repeated, and is shown.
     again = msgspec.convert(tomllib.loads(study.study), Study)
     assert (again.model, again.batch_size, again.processes) == ("lenet", 8, 1)
