@@ -2,7 +2,7 @@
 
 `plain` is the script of `--describe`, with a loop at its end that repeats its steps for every line that it
 reads. `independent` is a program of `programs/`, which shares no line with polybench or its scripts; it has
-random images and weights of its own.
+random images and weights of its own. `bench` is the Julia package's function of that name, for flux.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from _study import Inputs
 
 from polybench.core.spec import Cell
 from polybench.engines.flux.julia.finding import check, find
+from polybench.engines.flux.julia.package import package_folder
 from polybench.plain import plain_command, plain_script
 from polybench.wire.environment import heap_environment, inherited
 
 OPPONENTS = ("plain", "independent")
+BENCH = "bench"
 _PROGRAMS = Path(__file__).parent / "programs"
 _INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
 
@@ -79,7 +81,7 @@ def opponent(which: str, given: Inputs, cell: Cell, steps: int) -> Iterator[Oppo
     Raises:
         Unavailable: what runs it is not on this machine.
     """
-    command = _plain(given, cell, steps) if which == "plain" else _independent(given, cell, steps)
+    command = {"plain": _plain, "independent": _independent, BENCH: _bench}[which](given, cell, steps)
     environment = inherited(os.environ) | heap_environment(given.plan.study.heap)
     log = given.scratch / f"{which}.log"
     with (
@@ -113,6 +115,17 @@ def _independent(given: Inputs, cell: Cell, steps: int) -> list[str]:
     arguments = [workload.model, str(workload.batch_size), str(workload.threads), str(steps)]
     if not program.endswith(".jl"):
         return [sys.executable, program, *arguments]
+    return _julia(workload.threads, program, *arguments)
+
+
+def _bench(given: Inputs, _cell: Cell, steps: int) -> list[str]:
+    workload = given.plan.workload
+    arguments = (workload.model, str(workload.batch_size), str(steps), str(given.data))
+    program = str(_PROGRAMS / "bench_flux.jl")
+    return _julia(workload.threads, program, str(package_folder()), *arguments)
+
+
+def _julia(threads: int, program: str, *arguments: str) -> list[str]:
     check(julia := find())
-    options = [f"--project={julia.project}", "--startup-file=no", f"--threads={workload.threads}"]
+    options = [f"--project={julia.project}", "--startup-file=no", f"--threads={threads}"]
     return [julia.executable, *options, program, *arguments]

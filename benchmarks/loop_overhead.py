@@ -4,7 +4,10 @@ Both loops train the same model, `lenet` with batch 128, on the same batches, fr
 block, so that nothing differs but the loop. The order within a pair of blocks is random. One process an
 engine, since frameworks do not share one. Takes about 2 minutes on 2 quiet cores.
 
-    python benchmarks/loop_overhead.py [--pairs 40] [--steps 30] [--engines torch,tf]
+The loops of flux are in Julia. What the call of a step from Python takes beside the seconds that Julia says
+of it is a figure of its own: no sample has it.
+
+    python benchmarks/loop_overhead.py [--pairs 40] [--steps 30] [--engines torch,tf,flux]
 """
 
 from __future__ import annotations
@@ -69,7 +72,41 @@ def tf_loop(engine: Any, steps: int) -> list[float]:
     return seconds
 
 
-LOOPS: dict[str, Loop] = {"torch": torch_loop, "tf": tf_loop}
+_FLUX_LOOP = """
+(trainer, batches, first, n) -> map(first:(first + n - 1)) do step
+    (; images, labels) = batches[step % length(batches) + 1]
+    start = time_ns()
+    loss, gradients = Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), trainer.network.chain)
+    Flux.update!(trainer.state, trainer.network.chain, gradients[1])
+    (time_ns() - start) / 1e9
+end
+"""
+
+
+@functools.cache
+def _in_julia() -> Any:
+    from juliacall import Main  # runs already: the engine has started it
+
+    return Main.seval(_FLUX_LOOP)
+
+
+def flux_loop(engine: Any, steps: int) -> list[float]:
+    """What a Flux user writes, in Julia, around the chain and the state that the engine made."""
+    return list(_in_julia()(engine._trainer, engine._batches, UNTIMED_STEPS, steps))
+
+
+def bridge_seconds(engine: Any, steps: int) -> list[float]:
+    """Of each step, what its call from Python took beside what the engine says it took."""
+    seconds = []
+    for step in range(steps):
+        start = perf_counter()
+        inside = engine.run_steps(step, 1)
+        seconds.append(perf_counter() - start - inside)
+    return seconds
+
+
+LOOPS: dict[str, Loop] = {"torch": torch_loop, "tf": tf_loop, "flux": flux_loop}
+BRIDGE_TARGET = 20e-6
 
 
 def block_by_hand(engine: Any, steps: int, loop: Loop) -> list[float]:
@@ -81,7 +118,7 @@ def block_by_hand(engine: Any, steps: int, loop: Loop) -> list[float]:
 
 
 def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
-    """Both loops' blocks, in this process."""
+    """Both loops' blocks, in this process; and of flux, which is behind a bridge, what a call takes."""
     with inputs((name,), steps) as given:
         cell = given.cell(name)
         module, _, factory = row(cell).factory.partition(":")
@@ -100,6 +137,9 @@ def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
         for _ in range(pairs):
             for which in random.sample(sorted(loops), 2):
                 blocks[which].append(loops[which](engine, steps))
+        if name == "flux":
+            engine.reset()
+            blocks["bridge"] = [bridge_seconds(engine, 10 * steps)]
         return blocks
 
 
@@ -108,10 +148,16 @@ def figures(name: str, blocks: dict[str, list[list[float]]]) -> list[Figure]:
     ours, by_hand = blocks["polybench"], blocks["hand"]
     of_medians = median(chain.from_iterable(ours)) / median(chain.from_iterable(by_hand))
     paired = ratio([ours], [by_hand])
-    return [
+    found = [
         Figure(f"{name}: polybench / by hand", of_medians, f"at most {TARGET}", of_medians <= TARGET),
         Figure(f"{name}: the same, paired blocks", paired.value, interval95=paired.interval95),
     ]
+    for seconds in blocks.get("bridge", ()):
+        cost, target = median(seconds), f"below {BRIDGE_TARGET * 1e6:.0f}"
+        found.append(
+            Figure(f"{name}: the call of a step from Python, us", cost * 1e6, target, cost < BRIDGE_TARGET)
+        )
+    return found
 
 
 def main() -> None:

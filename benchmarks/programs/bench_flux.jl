@@ -1,0 +1,12 @@
+# PolyBench.jl's own `bench`, as a Julia user calls it: one round for each line that it reads.
+#
+#     julia --threads=2 --project=WITH_FLUX bench_flux.jl PACKAGE_FOLDER MODEL BATCH_SIZE STEPS DATA
+const PACKAGE, MODEL, BATCH_SIZE, STEPS, DATA = ARGS
+push!(LOAD_PATH, PACKAGE)
+using PolyBench
+
+for _ in eachline(stdin)
+    local trial = bench(MODEL; batch = parse(Int, BATCH_SIZE), data = DATA, steps = parse(Int, STEPS), rounds = 1)
+    println("{\"step_seconds\": [", join(only(trial.rounds), ", "), "]}")
+    flush(stdout)
+end
