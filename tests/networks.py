@@ -16,9 +16,10 @@ from polybench.core.layers import (
 )
 from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
 from polybench.models.resnet32 import BLOCKS, CHANNELS, RESNET32
 
-# Every layer and option of the vocabulary, in a network that can be differentiated entry by entry.
+# Every layer and option of the vocabulary for images, in a network that can be differentiated entry by entry.
 EVERYTHING = Model(
     name="everything",
     summary="",
@@ -51,6 +52,44 @@ EVERYTHING = Model(
     optimizer=Optimizer(),
     parity_batch_size=4,
 )
+
+
+# Every layer of sequences that all engines have, with both kinds of output of one direction and of both.
+SEQUENCES = Model(
+    name="sequences",
+    summary="",
+    input_shape=(7,),
+    classes=3,
+    layers=(
+        Embedding("embedding", 11, 4),
+        LSTM("both", 4, 3, bidirectional=True, sequence=True),
+        Dropout("dropout", 0.25),
+        LSTM("one", 6, 5, sequence=True),
+        Residual(
+            (Residual((LSTM("both_last", 5, 3, bidirectional=True),), (LSTM("one_last", 5, 6),)),),
+            (MeanOverTime(), Dense("mean", 5, 6)),
+        ),
+        Dense("dense", 6, 3),
+    ),
+    batch_size=4,
+    optimizer=Optimizer(),
+    parity_batch_size=4,
+)
+
+FEATURES = Model(
+    name="features",
+    summary="",
+    input_shape=(5, 4),
+    classes=4,
+    layers=(
+        LSTM("lstm", 4, 6, bidirectional=True, recurrent_activation="hard_sigmoid", biases=2),
+        Dense("dense", 12, 4),
+    ),
+    batch_size=4,
+    optimizer=Optimizer(),
+    parity_batch_size=4,
+)
+"""Numbers instead of tokens, and the options of an LSTM that some engines lack."""
 
 
 def _shallow(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

@@ -25,7 +25,8 @@ class Files(NamedTuple):
 
 def dataset(images: int = 64, seed: int = 0, model: Model = MODELS["lenet"]) -> Dataset:
     random = np.random.default_rng(seed)
-    pixels = random.integers(0, 256, (images, *model.input_shape), dtype=np.uint8)
+    largest, dtype = (256, np.uint8) if model.vocabulary is None else (model.vocabulary, np.int32)
+    pixels = random.integers(0, largest, (images, *model.input_shape), dtype)
     labels = random.integers(0, model.classes, images, dtype=np.uint8)
     return Dataset("synthetic", "noise", pixels, labels, "0" * 64)
 

@@ -8,7 +8,8 @@ on PythonCall. Steps are counted from 0, as everywhere in polybench.
 module PolyBench
 
 using Flux:
-    Flux, BatchNorm, Chain, Conv, Dense, Dropout, GlobalMeanPool, MaxPool, MeanPool, Parallel, SamePad, SkipConnection
+    Flux, BatchNorm, Chain, Conv, Dense, Dropout, Embedding, GlobalMeanPool, LSTM, LSTMCell, MaxPool, MeanPool, Parallel,
+    SamePad, SkipConnection
 using Flux: NNlib, Zygote
 using Flux.Zygote.ChainRulesCore: ignore_derivatives, rrule, unthunk
 using Flux.Optimisers: AbstractRule, Leaf, OptimiserChain
@@ -26,6 +27,7 @@ export bench, cells, compare, gcshare, layers, mean, median, model_names, read_s
 include("devices.jl")
 include("weights.jl")
 include("layers.jl")
+include("sequences.jl")
 include("network.jl")
 include("batches.jl")
 include("pipeline.jl")

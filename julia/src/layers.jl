@@ -8,15 +8,19 @@ const Record = AbstractDict{String}
 kind(record::Record) = Val(Symbol(record["type"]))
 
 """
-A tensor of a layer: its canonical name and size (see `weights.jl`), Flux's field, and its role: `:trained` by the
-optimizer, `:state` that a training step changes, or `:mask` of a dropout layer that is given its masks.
+A tensor of a layer: its canonical name and size (see `weights.jl`), Flux's field, or the fields that lead to it, and
+its role: `:trained` by the optimizer, `:state` that a training step changes, or `:mask` of a dropout layer that is given
+its masks. It is `flipped` between the canonical layout and Flux's, unless both are the same.
 """
 struct Part
     name::String
-    field::Symbol
+    field::Union{Symbol,Vector{Symbol}}
     size::Tuple{Vararg{Int}}
     role::Symbol
+    flips::Bool
 end
+
+Part(name, field, size, role) = Part(name, field, size, role, true)
 
 """
     parts(record)
@@ -44,6 +48,15 @@ function parts(::Val{:batch_norm}, record)
         Part("running_mean", :μ, size, :state), Part("running_variance", :σ², size, :state),
     ]
 end
+
+# Flux has a token's row in a column, which is the same in memory.
+parts(::Val{:embedding}, record) =
+    [Part("weight", :weight, (record["features"], record["vocabulary"]), :trained, false)]
+
+parts(::Val{:lstm}, record) = [
+    Part(prefix * name, [place; :cell; field], size, :trained) for (prefix, place) in lstm_directions(record) for
+    (name, field, size) in lstm_tensors(record)
+]
 
 parts(::Val{:given_dropout}, _) = [Part("mask", :mask, (), :mask)]
 

@@ -58,7 +58,7 @@ function made(record, weights, places, path, activation)
     tensors = Dict{String,AbstractArray}()
     for part in parts(record)
         push!(places, Place(record["name"], part, path))
-        part.role === :mask || (tensors[part.name] = flipped(weights["$(record["name"]).$(part.name)"]))
+        part.role === :mask || (tensors[part.name] = flipped(weights["$(record["name"]).$(part.name)"], part.flips))
     end
     return layer(kind(record), record, tensors, activation)
 end
@@ -93,6 +93,14 @@ tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String,Abst
     "$(place.layer).$(place.part.name)" => follow(follow(tree, place.path), place.part.field) for
     place in network.places if place.part.role === role
 ]
+
+"""
+    flips(network)
+
+Whether each of `tensors(network)` is flipped between the canonical layout and Flux's.
+"""
+flips(network::Network) =
+    [place.part.flips for role in (:trained, :state) for place in network.places if place.part.role === role]
 
 """
     parameters(network, tree = network.chain)

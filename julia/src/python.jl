@@ -35,18 +35,23 @@ function build(
 end
 
 """
-    load(trainer, images, shape, labels, classes)
+    load(trainer, images, shape, labels, classes, tokens = false)
 
-Batches of float32 images (steps, batch, channels, height, width), whose shape is given in this order, and int64
-labels (steps, batch), in memory that lives as long as the batches.
+Batches of float32 images (steps, batch, channels, height, width) or features (steps, batch, time, features), or of int32
+`tokens` (steps, batch, time), whose shape is given in this order, and int64 labels (steps, batch), in memory that lives as
+long as the batches.
 """
-function load(trainer::Trainer, images::Int, shape::NTuple{5,Int}, labels::Int, classes::Int)
+function load(
+    trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
+)
     steps, batch = shape
     return batches(
-        trainer.device, typeof(trainer.loss), borrow(Float32, images, reverse(shape)),
+        trainer.device, typeof(trainer.loss), borrow_input(tokens, images, shape),
         borrow(Int64, labels, (batch, steps)), classes,
     )
 end
+
+borrow_input(tokens::Bool, address::Int, shape) = borrow(tokens ? Int32 : Float32, address, reverse(shape))
 
 """
     open_stream(trainer, images, shape, labels, order, order_shape, decisions, classes, workers)
@@ -90,19 +95,18 @@ end
 Take these weights, given as in `build`, as the initial ones, which `reset!` goes back to.
 """
 function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
-    for (initial, address) in zip(trainer.initial, addresses)
-        copyto!(initial, flipped(borrow(eltype(initial), address, canonical_size(initial))))
+    for (initial, flips, address) in zip(trainer.initial, flips(trainer.network), addresses)
+        copyto!(initial, flipped(borrow(eltype(initial), address, canonical_size(initial, flips)), flips))
     end
 end
 
 """
-    correct(trainer, images, shape, labels)
+    correct(trainer, images, shape, labels, tokens = false)
 
-How many images are classified as their labels say: float32 (batch, channels, height, width), whose shape is given in
-this order, and int64 labels.
+How many images, or sequences, are classified as their labels say: one batch of what `load` takes, and int64 labels.
 """
-correct(trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int) =
-    correct(trainer, borrow(Float32, images, reverse(shape)), borrow(Int64, labels, (first(shape),)))
+correct(trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false) =
+    correct(trainer, borrow_input(tokens, images, shape), borrow(Int64, labels, (first(shape),)))
 
 """
     snapshot!(gradients, weights, trainer, batches, step)
@@ -114,31 +118,33 @@ function snapshot!(
     gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
 )
     loss, named = loss_and_gradients(trainer, batches, step)
-    write_canonical(gradients, named)
-    write_canonical(weights, tensors(trainer.network))
+    # What is trained comes first in both.
+    write_canonical(gradients, named, flips(trainer.network))
+    write_canonical(weights, tensors(trainer.network), flips(trainer.network))
     return Float64(loss)
 end
 
-function write_canonical(addresses, named)
-    for (address, (_, array)) in zip(addresses, named)
-        write_to(address, canonical(array))
+function write_canonical(addresses, named, flipped)
+    for (address, (_, array), flips) in zip(addresses, named, flipped)
+        write_to(address, canonical(array, flips))
     end
 end
 
 """
-    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted)
+    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted, tokens = false)
 
 `name => part` for the parts of one layer, see `layer_parts`. `layers` and `addresses` are as in `build`; x and dy are
-float32 arrays whose shapes are given in their own, C order. Nothing of their memory is used afterwards.
+float32 arrays whose shapes are given in their own, C order; x may be int32 `tokens`. Nothing of their memory is used
+afterwards.
 """
 function replay(
-    trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted,
+    trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted, tokens::Bool = false,
 )
     T, layer_records = typeof(trainer.loss), records(layers)
     weights = Dict(
         name => borrow(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
     )
-    arrays = (T.(borrow(Float32, x, reverse(x_shape))), T.(borrow(Float32, dy, reverse(dy_shape))))
+    arrays = (input(T, copy(borrow_input(tokens, x, x_shape))), T.(borrow(Float32, dy, reverse(dy_shape))))
     return named(layer_parts(trainer.device, T, layer_records, weights, arrays..., wanted))
 end
 
@@ -154,8 +160,8 @@ named(parts) = Tuple((part.name, part) for part in parts)
 """
     give_masks!(trainer, names, addresses, shapes)
 
-Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width) or (batch, features),
-whose shapes are given in this order, of the element type of the trainer.
+Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width), (batch, time, features)
+or (batch, features), whose shapes are given in this order, of the element type of the trainer.
 """
 function give_masks!(trainer::Trainer, names, addresses, shapes)
     T = typeof(trainer.loss)

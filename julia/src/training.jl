@@ -114,11 +114,11 @@ end
 """
     correct(trainer, images, labels)
 
-How many of the images (width, height, channels, batch) are classified as their labels, from 0, say; as at inference.
+How many of the images, or sequences, of a batch are classified as their labels, from 0, say; as at inference.
 """
-function correct(trainer::Trainer, images::AbstractArray{<:Real,4}, labels::AbstractVector{<:Integer})
+function correct(trainer::Trainer, images::Array, labels::AbstractVector{<:Integer})
     chain = Flux.testmode!(trainer.network.chain)
-    logits = Array(chain(place(trainer.device, convert(Array{typeof(trainer.loss)}, images))))
+    logits = Array(chain(place(trainer.device, input(typeof(trainer.loss), images))))
     Flux.testmode!(trainer.network.chain, :auto)
     return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
 end

@@ -102,11 +102,11 @@ def _before(plan: Plan) -> list[str]:
 
 
 def _write(plan: Plan, scripts: list[Script], steps: int, folder: Path) -> None:
-    from polybench.data import open_dataset
     from polybench.data.batches import batch_stream
     from polybench.measuring.scratch import scratch_folder
     from polybench.models.initial_weights import initial_weights
     from polybench.plain.folder import RUN, write_folder
+    from polybench.planning.shared_files import dataset_of
 
     study, model = plan.study, plan.model
     try:
@@ -116,9 +116,7 @@ def _write(plan: Plan, scripts: list[Script], steps: int, folder: Path) -> None:
     if no_folder:
         raise BadInput(f"--describe {folder}: that is no folder; name another one")
     with scratch_folder() as scratch:
-        dataset = open_dataset(
-            study.data, study.seed, scratch, image_shape=model.input_shape, classes=model.classes
-        )
+        dataset = dataset_of(study, model, scratch)
         batches = batch_stream(
             len(dataset.labels), plan.workload.batch_size, study.seed, UNTIMED_STEPS + steps
         )

@@ -27,21 +27,18 @@ def weights(
     """
     import numpy as np
 
-    from polybench.data import open_dataset
     from polybench.data.batches import batch_stream, epoch_order, order_sha256
     from polybench.data.disk import replacing, room
     from polybench.measuring.scratch import scratch_folder
     from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
-    from polybench.planning.shared_files import LARGEST_ORDER
+    from polybench.planning.shared_files import LARGEST_ORDER, dataset_of
 
     network = find_model(study.model)
     if output.exists() and not output.is_file():
         raise BadInput(f"--output {output} is no regular file; name another one")
     with scratch_folder() as scratch:
-        dataset = open_dataset(
-            study.data, study.seed, scratch, image_shape=network.input_shape, classes=network.classes
-        )
+        dataset = dataset_of(study, network, scratch)
     images = len(dataset.labels)
     size = study.batch_size or network.batch_size
     if 8 * steps * size > LARGEST_ORDER:

@@ -2,7 +2,7 @@
 
 Canonical layout, for every engine: images (batch, channels, height, width), convolution
 weights (out, in, kernel height, kernel width), dense weights (out, in), C order. A flatten
-layer reads its input in that order, channels first.
+layer reads its input in that order, channels first. The layers of sequences are in `sequence_layers`.
 
 Every layer says the shape that it puts out for one image, and its tensors by name: `weight_shapes` are
 trained, `state_shapes` are not, but change with each training step and belong to what was trained.
@@ -16,27 +16,13 @@ from typing import Literal
 
 import msgspec
 
-Shape = tuple[int, ...]
+from polybench.core.layer_base import LayerBase, Shape
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
+
 Padding = Literal["valid", "same"] | int
 
 
-class _Layer(msgspec.Struct, frozen=True):
-    """A layer without tensors that keeps its input's shape; the others say what is different."""
-
-    def weight_shapes(self) -> dict[str, Shape]:
-        """Part -> shape of what is trained, in canonical layout."""
-        return {}
-
-    def state_shapes(self) -> dict[str, Shape]:
-        """Part -> shape of what changes in training without a gradient."""
-        return {}
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """The shape for one image of `shape`; raises ValueError where that does not fit."""
-        return shape
-
-
-class Conv(_Layer, frozen=True, tag="conv"):
+class Conv(LayerBase, frozen=True, tag="conv"):
     """Cross-correlation with zeros around the image.
 
     `padding` is the number of zeros, the same on all four sides: "valid" is 0, "same" is what keeps the size,
@@ -79,7 +65,7 @@ class Conv(_Layer, frozen=True, tag="conv"):
         return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pad))
 
 
-class _Pool(_Layer, frozen=True):
+class _Pool(LayerBase, frozen=True):
     size: int
     stride: int = 0  # 0 is never read: it becomes the size
 
@@ -101,14 +87,16 @@ class AveragePool(_Pool, frozen=True, tag="average_pool"):
     """Mean over the windows of `MaxPool`."""
 
 
-class GlobalAveragePool(_Layer, frozen=True, tag="global_average_pool"):
+class GlobalAveragePool(LayerBase, frozen=True, tag="global_average_pool"):
     """(channels, height, width) to (channels,): the mean of each channel."""
 
     def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) != 3:
+            raise ValueError(f"a mean over all pixels takes (channels, height, width), and gets {shape}")
         return (shape[0],)
 
 
-class BatchNorm(_Layer, frozen=True, tag="batch_norm"):
+class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     """weight (x - mean) / sqrt(variance + epsilon) + bias, for each channel, or feature of a dense layer.
 
     Mean and variance (divided by n) are those of the batch, over all its pixels. For use after the training,
@@ -130,10 +118,12 @@ class BatchNorm(_Layer, frozen=True, tag="batch_norm"):
 
     def output_shape(self, shape: Shape) -> Shape:
         _expect(self.name, self.channels, shape)
+        if len(shape) == 2:
+            raise ValueError(f"{self.name} normalizes images or features, no sequence of shape {shape}")
         return shape
 
 
-class Dropout(_Layer, frozen=True, tag="dropout"):
+class Dropout(LayerBase, frozen=True, tag="dropout"):
     """Sets each value to 0 with probability `rate` and divides the others by 1 - rate.
 
     Srivastava et al., 2014: https://jmlr.org/papers/v15/srivastava14a.html; there weights are scaled instead.
@@ -143,18 +133,18 @@ class Dropout(_Layer, frozen=True, tag="dropout"):
     rate: float
 
 
-class ReLU(_Layer, frozen=True, tag="relu"):
+class ReLU(LayerBase, frozen=True, tag="relu"):
     """max(x, 0), with gradient 0 at 0."""
 
 
-class Flatten(_Layer, frozen=True, tag="flatten"):
-    """(channels, height, width) to one axis, in canonical (C) order."""
+class Flatten(LayerBase, frozen=True, tag="flatten"):
+    """(channels, height, width) or (time, features) to one axis, in canonical (C) order."""
 
     def output_shape(self, shape: Shape) -> Shape:
         return (math.prod(shape),)
 
 
-class Dense(_Layer, frozen=True, tag="dense"):
+class Dense(LayerBase, frozen=True, tag="dense"):
     """x W' + b with W of shape (out, in)."""
 
     name: str
@@ -166,10 +156,12 @@ class Dense(_Layer, frozen=True, tag="dense"):
 
     def output_shape(self, shape: Shape) -> Shape:
         _expect(self.name, self.inputs, shape)
+        if len(shape) != 1:
+            raise ValueError(f"{self.name} takes features, and gets {shape}; flatten them before")
         return (self.outputs,)
 
 
-class Residual(_Layer, frozen=True, tag="residual"):
+class Residual(LayerBase, frozen=True, tag="residual"):
     """body(x) + shortcut(x); an empty shortcut is x itself. A ReLU after it is a layer of its own.
 
     He et al., 2015: https://arxiv.org/abs/1512.03385
@@ -186,9 +178,21 @@ class Residual(_Layer, frozen=True, tag="residual"):
 
 
 Layer = (
-    Conv | MaxPool | AveragePool | GlobalAveragePool | BatchNorm | Dropout | ReLU | Flatten | Dense | Residual
+    Conv
+    | MaxPool
+    | AveragePool
+    | GlobalAveragePool
+    | BatchNorm
+    | Dropout
+    | ReLU
+    | Flatten
+    | Dense
+    | Residual
+    | Embedding
+    | LSTM
+    | MeanOverTime
 )
-Named = Conv | BatchNorm | Dropout | Dense
+Named = Conv | BatchNorm | Dropout | Dense | Embedding | LSTM
 
 
 def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
@@ -221,16 +225,22 @@ def state_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
 
 
 def activations(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape]]:
-    """Every layer with the shape that it puts out for one image of `shape`.
+    """Every layer with the shape that it puts out for one image of `shape`, as `passes` goes through them."""
+    return ((layer, after) for layer, _, after in passes(layers, shape))
+
+
+def passes(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape, Shape]]:
+    """Every layer with the shapes that go in and come out for one image or sequence of `shape`.
 
     Also inside of residual blocks: the body, the shortcut, and then the block, which puts out their sum.
     """
     for layer in layers:
         if isinstance(layer, Residual):
-            yield from activations(layer.body, shape)
-            yield from activations(layer.shortcut, shape)
-        shape = layer.output_shape(shape)
-        yield layer, shape
+            yield from passes(layer.body, shape)
+            yield from passes(layer.shortcut, shape)
+        after = layer.output_shape(shape)
+        yield layer, shape, after
+        shape = after
 
 
 def _shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[Shape]:

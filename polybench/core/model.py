@@ -8,14 +8,18 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.layers import Layer, Named, Shape, activations, state_shapes, walk, weight_shapes
+from polybench.core.layer_base import Shape
+from polybench.core.layers import Layer, Named, activations, state_shapes, walk, weight_shapes
 from polybench.core.optimizers import Optimizer
+from polybench.core.sequence_layers import Embedding
 
 
 class Model(msgspec.Struct, frozen=True):
     """A network and the training that its author declared for it.
 
     The last layer gives logits; the loss is always the mean cross-entropy from logits.
+    `input_shape` is that of one image (channels, height, width), of one sequence of features (time, features)
+    or, where the first layer is an embedding, of one sequence of tokens (time,).
     `parity_batch_size` is a batch small enough for the float64 reference: about a second a step.
     `initialization` is Glorot's or He's uniform distribution; see `models.initial_weights`.
     `published_parameters` is how many trained ones its author counts, to which a test holds `parameters()`.
@@ -36,9 +40,19 @@ class Model(msgspec.Struct, frozen=True):
         names = [layer.name for layer in walk(self.layers) if isinstance(layer, Named)]
         if len(set(names)) < len(names):
             raise ValueError(f"{self.name} names a layer twice: {', '.join(names)}")
+        if any(isinstance(layer, Embedding) for layer in walk(self.layers[1:])):
+            raise ValueError(
+                f"{self.name}: an embedding takes the input's tokens, so only the first layer is one"
+            )
         *_, (_, shape) = self.activations()
         if shape != (self.classes,):
             raise ValueError(f"{self.name} puts out {shape} for {self.classes} classes")
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many tokens there are; None where the input is numbers, not tokens."""
+        first = self.layers[0]
+        return first.vocabulary if isinstance(first, Embedding) else None
 
     def weight_shapes(self) -> dict[str, Shape]:
         """What is trained, see `core.layers.weight_shapes`."""

@@ -12,6 +12,7 @@ import msgspec
 
 from polybench.core.arithmetic import multiply_adds
 from polybench.core.document.layers import Part
+from polybench.core.layer_base import Shape
 from polybench.core.layers import (
     BatchNorm,
     Conv,
@@ -20,7 +21,6 @@ from polybench.core.layers import (
     Named,
     ReLU,
     Residual,
-    Shape,
     state_shapes,
     walk,
     weight_shapes,
@@ -100,8 +100,9 @@ class Piece(msgspec.Struct, frozen=True):
 
         Each gradient has as many as the forward pass.
         """
-        products = multiply_adds(self.layer, self.output_shape())
-        return 2 * products * batch_size if products and part in _PRODUCTS else None
+        if not isinstance(self.layer, Conv | Dense) or part not in _PRODUCTS:
+            return None
+        return 2 * multiply_adds(self.layer, self.input_shape, self.output_shape()) * batch_size
 
     def compulsory_bytes(self, part: Part, batch_size: int) -> int | None:
         """Of convolutions and products in float32: what is read and written if each value moves once.

@@ -1,4 +1,4 @@
-"""Training images: found or made once, in one file that every process maps.
+"""Training images and sequences: found or made once, in one file that every process maps.
 
 ADD A DATA SET: a file whose generator gives `Chunk`s, and a line in `open_dataset`.
 """
@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import platformdirs
+from numpy.typing import DTypeLike
 
 from polybench.core.errors import BadInput
-from polybench.data import cifar10, synthetic
+from polybench.data import cifar10, synthetic, synthetic_sequences
 from polybench.data.chunks import (
     CLASSES,
     IMAGE_BYTES,
     IMAGE_SHAPE,
     Chunk,
+    Inputs,
     Pixels,
     Shape,
     Split,
@@ -40,16 +43,16 @@ Name = Literal["cifar10", "images", "synthetic"]
 
 
 class Dataset(NamedTuple):
-    """Labelled images, read-only, memory-mapped.
+    """Labelled images or sequences, read-only, memory-mapped; `images` are as in `chunks.Chunk`.
 
-    `images` is (N, 3, height, width) uint8, NCHW, red, green, blue; `labels` is (N,) uint8, from 0.
+    Images are NCHW; `labels` is (N,) uint8, from 0.
     `source` says where they came from; `sha256` is over the images' bytes, then the labels'.
     `official` is false for what is called CIFAR-10, has its format, and is something else.
     """
 
     name: Name
     source: str
-    images: Pixels
+    images: Inputs
     labels: Pixels
     sha256: str
     official: bool = True
@@ -68,6 +71,7 @@ def open_dataset(
     split: Split = "train",
     image_shape: Shape = IMAGE_SHAPE,
     classes: int = CLASSES,
+    vocabulary: int | None = None,
 ) -> Dataset:
     """Read or make a data set, without ever holding more than a few megabytes of it in this process.
 
@@ -78,8 +82,9 @@ def open_dataset(
         seed: of the synthetic images.
         scratch: folder for the mapped file, 154 MB for 50,000 images.
         split: "train" or "test".
-        image_shape: what the network takes: (channels, height, width).
+        image_shape: what the network takes: (channels, height, width), (time, features), or tokens (time,).
         classes: what it tells apart.
+        vocabulary: how many tokens it knows; None where it takes none.
 
     Raises:
         BadInput: there is no such data, it is no CIFAR-10 and no folder of images, the network takes other
@@ -87,18 +92,24 @@ def open_dataset(
     """
     fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
     if data == "synthetic" or (data == "auto" and not fits):
-        return _make_synthetic(seed, scratch, split, image_shape, classes)
+        return _make_synthetic(seed, scratch, split, image_shape, classes, vocabulary)
     path = _place(data)
     if _is_own_folder(data):
+        if len(image_shape) != 3 or image_shape[0] != 3:
+            raise BadInput(
+                f"--data {data}: a folder of images, in colour, and this network takes"
+                f" {_by(image_shape)}; use --data synthetic"
+            )
         return _read_folder(path, scratch, split, image_shape, classes)
     if not fits:
         raise BadInput(
             f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, "
-            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic, or a folder of images"
+            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic"
+            + (", or a folder of images" if len(image_shape) == 3 and image_shape[0] == 3 else "")
         )
     source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else path)
     if source is None and data == "auto":
-        return _make_synthetic(seed, scratch, split, image_shape, classes)
+        return _make_synthetic(seed, scratch, split, image_shape, classes, vocabulary)
     if source is None:
         raise BadInput(_not_found(data))
     file = scratch / f"cifar10-{split}.u8"
@@ -137,20 +148,33 @@ def _is_own_folder(data: str) -> bool:
     return not named and is_image_folder(path) and cifar10.locate(path) is None
 
 
-def _make_synthetic(seed: int, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
-    images = synthetic.count(split, shape)
+def _make_synthetic(
+    seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int | None
+) -> Dataset:
+    count = synthetic.count(split, shape)
+    what = "images" if len(shape) == 3 else "sequences"
     size = "" if shape == IMAGE_SHAPE else f" of {_by(shape)}"
-    source = f"{images:,} synthetic images{size}, seed {seed}"
+    known = "" if vocabulary is None else f" from {vocabulary:,} tokens"
+    source = f"{count:,} synthetic {what}{size}{known}, seed {seed}"
     file = scratch / f"synthetic-{split}" / "images.u8"
+    dtype = np.uint8 if vocabulary is None else np.int32
+
+    def chunks() -> Iterator[Chunk]:
+        if vocabulary is not None:
+            return synthetic_sequences.token_chunks(count, seed, split, shape[0], vocabulary, classes)
+        if len(shape) == 2:
+            return synthetic_sequences.character_chunks(count, seed, split, shape, classes)
+        return synthetic.chunks(count, seed, split, shape, classes)
 
     def make() -> str:
-        chunks = synthetic.chunks(images, seed, split, shape, classes)
-        return _collect("synthetic", source, chunks, file, shape).sha256
+        return _collect("synthetic", source, chunks(), file, shape, dtype=dtype).sha256
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "synthetic", str, _KEPT_BYTES)
-    sources = (Path(__file__).with_name(name) for name in ("synthetic.py", "chunks.py"))
-    digest = cache.fetch(key_of(images, seed, split, shape, classes, *sources), file.parent, make)
-    return Dataset("synthetic", source, *map_chunks(file, images, shape), digest)
+    names = ("synthetic.py", "synthetic_sequences.py", "chunks.py")
+    sources = (Path(__file__).with_name(name) for name in names)
+    key = key_of(count, seed, split, shape, classes, vocabulary, *sources)
+    digest = cache.fetch(key, file.parent, make)
+    return Dataset("synthetic", source, *map_chunks(file, count, shape, dtype), digest)
 
 
 def _read_folder(folder: Path, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
@@ -173,10 +197,11 @@ def _collect(
     path: Path,
     shape: Shape,
     largest_bytes: int = _LARGEST_BYTES,
+    dtype: DTypeLike = np.uint8,
 ) -> Dataset:
     with room(path.parent, largest_bytes):
         count = write_chunks(chunks, path)
-    images, labels = map_chunks(path, count, shape)
+    images, labels = map_chunks(path, count, shape, dtype)
     return Dataset(name, source, images, labels, sha256(images, labels))
 
 

@@ -1,4 +1,4 @@
-"""Labelled images in chunks, and the file that holds all of them.
+"""Labelled images or sequences in chunks, and the file that holds all of them.
 
 A data set may be larger than what this process should keep in memory, so readers give chunks, chunks
 go to a file, and everybody maps that file: its pages belong to the page cache, shared by all processes.
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 IMAGE_SHAPE = (3, 32, 32)
 IMAGE_BYTES = 3 * 32 * 32
@@ -23,23 +23,26 @@ CLASSES = 10
 Shape = tuple[int, ...]
 Split = Literal["train", "test"]
 Pixels = NDArray[np.uint8]
+Inputs = NDArray[np.uint8] | NDArray[np.int32]
+"""Pixels, or features of sequences, 255 for 1; or tokens, which are int32."""
 
 _HASHED_AT_ONCE = 1 << 24
 
 
 class Chunk(NamedTuple):
-    """Images `first`, `first + 1`, ... of a data set.
+    """Images or sequences `first`, `first + 1`, ... of a data set.
 
-    `images` is (n, channels, height, width) uint8, red, green, blue; `labels` is (n,) uint8.
+    `images` is (n, channels, height, width) uint8, red, green, blue, or grey; or (n, time, features) uint8;
+    or (n, time) int32 tokens. `labels` is (n,) uint8.
     """
 
     first: int
-    images: Pixels
+    images: Inputs
     labels: Pixels
 
 
 def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
-    """Write all images, NCHW, and then all labels, one byte each; chunks may come in any order.
+    """Write all images, NCHW, and then all labels, a byte each value, or four a token; chunks in any order.
 
     Returns:
         The number of images.
@@ -50,7 +53,7 @@ def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
         for chunk in chunks:
-            image_bytes = math.prod(chunk.images.shape[1:])
+            image_bytes = chunk.images.itemsize * math.prod(chunk.images.shape[1:])
             file.seek(chunk.first * image_bytes)
             file.write(np.ascontiguousarray(chunk.images).data)
             labels[chunk.first] = chunk.labels.copy()
@@ -61,18 +64,20 @@ def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
     return count
 
 
-def map_chunks(path: Path, count: int, shape: Shape = IMAGE_SHAPE) -> tuple[Pixels, Pixels]:
+def map_chunks(
+    path: Path, count: int, shape: Shape = IMAGE_SHAPE, dtype: DTypeLike = np.uint8
+) -> tuple[Inputs, Pixels]:
     """Images (count, *shape) and labels (count,) of a file of `write_chunks`, read-only and mapped."""
     content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
-    pixels = count * math.prod(shape)
-    return content[:pixels].reshape(count, *shape), content[pixels:]
+    size = count * math.prod(shape) * np.dtype(dtype).itemsize
+    return content[:size].view(dtype).reshape(count, *shape), content[size:]
 
 
-def sha256(images: Pixels, labels: Pixels) -> str:
-    """SHA-256 of the uint8 NCHW images, then the labels."""
+def sha256(images: Inputs, labels: Pixels) -> str:
+    """SHA-256 of the uint8 NCHW images, or the int32 tokens, then the labels."""
     digest = hashlib.sha256()
     for array in (images, labels):
-        flat = array.reshape(-1)
+        flat = array.reshape(-1).view(np.uint8)
         for start in range(0, flat.size, _HASHED_AT_ONCE):
             digest.update(flat[start : start + _HASHED_AT_ONCE].data)
     return digest.hexdigest()

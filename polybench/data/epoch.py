@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import mmap
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -29,13 +29,17 @@ _LARGEST_BUFFER = 2 << 20
 
 
 class EpochFile(msgspec.Struct, frozen=True):
-    """Float32 images (steps, batch, *image_shape) and int64 labels (steps, batch), each a file in C order."""
+    """Images (steps, batch, *image_shape) and int64 labels (steps, batch), each a file in C order.
+
+    Images, or sequences of features, are float32, sequences of tokens int32.
+    """
 
     images_path: str
     labels_path: str
     steps: int
     batch_size: int
     image_shape: tuple[int, ...]
+    dtype: Literal["float32", "int32"] = "float32"
 
     @property
     def bytes(self) -> int:
@@ -52,10 +56,12 @@ def write_epoch(
 ) -> EpochFile:
     """Write the batches of `order`, (steps, batch) indices, pixels as float32 in 0..1 (value / 255).
 
+    Tokens stay what they are.
+
     Args:
         dataset: where the images are.
         order: what `epoch_order` gives.
-        folder: gets `images.f32` and `labels.i64`; 614 MB for 50,000 images.
+        folder: gets `images.f32`, or `tokens.i32`, and `labels.i64`; 614 MB for 50,000 images.
         limit: write only the first `limit` steps.
         decisions: (steps, batch, 3), to vary the images by.
 
@@ -88,7 +94,14 @@ def kept_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _KEPT_BYTES, sampled_sha256)
     cache.fetch(
-        key_of(dataset.sha256, dataset.images.shape, order_sha256(order), order.shape, Path(__file__)),
+        key_of(
+            dataset.sha256,
+            str(dataset.images.dtype),
+            dataset.images.shape,
+            order_sha256(order),
+            order.shape,
+            Path(__file__),
+        ),
         folder,
         write,
     )
@@ -97,17 +110,19 @@ def kept_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
 
 def _in_folder(folder: Path, order: Order, dataset: Dataset) -> EpochFile:
     steps, batch_size = order.shape
-    images, labels = folder / "images.f32", folder / "labels.i64"
-    return EpochFile(str(images), str(labels), steps, batch_size, dataset.images.shape[1:])
+    tokens = dataset.images.dtype == np.int32
+    images, labels = folder / ("tokens.i32" if tokens else "images.f32"), folder / "labels.i64"
+    shape = dataset.images.shape[1:]
+    return EpochFile(str(images), str(labels), steps, batch_size, shape, "int32" if tokens else "float32")
 
 
-def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Images (steps, batch, channels, height, width) and labels (steps, batch), read-only, memory-mapped.
+def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32] | NDArray[np.int32], NDArray[np.int64]]:
+    """Images (steps, batch, *image_shape) and labels (steps, batch), read-only, memory-mapped.
 
     All pages are mapped on return, where the system can do that, so that a timed step has no page fault.
     """
     shape = (epoch.steps, epoch.batch_size)
-    images = np.frombuffer(_map(epoch.images_path), np.float32).reshape(*shape, *epoch.image_shape)
+    images = np.frombuffer(_map(epoch.images_path), epoch.dtype).reshape(*shape, *epoch.image_shape)
     labels = np.frombuffer(_map(epoch.labels_path), np.int64).reshape(shape)
     return images, labels
 
@@ -117,14 +132,18 @@ def _write_images(
 ) -> None:
     shape = dataset.images.shape[1:]
     count = max(1, _LARGEST_BUFFER // (4 * math.prod(shape)))
-    buffer = np.empty((count, *shape), np.float32)
+    tokens = dataset.images.dtype == np.int32
+    buffer = np.empty((count, *shape), np.int32 if tokens else np.float32)
     for start in range(0, len(order), count):
         indices = order[start : start + count]
         pixels = buffer[: len(indices)]
         images = dataset.images[indices]
         if decisions is not None:
-            images = augment(images, decisions[start : start + count])
-        np.divide(images, np.float32(255), out=pixels, dtype=np.float32)
+            images = augment(images.astype(np.uint8, copy=False), decisions[start : start + count])
+        if tokens:
+            pixels[:] = images
+        else:
+            np.divide(images, np.float32(255), out=pixels, dtype=np.float32)
         left = pixels.reshape(-1).view(np.uint8).data
         while left:
             left = left[file.write(left) :]

@@ -53,12 +53,13 @@ def chunks(
     The splits of a seed share the classes and the grain, and have no image in common.
 
     Raises:
-        BadInput: `shape` is not (3, height, width), or there are more classes than a byte can tell.
+        BadInput: `shape` is not (3, height, width), nor (1, height, width), which is the red of those; or
+            there are more classes than a byte can tell.
     """
-    if len(shape) != 3 or shape[0] != 3 or classes > 256:
+    if len(shape) != 3 or shape[0] not in (1, 3) or classes > 256:
         raise BadInput(
             f"no synthetic images of shape {shape} in {classes} classes: "
-            "they are (3, height, width), in 256 classes at most"
+            "they are (3, height, width) or (1, height, width), in 256 classes at most"
         )
     bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(b"synthetic")]))
     prototypes = _grids(_random_bytes(bits, classes * _WORDS))
@@ -69,7 +70,7 @@ def chunks(
     ) - 8
     if split == "test":
         bits = bits.jumped()
-    _, height, width = shape
+    channels, height, width = shape
     repeats = (1, 1, -(-height // 32), -(-width // 32))
     means = np.array(_MEANS, np.int16).reshape(3, 1, 1)
     at_once = max(1, _CHUNK_BYTES // math.prod(shape))
@@ -80,7 +81,7 @@ def chunks(
         # The grain is picked by a byte that the grids use too: it need not be independent of them.
         field += np.tile(grains[raw[:: 8 * _WORDS]], repeats)[..., :height, :width]
         field += means
-        yield Chunk(first, np.clip(field, 0, 255).astype(np.uint8), labels.astype(np.uint8))
+        yield Chunk(first, np.clip(field[:, :channels], 0, 255).astype(np.uint8), labels.astype(np.uint8))
 
 
 def _random_bytes(bits: np.random.PCG64, words: int) -> NDArray[np.uint8]:

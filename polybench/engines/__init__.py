@@ -145,6 +145,9 @@ ENGINES: dict[str, EngineRow] = {
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
+            "unrolled": Variant(
+                "LSTMs without a loop: each time has operations of its own (unroll=True)", lesson=True
+            ),
             "xla": Variant("the step compiled with XLA (jit_compile=True)", whole_step=True),
         },
         runs_on=_CUDA_UNTRIED,

@@ -121,7 +121,7 @@ class Engine(Protocol):
         """Put batches on the device in the engine's own layout.
 
         Args:
-            images: (steps, batch, channels, height, width), float32 in 0..1, C order, read-only.
+            images: (steps, batch, *input_shape), float32 in 0..1, or int32 tokens; C order, read-only.
             labels: (steps, batch), int64.
         """
         ...
@@ -166,7 +166,7 @@ class Engine(Protocol):
         As at inference: no dropout, batch norm with its running statistics. Changes nothing.
 
         Args:
-            images: (n, channels, height, width), float32 in 0..1; any n, whatever the training's batch size.
+            images: (n, *input_shape), as in `load`; any n, whatever the training's batch size.
             labels: (n,), int64.
         """
         ...
@@ -245,7 +245,7 @@ class Engine(Protocol):
         Args:
             piece: of the job's model, or of any other.
             weights: all of `piece.tensor_shapes()`, canonical.
-            x: (batch, *piece.input_shape), float32.
+            x: (batch, *piece.input_shape), float32, or int32 tokens.
             dy: the gradient of the loss with respect to what comes out, behind the ReLU; float32.
 
         Returns:

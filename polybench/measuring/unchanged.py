@@ -9,12 +9,12 @@ from typing import Any
 from polybench.core.document.circumstances import Host, Tool
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
-from polybench.data import open_dataset
 from polybench.machine import host
 from polybench.measuring.environments import Environments
 from polybench.measuring.probing import probe
 from polybench.measuring.state import record_of
 from polybench.planning.plan import Plan
+from polybench.planning.shared_files import dataset_of
 from polybench.report.anonymous import is_anonymous
 from polybench.report.document import known_versions
 
@@ -47,8 +47,8 @@ def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[st
         plan: of the same study, now.
         scratch: a folder for files.
     """
-    shape, classes, study = plan.model.input_shape, plan.model.classes, plan.study
-    images = open_dataset(study.data, study.seed, scratch, image_shape=shape, classes=classes)
+    study = plan.study
+    images = dataset_of(study, plan.model, scratch)
     found = different({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256})
     environments = Environments(plan, scratch / "environments")
     one_of_each = {

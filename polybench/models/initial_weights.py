@@ -15,17 +15,17 @@ import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
-from polybench.core.layers import Shape
+from polybench.core.layer_base import Shape
 from polybench.core.model import Model
 
 
 def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
     """All of `model.tensor_shapes()` as float32 arrays in the canonical layout, in that order.
 
-    Weights of convolutions and dense layers are uniform, with Glorot's limit or, where the model asks for it,
-    He's. Biases are zero, batch norm's weight is 1, its running mean 0 and its running variance 1. Each
-    tensor has a random stream of its own, from the seed and its name, so that no layer's weights depend on
-    the layers before it.
+    Weights of convolutions, dense layers, embeddings and LSTMs are uniform, with Glorot's limit or, where
+    the model asks for it, He's. Biases are zero, an LSTM's forget gate's as well; batch norm's weight is 1,
+    its running mean 0 and its running variance 1. Each tensor has a random stream of its own, from the seed
+    and its name, so that no layer's weights depend on the layers before it.
     Glorot and Bengio, 2010: https://proceedings.mlr.press/v9/glorot10a.html
     He et al., 2015: https://arxiv.org/abs/1502.01852
     """
@@ -62,8 +62,8 @@ def he_limit(shape: Shape) -> float:
 
 LIMITS: Mapping[str, Callable[[Shape], float]] = {"glorot": glorot_limit, "he": he_limit}
 
-_CONSTANTS = {"weight": 1, "bias": 0, "running_mean": 0, "running_variance": 1}
-"""Of tensors with one axis: the only weights among them are batch norm's."""
+_ONES = ("weight", "running_variance")
+"""Of tensors with one axis, which otherwise are 0: the only weights among them are batch norm's."""
 
 
 _DRAWN_AT_ONCE = 1 << 16
@@ -71,7 +71,7 @@ _DRAWN_AT_ONCE = 1 << 16
 
 
 def _constant(name: str, shape: Shape) -> NDArray[np.float32]:
-    return np.full(shape, _CONSTANTS[name.rpartition(".")[2]], np.float32)
+    return np.full(shape, name.rpartition(".")[2] in _ONES, np.float32)
 
 
 def _uniform(name: str, shape: Shape, seed: int, limit: float) -> NDArray[np.float32]:

@@ -92,6 +92,10 @@ def resolve(study: Study) -> Plan:
     """
     study = msgspec.structs.replace(study, env=absolute(study.env))
     model = find_model(study.model)
+    if study.input == "pipeline" and len(model.input_shape) != 3:
+        raise BadInput(
+            f"--input pipeline: pipelines prepare images, and {model.name} takes sequences; leave it out"
+        )
     devices = study.devices or _devices_of_machine()
     check_tf32(study.precisions, devices)
     grid = cells(study.engines, devices, study.precisions)

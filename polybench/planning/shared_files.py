@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import UNTIMED_STEPS, evaluates, most_epochs
+from polybench.core.model import Model
+from polybench.core.spec import UNTIMED_STEPS, Study, evaluates, most_epochs
 from polybench.data import Dataset, open_dataset
 from polybench.data.augmentation import decision_stream
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
+from polybench.data.chunks import Split
 from polybench.data.epoch import EpochFile, kept_epoch, write_epoch
 from polybench.data.stream import StreamFile, write_images, write_stream
 from polybench.models.initial_weights import initial_weights, weights_sha256
@@ -53,6 +55,16 @@ class SharedFiles(NamedTuple):
         return self.epoch.bytes + (0 if self.stream is None else self.stream.bytes)
 
 
+def dataset_of(study: Study, model: Model, scratch: Path, split: Split = "train") -> Dataset:
+    """What a study trains its network on, or tests it with.
+
+    Raises:
+        BadInput: the data cannot be read, or does not fit the network.
+    """
+    takes = model.input_shape, model.classes, model.vocabulary
+    return open_dataset(study.data, study.seed, scratch, split, *takes)
+
+
 def write(plan: Plan, scratch: Path) -> SharedFiles:
     """Write everything into `scratch`.
 
@@ -61,9 +73,7 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     """
     study, batch_size = plan.study, plan.workload.batch_size
     model = plan.model
-    dataset = open_dataset(
-        study.data, study.seed, scratch, image_shape=model.input_shape, classes=model.classes
-    )
+    dataset = dataset_of(study, model, scratch)
     order = epoch_order(len(dataset.images), batch_size, study.seed, epoch=0)
     if study.parity and study.parity_steps >= len(order):
         raise BadInput(
@@ -118,8 +128,7 @@ def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
 
 def _test(plan: Plan, scratch: Path) -> EpochFile:
     """All test images, as one batch, in their own order; which may be class by class."""
-    study, model = plan.study, plan.model
-    dataset = open_dataset(study.data, study.seed, scratch, "test", model.input_shape, model.classes)
+    dataset = dataset_of(plan.study, plan.model, scratch, "test")
     return write_epoch(dataset, np.arange(len(dataset.images))[None], _folder(scratch, "test"))
 
 

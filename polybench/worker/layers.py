@@ -14,6 +14,7 @@ from polybench.core.document.layers import Part
 from polybench.core.job import Job
 from polybench.core.pieces import pieces
 from polybench.engines.base import Engine, Replayed, Weights
+from polybench.engines.support.arrays import as_input
 from polybench.wire.layer_messages import PartTimed
 from polybench.wire.limit_messages import Alone
 
@@ -26,9 +27,9 @@ def write_tensors(engine: Engine, job: Job, folder: Path) -> None:
     Args:
         engine: the reference, built and loaded.
         job: that it was built for.
-        folder: gets `0.npz`, `1.npz`, ..., canonical, float32: the piece's input `x` and the gradient `dy` of
-            its output, which engines are given; `z` and `dz`, output and gradient in front of the ReLU; `dx`,
-            `gradient.weight` and the like.
+        folder: gets `0.npz`, `1.npz`, ..., canonical, float32, tokens int32: the piece's input `x` and the
+            gradient `dy` of its output, which engines are given; `z` and `dz`, output and gradient in front
+            of the ReLU; `dx`, `gradient.weight` and the like.
     """
     tensors = iter(engine.layer_tensors(0))
     for index, piece in enumerate(pieces(job.model)):
@@ -36,7 +37,7 @@ def write_tensors(engine: Engine, job: Job, folder: Path) -> None:
         layer, last = seen[0], seen[-1]
         named = {"x": layer.x, "z": layer.y, "dy": last.dy, "dz": layer.dy, "dx": layer.dx}
         named |= {f"gradient.{part}": value for part, value in layer.gradients.items()}
-        arrays: dict[str, Any] = {name: value.astype(np.float32) for name, value in named.items()}
+        arrays: dict[str, Any] = {name: as_input(value, "float32") for name, value in named.items()}
         np.savez(folder / f"{index}.npz", **arrays)
 
 

@@ -4,22 +4,39 @@ import pytest
 
 from polybench.core.arithmetic import forward_multiply_adds, multiply_adds, training_multiply_adds
 from polybench.core.layers import BatchNorm, Conv, Dense, MaxPool, ReLU
+from polybench.core.model import Model
+from polybench.core.optimizers import Optimizer
+from polybench.core.sequence_layers import LSTM, Embedding
 from polybench.models import find_model
 from polybench.models.lenet import LENET
 from tests.networks import EVERYTHING
 
 
 def test_a_convolution_multiplies_its_window_for_every_value_that_it_puts_out() -> None:
-    assert multiply_adds(Conv("conv", 3, 16, 5), (16, 28, 28)) == 3 * 5 * 5 * 16 * 28 * 28
+    assert multiply_adds(Conv("conv", 3, 16, 5), (3, 32, 32), (16, 28, 28)) == 3 * 5 * 5 * 16 * 28 * 28
 
 
 def test_a_dense_layer_multiplies_each_weight_once() -> None:
-    assert multiply_adds(Dense("dense", 200, 120), (120,)) == 24_000
+    assert multiply_adds(Dense("dense", 200, 120), (200,), (120,)) == 24_000
 
 
 @pytest.mark.parametrize("layer", [ReLU(), MaxPool(2), BatchNorm("norm", 16)])
 def test_others_are_not_counted(layer: ReLU | MaxPool | BatchNorm) -> None:
-    assert multiply_adds(layer, (16, 14, 14)) == 0
+    assert multiply_adds(layer, (16, 28, 28), (16, 14, 14)) == 0
+
+
+def test_an_lstm_multiplies_its_weights_once_for_each_gate_at_each_time() -> None:
+    one, both = 7 * 4 * 3 * (5 + 3), 2 * 7 * 4 * 3 * (5 + 3)
+    assert multiply_adds(LSTM("lstm", 5, 3), (7, 5), (3,)) == one
+    assert multiply_adds(LSTM("lstm", 5, 3, bidirectional=True, sequence=True), (7, 5), (7, 6)) == both
+
+
+def test_of_a_sequence_only_what_an_lstm_does_with_its_input_has_no_data_gradient() -> None:
+    lstm, dense = LSTM("lstm", 5, 3), Dense("dense", 3, 2)
+    behind_numbers = Model("m", "", (7, 5), 2, (lstm, dense), 1, Optimizer(), 1)
+    assert training_multiply_adds(behind_numbers) == 3 * (7 * 4 * 3 * (5 + 3) + 6) - 7 * 4 * 3 * 5
+    behind_tokens = Model("m", "", (7,), 2, (Embedding("table", 9, 5), lstm, dense), 1, Optimizer(), 1)
+    assert training_multiply_adds(behind_tokens) == 3 * (7 * 4 * 3 * (5 + 3) + 6)
 
 
 def test_lenet_by_hand() -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from polybench.core.layers import (
     BatchNorm,
     Conv,
     Dense,
+    Dropout,
     GlobalAveragePool,
     MaxPool,
     ReLU,
@@ -29,6 +31,7 @@ from polybench.engines.reference.engine import ReferenceEngine
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from tests.engines.lab import Lab, RunCheck, in_process_of
+from tests.networks import SEQUENCES
 
 # No flatten, after which Keras has the features in another order.
 CHAIN = Model(
@@ -68,13 +71,26 @@ def test_so_does_every_eager_part(lab: Lab) -> None:
     every_part_is_right(lab, ("eager",))
 
 
-def every_part_is_right(lab: Lab, variants: tuple[str, ...] = ()) -> None:
-    weights = {name: value + 0.1 for name, value in initial_weights(CHAIN, 0).items()}
+@pytest.mark.parametrize("engine", ["torch", "jax"])  # TensorFlow gives an embedding's rows, without a table
+def test_so_does_every_part_of_the_layers_of_sequences(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, every_part_of_sequences_is_right)
+
+
+def every_part_of_sequences_is_right(lab: Lab) -> None:
+    random = np.random.default_rng(0)
+    lab.images = random.integers(0, 11, (1, 8, *SEQUENCES.input_shape), np.int32)
+    lab.labels = random.integers(0, SEQUENCES.classes, (1, 8))
+    layers = tuple(layer for layer in SEQUENCES.layers if not isinstance(layer, Dropout))
+    every_part_is_right(lab, model=msgspec.structs.replace(SEQUENCES, layers=layers))
+
+
+def every_part_is_right(lab: Lab, variants: tuple[str, ...] = (), model: Model = CHAIN) -> None:
+    weights = {name: value + 0.1 for name, value in initial_weights(model, 0).items()}
     reference = ReferenceEngine()
     for engine in (reference, lab.engine):
-        build(engine, lab, weights, variants)
+        build(engine, lab, weights, variants, model=model)
     tensors = iter(reference.layer_tensors(0))
-    for piece in pieces(CHAIN):
+    for piece in pieces(model):
         seen = [next(tensors) for _ in piece.layers]
         layer, last = seen[0], seen[-1]
         expected = {"forward": [last.y]} | ({"activation": [layer.dy]} if piece.activated else {})
@@ -208,9 +224,10 @@ def build(
     weights: Any,
     variants: tuple[str, ...] = (),
     dtype: Literal["float32", "float64"] = "float64",
+    model: Model = CHAIN,
 ) -> None:
-    workload = Workload("chain", "noise", lab.images.shape[1], CHAIN.optimizer, "fp32", 2)
-    engine.build(Job(CHAIN, workload, "cpu", dtype, variants), weights)
+    workload = Workload(model.name, "noise", lab.images.shape[1], model.optimizer, "fp32", 2)
+    engine.build(Job(model, workload, "cpu", dtype, variants), weights)
     engine.load(lab.images, lab.labels)
 
 

@@ -26,7 +26,7 @@ from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
 from polybench.wire.messages import Advance, Prepare, Request
 from tests import small
-from tests.networks import EVERYTHING
+from tests.networks import EVERYTHING, FEATURES, SEQUENCES
 from tests.sessions import A, InProcess
 
 STEPS = 3
@@ -39,6 +39,7 @@ def check(
     data: Dataset | None = None,
     model: Model = LENET,
     cache: Path | None = None,
+    bugs: str = "tests.planted",
     **workload: Any,
 ) -> Parity:
     files = small.files(folder, data, model=model)
@@ -46,10 +47,32 @@ def check(
     scratch = folder / "scratch"
     scratch.mkdir()
     checker = Checker(InProcess(REFERENCE), scratch, cache or folder / "cache")
-    return checker.check(InProcess(f"tests.planted:{engine}"), task)
+    return checker.check(InProcess(f"{bugs}:{engine}"), task)
 
 
 Checked = Callable[[str], Parity]
+
+
+@pytest.mark.parametrize(
+    ("bug", "model"),
+    [
+        ("SwappedGates", SEQUENCES),
+        ("OneBiasMissing", FEATURES),
+        ("ReversedDirection", SEQUENCES),
+        ("WrongFinalState", SEQUENCES),
+    ],
+)
+def test_a_wrong_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
+    parity = check(bug, tmp_path, model=model, bugs="tests.planted_sequences")
+    assert parity.status == "fail"
+    assert parity.algorithm is not None
+    worst = parity.algorithm.max_weight_error, parity.algorithm.max_gradient_error
+    assert max(error for error in worst if error is not None) > 1e-3
+    assert parity.algorithm.tolerance["gradient"] == 1e-9
+
+
+def test_a_right_lstm_passes(tmp_path: Path) -> None:
+    assert check("Correct", tmp_path, model=SEQUENCES).status == "pass"
 
 
 class Recorded(InProcess):

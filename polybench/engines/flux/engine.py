@@ -16,6 +16,7 @@ from polybench.core.errors import Unavailable
 from polybench.core.job import COLD_START, EXACT, Collected, Conventions, Job, Probe
 from polybench.core.layers import MaxPool, walk
 from polybench.core.pieces import Piece
+from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.flux.allocations import NATIVELY_UNSEEN, allocations, places
 from polybench.engines.flux.crossing import addresses, as_toml
@@ -24,9 +25,9 @@ from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.package import package_folder
 from polybench.engines.flux.julia.starting import compiled_code, cuda_wanted, first_line, start_julia
 from polybench.engines.flux.replay import replay, timed
-from polybench.engines.support.arrays import as_dtype, touch
+from polybench.engines.support.arrays import as_dtype, is_tokens, touch
 from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.engines.support.frameworks import cuda_index
+from polybench.engines.support.frameworks import cuda_index, no_such_layer
 
 CUDA_INSTALL = (
     "julia --project={project} -e 'using Pkg; "
@@ -142,8 +143,9 @@ class FluxEngine(Engine):
         self._images, self._labels = images, np.ascontiguousarray(labels)
         self._batch_size = labels.shape[1]
         self._batches = self._polybench.load(
-            self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data, self._job.model.classes
-        )
+            self._trainer, images.ctypes.data, images.shape, self._labels.ctypes.data,
+            self._job.model.classes, is_tokens(images),
+        )  # fmt: skip
 
     def open_stream(self, stream: Stream) -> None:
         self.sample_kind = "block"
@@ -185,9 +187,8 @@ class FluxEngine(Engine):
 
     def correct(self, images: Array, labels: Array) -> int:
         images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)
-        return int(
-            self._polybench.correct(self._trainer, images.ctypes.data, images.shape, labels.ctypes.data)
-        )
+        given = images.ctypes.data, images.shape, labels.ctypes.data, is_tokens(images)
+        return int(self._polybench.correct(self._trainer, *given))
 
     def snapshot(self, step: int) -> Snapshot:
         self._give_masks(step)
@@ -276,6 +277,9 @@ class FluxEngine(Engine):
 
 
 def _refuse(job: Job) -> None:
+    for layer in walk(job.model.layers):
+        if isinstance(layer, LSTM) and (layer.biases, layer.recurrent_activation) != (1, "sigmoid"):
+            raise no_such_layer("Flux.jl", layer)
     if {"gc_every_step", "gc_off"} <= set(job.variants):
         raise Unavailable("gc_every_step and gc_off exclude each other", "ask for one")
     if job.workload.precision == "bf16":

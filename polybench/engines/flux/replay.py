@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from polybench.core.document.layers import Part
 from polybench.core.pieces import Piece
 from polybench.engines.base import Array, Replayed, Weights
 from polybench.engines.flux.crossing import addresses, as_toml
+from polybench.engines.support.arrays import as_input, is_tokens
 
 
 def replay(
@@ -25,11 +24,11 @@ def replay(
         x: its input.
         dy: the gradient of its output.
     """
-    x, dy = (np.ascontiguousarray(array, np.float32) for array in (x, dy))
+    x, dy = (as_input(array, "float32") for array in (x, dy))
     wanted = tuple(gradient.part for gradient in piece.gradients())
     found = julia.replay(
         trainer, as_toml(piece.layers), addresses(weights),
-        x.ctypes.data, x.shape, dy.ctypes.data, dy.shape, wanted,
+        x.ctypes.data, x.shape, dy.ctypes.data, dy.shape, wanted, is_tokens(x),
     )  # fmt: skip
     return timed(julia, found)
 

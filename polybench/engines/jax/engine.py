@@ -18,7 +18,7 @@ from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, We
 from polybench.engines.jax.allocations import allocations
 from polybench.engines.jax.device import cuda_devices, find_device, set_precision
 from polybench.engines.jax.pipeline import Pipeline
-from polybench.engines.support.arrays import as_dtype
+from polybench.engines.support.arrays import as_dtype, as_input
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.frameworks import import_framework
@@ -84,7 +84,7 @@ class JaxEngine(Engine):
 
         self._end_pipeline()
         self._batches = [
-            jax.device_put((np.array(x, self._job.dtype), y.astype(np.int32)), self._device)
+            jax.device_put((as_input(x, self._job.dtype), y.astype(np.int32)), self._device)
             for x, y in zip(images, labels, strict=True)
         ]
         jax.block_until_ready(self._batches)
@@ -137,7 +137,7 @@ class JaxEngine(Engine):
     def correct(self, images: Array, labels: Array) -> int:
         import jax
 
-        batch = jax.device_put(images.astype(self._job.dtype), self._device)
+        batch = jax.device_put(as_input(images, self._job.dtype), self._device)
         logits = self._functions.logits(self._state.weights, self._state.running, batch)
         return int((np.asarray(logits).argmax(axis=1) == labels).sum())
 
@@ -182,7 +182,7 @@ class JaxEngine(Engine):
 
         from polybench.engines.jax.replay import calls
 
-        arrays = (np.array(array, self._job.dtype) for array in (x, dy))
+        arrays = (as_input(array, self._job.dtype) for array in (x, dy))
         found = calls(piece, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device))
         return timed(found, lambda: None)
 

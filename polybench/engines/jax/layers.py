@@ -26,6 +26,8 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
+from polybench.engines.jax.recurrent import lstm
 
 Tensors = Mapping[str, Any]
 """JAX arrays by their canonical names, `layer_name.part`."""
@@ -37,10 +39,12 @@ class Inference:
     Args:
         weights: in the type that they are trained in; convolutions and dense layers compute in the input's.
         running: batch norm's statistics.
+        compute_dtype: what an embedding puts out; None for the type of its weights.
     """
 
-    def __init__(self, weights: Tensors, running: Tensors) -> None:
+    def __init__(self, weights: Tensors, running: Tensors, compute_dtype: Any = None) -> None:
         self._weights, self._running = weights, running
+        self._compute_dtype = compute_dtype
 
     def through(self, layers: Sequence[Layer], x: Any) -> Any:
         """What comes out of the layers, one after the other."""
@@ -48,8 +52,8 @@ class Inference:
             x = self.layer(layer, x)
         return x
 
-    def layer(self, layer: Layer, x: Any) -> Any:  # noqa: C901, PLR0911 - a line or two for each kind
-        """What comes out of one layer for `x`, (batch, channels, height, width) or (batch, features)."""
+    def layer(self, layer: Layer, x: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a line or two for each kind
+        """What comes out of one layer for `x`, images, features, or sequences of features or tokens."""
         match layer:
             case Conv():
                 weight = self._weights[f"{layer.name}.weight"].astype(x.dtype)
@@ -74,6 +78,14 @@ class Inference:
                 return x.reshape(len(x), -1)
             case Residual():
                 return self.through(layer.body, x) + self.through(layer.shortcut, x)
+            case Embedding():
+                weight = self._weights[f"{layer.name}.weight"]
+                return weight.astype(self._compute_dtype or weight.dtype)[x]
+            case LSTM():
+                parts = {part: self._weights[f"{layer.name}.{part}"] for part in layer.weight_shapes()}
+                return lstm(layer, parts, x)
+            case MeanOverTime():
+                return x.mean(1)
             case _:
                 assert_never(layer)
 
@@ -104,8 +116,10 @@ class Training(Inference):
             it draws from `key`, a key of `jax.random`.
     """
 
-    def __init__(self, weights: Tensors, running: Tensors, key: Any, masks: Tensors) -> None:
-        super().__init__(weights, running)
+    def __init__(
+        self, weights: Tensors, running: Tensors, key: Any, masks: Tensors, compute_dtype: Any = None
+    ) -> None:
+        super().__init__(weights, running, compute_dtype)
         self.running, self.key = dict(running), key
         self._masks = masks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from polybench.core.model import Model
@@ -42,9 +43,14 @@ def compiled(model: Model, optimizer: Any, compute_dtype: Any) -> Compiled:
         compute_dtype: of activations; weights and loss keep the type of the weights.
     """
 
+    def given(images: Any) -> Any:
+        """Tokens stay integers; the embedding that reads them computes in the type that is asked for."""
+        return images if jnp.issubdtype(images.dtype, jnp.integer) else images.astype(compute_dtype)
+
     def loss_of(weights: Tensors, state: State, images: Any, labels: Any, masks: Tensors) -> Any:
-        training = Training(weights, state.running, state.key, masks)
-        logits = training.through(model.layers, images.astype(compute_dtype)).astype(images.dtype)
+        training = Training(weights, state.running, state.key, masks, compute_dtype)
+        logits = training.through(model.layers, given(images))
+        logits = logits.astype(next(iter(weights.values())).dtype)
         loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
         return loss, (training.running, training.key)
 
@@ -61,7 +67,7 @@ def compiled(model: Model, optimizer: Any, compute_dtype: Any) -> Compiled:
         return loss, found
 
     def logits(weights: Tensors, running: Tensors, images: Any) -> Any:
-        return Inference(weights, running).through(model.layers, images.astype(compute_dtype))
+        return Inference(weights, running, compute_dtype).through(model.layers, given(images))
 
     # The memory of the state becomes that of the new one: nothing is copied.
     return Compiled(jax.jit(step, donate_argnums=0), jax.jit(gradients_alone), jax.jit(logits))

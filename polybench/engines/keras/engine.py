@@ -17,6 +17,7 @@ from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.keras.backend import PLACES, find_backend
 from polybench.engines.keras.environment import BACKEND
 from polybench.engines.keras.float64 import keep_float64
+from polybench.engines.support.arrays import as_input
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.keras.layout import batch_to_keras
 from polybench.engines.support.rates import at_rates
@@ -78,7 +79,7 @@ class KerasEngine(Engine):
 
         self._batches = [
             (
-                ops.convert_to_tensor(np.ascontiguousarray(batch_to_keras(x)), self._job.dtype),
+                ops.convert_to_tensor(as_input(batch_to_keras(x), self._job.dtype)),
                 ops.convert_to_tensor(y.astype(np.int32)),
             )
             for x, y in zip(images, labels, strict=True)
@@ -109,7 +110,7 @@ class KerasEngine(Engine):
         return float(self._loss)
 
     def correct(self, images: Array, labels: Array) -> int:
-        logits = self._model.predict_on_batch(batch_to_keras(images).astype(self._job.dtype))
+        logits = self._model.predict_on_batch(as_input(batch_to_keras(images), self._job.dtype))
         return int((logits.argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:

@@ -103,11 +103,8 @@ class TorchEngine(Engine):
             # The file is mapped read-only and used in place: nothing writes to a batch.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
             self._batches = [
-                (
-                    # On the CPU, in float32 and NCHW, `to` has nothing to do and copies nothing.
-                    torch.from_numpy(x).to(self._device, self._dtype, memory_format=self._memory_format),
-                    torch.from_numpy(y).to(self._device),
-                )
+                # On the CPU, in float32 and NCHW, this has nothing to do and copies nothing.
+                (self._placed(torch.from_numpy(x)), torch.from_numpy(y).to(self._device))
                 for x, y in zip(images, labels, strict=True)
             ]
         self._capture()
@@ -171,8 +168,7 @@ class TorchEngine(Engine):
         model = self._network.module.eval()
         with torch.inference_mode():
             # A copy, since the mapped file is read-only, which PyTorch warns of.
-            batch = torch.tensor(images, dtype=self._dtype, device=self._device)
-            logits = model(batch.to(memory_format=self._memory_format))
+            logits = model(self._placed(torch.tensor(images)))
             right = logits.argmax(dim=1).cpu() == torch.tensor(labels)
         model.train()
         return int(right.sum())
@@ -219,10 +215,7 @@ class TorchEngine(Engine):
 
         from polybench.engines.pytorch.replay import calls
 
-        x_placed, dy_placed = (
-            tensor.to(memory_format=self._memory_format) if tensor.ndim == 4 else tensor
-            for tensor in (torch.from_numpy(array).to(self._device, self._dtype) for array in (x, dy))
-        )
+        x_placed, dy_placed = (self._placed(torch.from_numpy(array)) for array in (x, dy))
         found = calls(piece, weights, x_placed, dy_placed, self._memory_format)
         return timed(found, self._synchronize)
 
@@ -255,6 +248,16 @@ class TorchEngine(Engine):
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
             self._network.named[name].mask = torch.from_numpy(mask).to(self._device, self._dtype)
         return step
+
+    def _placed(self, batch: Any) -> Any:
+        """Images in this engine's type and memory format, features in its type, tokens as integers."""
+        import torch
+
+        if not batch.is_floating_point():
+            return batch.to(self._device, torch.int64)
+        if batch.ndim != 4:
+            return batch.to(self._device, self._dtype)
+        return batch.to(self._device, self._dtype, memory_format=self._memory_format)
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, assert_never
 
 from torch import nn
 
+from polybench.core.layer_base import Shape
 from polybench.core.layers import (
     AveragePool,
     BatchNorm,
@@ -20,11 +21,9 @@ from polybench.core.layers import (
     Named,
     ReLU,
     Residual,
-    Shape,
 )
-
-_ATTRIBUTES = {"running_variance": "running_var"}
-"""Where PyTorch has another name than the canonical one."""
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
+from polybench.engines.pytorch.recurrent import Recurrent, attribute, recurrent
 
 _OVERWRITTEN = (BatchNorm, Residual)
 """Layers whose output the ReLU or the addition after it overwrites, as in torchvision's ResNets.
@@ -45,8 +44,16 @@ class Network(NamedTuple):
         found = {}
         for name in names:
             layer, _, part = name.rpartition(".")
-            found[name] = getattr(self.named[layer], _ATTRIBUTES.get(part, part))
+            module = self.named[layer]
+            found[name] = getattr(module, _attribute(module, part))
         return found
+
+
+def _attribute(module: Any, part: str) -> str:
+    """What PyTorch calls a tensor."""
+    if isinstance(module, Recurrent):
+        return attribute(part)
+    return "running_var" if part == "running_variance" else part
 
 
 def network(layers: Sequence[Layer], shape: Shape, *, given_masks: bool) -> Network:
@@ -70,6 +77,13 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         y = self.body(x)
         return y.add_(self.shortcut(x)) if self.in_place else y + self.shortcut(x)
+
+
+class Mean(nn.Module):  # type: ignore[misc]
+    """The mean over time of (batch, time, features)."""
+
+    def forward(self, x: Any) -> Any:
+        return x.mean(dim=1)
 
 
 class GivenDropout(nn.Module):  # type: ignore[misc]
@@ -99,7 +113,7 @@ class _Builder(NamedTuple):
             shape = layer.output_shape(shape)
         return nn.Sequential(*modules)
 
-    def module(self, layer: Layer, shape: Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911 - by kind
+    def module(self, layer: Layer, shape: Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - by kind
         """The layer's module; one that keeps its input's shape may overwrite it where `in_place`."""
         match layer:
             case Conv():
@@ -129,5 +143,11 @@ class _Builder(NamedTuple):
                     self.sequential(layer.shortcut, shape),
                     in_place=bool(layer.body) and isinstance(layer.body[-1], _OVERWRITTEN),
                 )
+            case Embedding():
+                return nn.Embedding(layer.vocabulary, layer.features)
+            case LSTM():
+                return recurrent(layer)
+            case MeanOverTime():
+                return Mean()
             case _:
                 assert_never(layer)

@@ -42,7 +42,7 @@ def calls(piece: Piece, weights: Weights, x: Any, dy: Any, memory_format: Any) -
         before = z.detach().requires_grad_()
         found["activation"] = _gradient(F.relu(before), [before], dy)
         (dz,) = found["activation"].do()
-    trained = list(made.module.parameters())
+    trained = [parameter for parameter in made.module.parameters() if parameter.requires_grad]
     for part, data, own in piece.gradients():
         found[part] = _gradient(z, [x] * data + trained * own, dz)
     return found

@@ -10,11 +10,12 @@ from polybench.core.layers import BatchNorm, Dropout, Layer, Residual
 from polybench.core.model import Model
 from polybench.engines.base import Array, Weights
 from polybench.engines.reference.network import forward
+from polybench.engines.support.arrays import as_input
 
 
 def logits(model: Model, weights: Weights, images: Array) -> Array:
-    """(batch, classes), float64, of images (batch, channels, height, width) of any float type."""
-    return _sequence(model.layers, images.astype(np.float64), weights)
+    """(batch, classes), float64, of inputs (batch, *model.input_shape) of any float type, or of tokens."""
+    return _sequence(model.layers, as_input(images, "float64"), weights)
 
 
 def _sequence(layers: Sequence[Layer], x: Array, weights: Weights) -> Array:

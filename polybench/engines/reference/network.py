@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-import numpy as np
-
 from polybench.core.job import EXACT, Conventions
 from polybench.core.layers import (
     AveragePool,
@@ -22,9 +20,11 @@ from polybench.core.layers import (
     Residual,
 )
 from polybench.core.model import Model
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
 from polybench.engines.base import Array, LayerTensors, Weights
-from polybench.engines.reference import layers, windows
+from polybench.engines.reference import layers, sequences, windows
 from polybench.engines.reference.layers import Backward, Output
+from polybench.engines.support.arrays import as_input
 
 
 class Pass(NamedTuple):
@@ -70,14 +70,14 @@ def loss_and_gradients(
     Args:
         model: whose layers are gone through forwards, then backwards.
         weights: all of `model.tensor_shapes()`, canonical, float64.
-        images: (batch, channels, height, width), any float type.
+        images: (batch, *model.input_shape), any float type, or integers where they are tokens.
         labels: (batch), int64.
         conventions: which rules max-pool gradients and batch norm follow.
         masks: of the dropout layers, by name; see `dropout_masks`.
         watch: told of every layer's tensors.
     """
     context = _Context(weights, conventions, masks or {}, {}, watch)
-    logits, backward = _sequence(model.layers, images.astype(np.float64), context)
+    logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
     loss, dlogits = layers.cross_entropy(logits, labels)
     _, gradients = backward(dlogits)
     return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
@@ -117,7 +117,7 @@ def _watched(x: Array, y: Array, backward: Backward, watch: Watch) -> Backward:
     return told
 
 
-def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911 - a line for each kind
+def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
     weights = context.weights
     match layer:
         case Conv(name=name):
@@ -144,6 +144,14 @@ def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, 
             return layers.flatten(x)
         case Residual():
             return _residual(layer, x, context)
+        case Embedding(name=name):
+            return sequences.embedding(x, weights[f"{name}.weight"])
+        case LSTM(name=name):
+            tensors = {part: weights[f"{name}.{part}"] for part in layer.weight_shapes()}
+            activation = sequences.RECURRENT[layer.recurrent_activation]
+            return sequences.lstm(x, tensors, activation, sequence=layer.sequence)
+        case MeanOverTime():
+            return sequences.mean_over_time(x)
         case _:
             assert_never(layer)
 

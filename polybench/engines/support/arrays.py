@@ -12,6 +12,16 @@ def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:
     return {name: np.array(value, dtype=dtype, order="C") for name, value in weights.items()}
 
 
+def is_tokens(batch: Array) -> bool:
+    """Whether these are tokens: integers, which no engine turns into another type of number."""
+    return bool(np.issubdtype(batch.dtype, np.integer))
+
+
+def as_input(batch: Array, dtype: str) -> Array:
+    """A copy of what a network takes: pixels or features in `dtype`, tokens as they are."""
+    return np.array(batch, dtype=batch.dtype if is_tokens(batch) else dtype, order="C")
+
+
 def touch(batches: Array) -> None:
     """Read one value of every page of a mapped file, so that no page fault is left for the timed steps.
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
-from polybench.core.layers import Dropout, Shape
+from polybench.core.layer_base import Shape
+from polybench.core.layers import Dropout
 from polybench.core.model import Model
 
 

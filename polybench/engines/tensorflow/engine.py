@@ -14,8 +14,11 @@ from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import Conventions, Job, Probe
+from polybench.core.layers import walk
 from polybench.core.pieces import Piece
+from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
+from polybench.engines.support.arrays import as_input
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.frameworks import import_framework
 from polybench.engines.support.keras.layout import batch_to_keras
@@ -83,6 +86,8 @@ class TensorFlowEngine(Engine):
         xla, eager = ("xla" in job.variants), ("eager" in job.variants)
         if xla and eager:
             raise Unavailable("XLA compiles a tf.function, and eager has none", "leave +xla or +eager out")
+        if "unrolled" in job.variants and not any(isinstance(one, LSTM) for one in walk(job.model.layers)):
+            raise Unavailable(f"{job.model.name} has no LSTM to unroll", "leave +unrolled out")
         with tf.device(self._device):
             self._network = CanonicalModel(job, weights)
             self._model = self._network.model
@@ -112,7 +117,7 @@ class TensorFlowEngine(Engine):
         self._pipeline = None
         with tf.device(self._device):
             self._batches = [
-                (tf.constant(batch_to_keras(x), dtype=self._dtype), tf.constant(y))
+                (tf.constant(as_input(batch_to_keras(x), self._dtype)), tf.constant(y))
                 for x, y in zip(images, labels, strict=True)
             ]
 
@@ -190,7 +195,7 @@ class TensorFlowEngine(Engine):
         import tensorflow as tf
 
         with tf.device(self._device):
-            logits = self._logits(tf.constant(images.transpose(0, 2, 3, 1), dtype=self._dtype))
+            logits = self._logits(tf.constant(as_input(batch_to_keras(images), self._dtype)))
         return int((logits.numpy().argmax(axis=1) == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
@@ -229,8 +234,9 @@ class TensorFlowEngine(Engine):
         from polybench.engines.tensorflow.replay import calls
 
         with tf.device(self._device):
-            placed = (tf.constant(batch_to_keras(array), dtype=self._dtype) for array in (x, dy))
-            found = calls(piece, weights, *placed, eager="eager" in self._job.variants)
+            placed = (tf.constant(as_input(batch_to_keras(array), self._dtype)) for array in (x, dy))
+            eager, unrolled = ("eager" in self._job.variants), ("unrolled" in self._job.variants)
+            found = calls(piece, weights, *placed, eager=eager, unrolled=unrolled)
         return timed(found, self._synchronize)
 
     def replay_step(self) -> Mapping[Part, Replayed]:

@@ -12,17 +12,20 @@ import tensorflow as tf
 from polybench.core.document.layers import Part
 from polybench.core.layers import BatchNorm, Dropout, MaxPool, ReLU
 from polybench.core.pieces import Piece
+from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Weights
 from polybench.engines.support.keras.layers import layers_alone
-from polybench.engines.support.keras.layout import to_keras
+from polybench.engines.support.keras.layout import tables, to_keras
 from polybench.engines.support.replay import Call
 
-_TAKES_ITS_FORWARD_PASS = (BatchNorm, Dropout, MaxPool)
+_TAKES_ITS_FORWARD_PASS = (BatchNorm, Dropout, LSTM, MaxPool)
 """Layers whose gradient takes what their forward pass computes besides its output, or is another kernel where
 that pass is not in the same graph: oneDNN's gradient of max pooling, a fifth of the time of Eigen's."""
 
 
-def calls(piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool) -> dict[Part, Call]:
+def calls(
+    piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool, unrolled: bool
+) -> dict[Part, Call]:
     """The parts of a layer, each a graph's function of its own, less a call of one: a step is a single call.
 
     Where the step is eager, so are its parts.
@@ -33,10 +36,12 @@ def calls(piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool) -> di
         x: its input, channels last, on its device.
         dy: the gradient of its output.
         eager: without a graph.
+        unrolled: an LSTM has no loop over time.
     """
-    made = layers_alone([piece.layer], piece.input_shape)
+    made = layers_alone([piece.layer], piece.input_shape, unrolled=unrolled)
+    rows = tables([piece.layer])
     for name, variable in made.variables(piece.tensor_shapes()).items():
-        variable.assign(to_keras(weights[name], None))
+        variable.assign(to_keras(weights[name], None, table=name in rows))
     relu = keras.layers.ReLU() if piece.activated else None
     alone = partial(made.model, training=True)
 

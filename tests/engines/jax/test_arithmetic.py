@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from polybench.core.document.layers import Part
-from polybench.core.layers import Conv, Dense, Layer, Shape
+from polybench.core.layer_base import Shape
+from polybench.core.layers import Conv, Dense, Layer
 from polybench.core.pieces import Piece, pieces
 from polybench.models import MODELS, find_model
 from tests.engines.lab import Lab, in_process_of

@@ -12,25 +12,34 @@ from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.models.initial_weights import initial_weights
-from tests.networks import EVERYTHING
+from tests.networks import EVERYTHING, FEATURES, SEQUENCES
 
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((2, 4, 3, 9, 8), dtype=np.float32), RANDOM.integers(0, 3, (2, 4))
 WEIGHTS = initial_weights(EVERYTHING, 0)
 
 
-def test_gradients_agree_with_finite_differences() -> None:
-    masks = dropout_masks(EVERYTHING, 4, 0, 0)
-    weights = {name: value.astype(float) for name, value in WEIGHTS.items()}
+@pytest.mark.parametrize(
+    ("model", "images"),
+    [
+        (EVERYTHING, IMAGES[0]),
+        (SEQUENCES, RANDOM.integers(0, 11, (4, 7), np.int32)),
+        (FEATURES, RANDOM.random((4, 5, 4))),
+    ],
+    ids=lambda value: value.name if isinstance(value, Model) else "",
+)
+def test_gradients_agree_with_finite_differences(model: Model, images: np.ndarray) -> None:
+    masks = dropout_masks(model, 4, 0, 0)
+    weights = {name: value.astype(float) for name, value in initial_weights(model, 0).items()}
     # Away from 0 and 1, where an error might not show.
     weights |= {name: value + 0.1 * RANDOM.random(value.shape) for name, value in weights.items()}
 
     def loss(changed: dict[str, np.ndarray]) -> float:
-        return loss_and_gradients(EVERYTHING, weights | changed, IMAGES[0], LABELS[0], masks=masks).loss
+        return loss_and_gradients(model, weights | changed, images, LABELS[0], masks=masks).loss
 
-    found = loss_and_gradients(EVERYTHING, weights, IMAGES[0], LABELS[0], masks=masks)
-    assert list(found.gradients) == list(EVERYTHING.weight_shapes())
-    assert list(found.state) == list(EVERYTHING.state_shapes())
+    found = loss_and_gradients(model, weights, images, LABELS[0], masks=masks)
+    assert list(found.gradients) == list(model.weight_shapes())
+    assert list(found.state) == list(model.state_shapes())
     for name, gradient in found.gradients.items():
         for _ in range(3):
             direction = RANDOM.standard_normal(gradient.shape)

@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 import keras
 
 from polybench.core.job import Job
-from polybench.core.layers import Shape
+from polybench.core.layer_base import Shape
 from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.support.dropout_masks import dropout_masks
 from polybench.engines.support.keras.layers import network
-from polybench.engines.support.keras.layout import batch_to_keras, flattened_shapes, from_keras, to_keras
+from polybench.engines.support.keras.layout import (
+    batch_to_keras,
+    flattened_shapes,
+    from_keras,
+    tables,
+    to_keras,
+)
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 """Of images and labels, as the backend has them; gradients are those of the trainable variables."""
@@ -21,10 +27,25 @@ POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
 class _Placed(NamedTuple):
-    """A Keras variable, and the canonical (channels, height, width) of what was flattened into its input."""
+    """A Keras variable, and how it lies there.
+
+    Attributes:
+        variable: Keras's.
+        flattened: the canonical (channels, height, width) of what was flattened into its input.
+        table: whether it is an embedding's.
+    """
 
     variable: Any
     flattened: Shape | None
+    table: bool
+
+    def from_canonical(self, value: Array) -> Array:
+        """As Keras has it."""
+        return to_keras(value, self.flattened, table=self.table)
+
+    def canonical(self, value: Array) -> Array:
+        """Of this variable, or of its gradient."""
+        return from_keras(value, self.flattened, table=self.table)
 
 
 class CanonicalModel:
@@ -42,11 +63,12 @@ class CanonicalModel:
             "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
         )
         masks_for = job.workload.batch_size if job.dropout == "given" else None
-        made = network(job.model, masks_for=masks_for, seed=job.seed)
+        made = network(job.model, masks_for=masks_for, seed=job.seed, unrolled="unrolled" in job.variants)
         self.model, self.named = made
         self._flattened = flattened_shapes(job.model)
+        rows = tables(job.model.layers)
         self._variables = {
-            name: _Placed(variable, self._flattened.get(name))
+            name: _Placed(variable, self._flattened.get(name), name in rows)
             for name, variable in made.variables(job.model.tensor_shapes()).items()
         }
         # Keras has its own order where a residual block has two branches.
@@ -59,7 +81,7 @@ class CanonicalModel:
     def start_from(self, weights: Weights) -> None:
         """What `reset` goes back to."""
         self._initial = {
-            name: to_keras(weights[name].astype(self._job.dtype), placed.flattened)
+            name: placed.from_canonical(weights[name].astype(self._job.dtype))
             for name, placed in self._variables.items()
         }
 
@@ -80,15 +102,12 @@ class CanonicalModel:
 
     def weights(self) -> Weights:
         """The current ones, batch norm's statistics included."""
-        return {
-            name: from_keras(placed.variable.numpy(), placed.flattened)
-            for name, placed in self._variables.items()
-        }
+        return {name: placed.canonical(placed.variable.numpy()) for name, placed in self._variables.items()}
 
     def gradients(self, gradients: Iterable[Any]) -> Weights:
         """Those of `model.trainable_variables`, in this order, as the backend has them."""
         return {
-            name: from_keras(keras.ops.convert_to_numpy(gradient), self._variables[name].flattened)
+            name: self._variables[name].canonical(keras.ops.convert_to_numpy(gradient))
             for name, gradient in zip(self._trained, gradients, strict=True)
         }
 

@@ -10,6 +10,7 @@ import keras
 from keras import layers, ops
 
 from polybench.core.job import EXACT, Conventions, Job
+from polybench.core.layer_base import Shape
 from polybench.core.layers import (
     AveragePool,
     BatchNorm,
@@ -23,13 +24,15 @@ from polybench.core.layers import (
     Named,
     ReLU,
     Residual,
-    Shape,
     walk,
 )
 from polybench.core.model import Model
+from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
+from polybench.engines.support.keras import recurrent
 
 _KERNEL = {"weight": "kernel", "bias": "bias"}
 _ATTRIBUTES = {
+    layers.Embedding: {"weight": "embeddings"},
     layers.Conv2D: _KERNEL,
     layers.Dense: _KERNEL,
     layers.BatchNormalization: {
@@ -64,29 +67,42 @@ class Network(NamedTuple):
         found = {}
         for name in names:
             layer, _, part = name.rpartition(".")
-            found[name] = getattr(self.named[layer], _ATTRIBUTES[type(self.named[layer])][part])
+            found[name] = _variable(self.named[layer], part)
         return found
 
 
-def network(model: Model, *, masks_for: int | None, seed: int) -> Network:
+def _variable(layer: Any, part: str) -> Any:
+    """The layer's variable for a canonical part."""
+    if isinstance(layer, layers.LSTM | layers.Bidirectional):
+        return recurrent.variable(layer, part)
+    return getattr(layer, _ATTRIBUTES[type(layer)][part])
+
+
+def network(model: Model, *, masks_for: int | None, seed: int, unrolled: bool = False) -> Network:
     """`model` as a `keras.Sequential` or, with residual blocks, in Keras's functional way.
 
     Its dropout layers are `GivenDropout` with `masks_for`, for batches of so many images; otherwise they draw
-    from `seed` and their names.
+    from `seed` and their names. LSTMs that are `unrolled` have no loop over time.
     """
-    builder = _Builder(masks_for, seed, {})
-    channels, height, width = model.input_shape
-    image = keras.Input((height, width, channels))
+    builder = _Builder(masks_for, seed, {}, unrolled)
+    image = _input(model.input_shape, tokens=model.vocabulary is not None)
     if any(isinstance(layer, Residual) for layer in model.layers):
         return Network(keras.Model(image, builder.through(model.layers, image)), builder.named)
     return Network(keras.Sequential([image, *builder.sequence(model.layers)]), builder.named)
 
 
-def layers_alone(sequence: Sequence[Layer], shape: Shape) -> Network:
-    """The layers as a model of their own, for inputs of `shape` (canonical, for one image)."""
-    builder = _Builder(masks_for=None, seed=0, named={})
-    x = keras.Input((*shape[1:], shape[0]))
+def layers_alone(sequence: Sequence[Layer], shape: Shape, *, unrolled: bool = False) -> Network:
+    """The layers as a model of their own, for inputs of `shape` (canonical, for one image or sequence)."""
+    builder = _Builder(masks_for=None, seed=0, named={}, unrolled=unrolled)
+    x = _input(shape, tokens=isinstance(sequence[0], Embedding))
     return Network(keras.Model(x, builder.through(sequence, x)), builder.named)
+
+
+def _input(shape: Shape, *, tokens: bool) -> Any:
+    """Keras's, for images channels last, of what canonically has this shape."""
+    if tokens:
+        return keras.Input(shape, dtype="int32")
+    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape)
 
 
 def conventions(job: Job) -> Conventions:
@@ -123,6 +139,7 @@ class _Builder(NamedTuple):
     masks_for: int | None
     seed: int
     named: dict[str, Any]
+    unrolled: bool = False
 
     def through(self, sequence: Sequence[Layer], x: Any) -> Any:
         """What comes out of the layers, one after the other, for a symbolic input."""
@@ -140,7 +157,7 @@ class _Builder(NamedTuple):
                 self.named[layer.name] = made
             yield made
 
-    def layer(self, layer: Layer) -> Any:  # noqa: C901, PLR0911 - a line for each kind
+    def layer(self, layer: Layer) -> Any:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
         match layer:
             case Conv():
                 return layers.Conv2D(
@@ -173,6 +190,12 @@ class _Builder(NamedTuple):
                 return layers.Flatten()
             case Residual():
                 return lambda x: layers.Add()([self.through(layer.body, x), self.through(layer.shortcut, x)])
+            case Embedding():
+                return layers.Embedding(layer.vocabulary, layer.features, name=_name(layer))
+            case LSTM():
+                return recurrent.lstm(layer, _name(layer), unroll=self.unrolled)
+            case MeanOverTime():
+                return layers.GlobalAveragePooling1D()
             case _:
                 assert_never(layer)
 

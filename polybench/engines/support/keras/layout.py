@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual, Shape
+from polybench.core.layer_base import Shape
+from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual, walk
 from polybench.core.model import Model
+from polybench.core.sequence_layers import Embedding
 from polybench.engines.base import Array
 from polybench.engines.support.frameworks import no_such_layer
 
@@ -63,18 +65,27 @@ def _names(layer: Layer) -> Iterable[str]:
             return ()
 
 
-def to_keras(value: Array, flattened: Shape | None) -> Array:
+def tables(layers: Iterable[Layer]) -> set[str]:
+    """The names of those weights that Keras has as they are: an embedding's rows."""
+    return {f"{layer.name}.weight" for layer in walk(tuple(layers)) if isinstance(layer, Embedding)}
+
+
+def to_keras(value: Array, flattened: Shape | None, *, table: bool = False) -> Array:
     """Canonical to Keras: conv (out, in, kh, kw) to (kh, kw, in, out), dense (out, in) to (in, out).
 
-    With `flattened`, the last axis goes from channels first to channels last.
+    With `flattened`, the last axis goes from channels first to channels last. A `table` stays as it is.
     """
+    if table:
+        return np.ascontiguousarray(value)
     if flattened:
         value = _last_axis_to_channels_last(value, flattened)
     return np.ascontiguousarray(value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T)
 
 
-def from_keras(value: Array, flattened: Shape | None) -> Array:
+def from_keras(value: Array, flattened: Shape | None, *, table: bool = False) -> Array:
     """The inverse of `to_keras`."""
+    if table:
+        return np.ascontiguousarray(value)
     value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
     if flattened:
         channels, height, width = flattened
@@ -83,7 +94,10 @@ def from_keras(value: Array, flattened: Shape | None) -> Array:
 
 
 def batch_to_keras(value: Array, flattened: Shape | None = None) -> Array:
-    """Images (batch, channels, height, width) to channels last, or (batch, features) as `to_keras` does."""
+    """Images (batch, channels, height, width) to channels last, or (batch, features) as `to_keras` does.
+
+    Sequences, of tokens or features, stay as they are.
+    """
     if value.ndim == 4:
         return value.transpose(0, 2, 3, 1)
     return _last_axis_to_channels_last(value, flattened) if flattened else value

@@ -1,0 +1,49 @@
+"""Keras's LSTM, whose gates come in the canonical order, and whose one bias is that of the inputs.
+
+`keras.layers.LSTM` takes cuDNN's fused kernel by itself where there is a GPU and the kernel computes the
+same: the recurrent activation is "sigmoid" and the loop is not unrolled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import layers, ops, saving
+
+from polybench.core.sequence_layers import LSTM, REVERSE
+from polybench.engines.support.frameworks import no_such_layer
+
+_ATTRIBUTES = {"weight": "kernel", "recurrent": "recurrent_kernel", "bias": "bias"}
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """That of Keras 2; what Keras 3 has under this name is another one: x / 6 + 0.5."""
+    return ops.clip(0.2 * x + 0.5, 0.0, 1.0)
+
+
+# `Bidirectional` makes its layers anew from what they say of themselves, in which a function is a name:
+# without one of its own it would come back as Keras's.
+saving.register_keras_serializable(package="polybench")(hard_sigmoid)
+
+
+def lstm(layer: LSTM, name: str, *, unroll: bool) -> Any:
+    """The layer; with `unroll` each time has operations of its own, instead of a loop.
+
+    Raises:
+        Unavailable: Keras's has no second bias.
+    """
+    if layer.biases == 2:
+        raise no_such_layer("Keras", layer)
+    activation = hard_sigmoid if layer.recurrent_activation == "hard_sigmoid" else "sigmoid"
+    options = {"return_sequences": layer.sequence, "recurrent_activation": activation, "unroll": unroll}
+    if not layer.bidirectional:
+        return layers.LSTM(layer.units, name=name, **options)
+    # A layer inside of another one needs a name of its own.
+    return layers.Bidirectional(layers.LSTM(layer.units, name=f"{name}_cell", **options), name=name)
+
+
+def variable(layer: Any, part: str) -> Any:
+    """The variable of what `lstm` made for a canonical part."""
+    if isinstance(layer, layers.Bidirectional):
+        layer = layer.backward_layer if part.startswith(REVERSE) else layer.forward_layer
+    return getattr(layer.cell, _ATTRIBUTES[part.removeprefix(REVERSE)])
