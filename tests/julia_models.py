@@ -11,6 +11,9 @@ import tomli_w
 from polybench.core.model import Model
 from polybench.models import MODELS
 
+IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3}
+"""PolyBench.jl by itself has data for networks that take images in colour."""
+
 FOLDER = Path(__file__).parents[1] / "julia" / "models"
 
 
@@ -37,5 +40,5 @@ def _without_none(value: Any) -> Any:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name, model in MODELS.items():
+    for name, model in IN_JULIA.items():
         (FOLDER / f"{name}.toml").write_text(as_toml(model), "utf-8")

@@ -13,17 +13,21 @@ from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.engines import ENGINES
 from polybench.models import MODELS, find_model
+from polybench.models.char_lstm import CHAR_LSTM
+from polybench.models.imdb import IMDB_BILSTM, fasttext
 from polybench.models.lenet import LENET
+from polybench.models.mnist import MNIST_CNN, MNIST_MLP
 from polybench.models.smallvgg import smallvgg
-from tests.networks import EVERYTHING, RESNET8
+from tests.networks import EVERYTHING, RESNET8, SEQUENCES
 
 TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and name != "reference")
 
 CHAINED = ("torch+channels_last+compile", "tf+eager+keras_fit", "tf+keras_fit+xla")
 """Variants together; alone, each is checked by itself."""
 
-_BY_HAND = ("keras+jax",)
-"""With JAX, Keras compiles each operation that makes a weight: here the network of all layers is enough."""
+_BY_HAND = ("keras+jax", "tf+unrolled")
+"""With JAX, Keras compiles each operation that makes a weight: here the network of all layers is enough. And
+`lenet` has nothing to unroll."""
 
 LENET_CELLS = (
     *TESTED,
@@ -79,7 +83,10 @@ _EVERY_NETWORK = tuple(engine for engine in TESTED if engine != "keras")
 """What Keras's layers compute with each backend, the network of all layers shows; they are those of tf."""
 
 EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+torch")
-"""With a network of every layer and option, in test_networks.py."""
+"""With a network of every layer and option for images, in test_networks.py."""
+
+SEQUENCES_CELLS = (*_EVERY_NETWORK, "tf+unrolled", "keras+jax", "keras+torch")
+"""With one of all for sequences."""
 
 
 class Network(NamedTuple):
@@ -101,6 +108,12 @@ _OTHERWISE = {
     "smallvgg": Network(smallvgg(36), 4),
     # Those that add dropout, and convolutions between the poolings.
     "catdog-2": Network(find_model("catdog-3")),
+    # Their layers are those of the networks of every layer, which the others check as well.
+    "mnist-mlp": Network(MNIST_MLP, engines=("torch",)),
+    "mnist-cnn": Network(MNIST_CNN, 1, ("torch",)),
+    "imdb-bilstm": Network(IMDB_BILSTM, engines=_NOT_COMPILING),
+    "imdb-fasttext": Network(fasttext(5), engines=_NOT_COMPILING),
+    "char-lstm": Network(CHAR_LSTM, engines=_NOT_COMPILING),
 }
 _MORE = (
     Network(RESNET8, engines=COMPILING),
@@ -131,3 +144,4 @@ def checks() -> Iterator[Check]:
     yield from (Check("lenet", LENET.optimizer, cell) for cell in LENET_CELLS)
     yield from (Check(network, NETWORKS[network].model.optimizer, cell) for network, cell in NETWORK_CASES)
     yield from (Check(EVERYTHING.name, EVERYTHING.optimizer, cell) for cell in EVERYTHING_CELLS)
+    yield from (Check(SEQUENCES.name, SEQUENCES.optimizer, cell) for cell in SEQUENCES_CELLS)

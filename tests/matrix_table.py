@@ -5,11 +5,12 @@ from __future__ import annotations
 from polybench.core.optimizers import Optimizer
 from polybench.models import MODELS, NAMES, find_model
 from tests import matrix as cases
-from tests.networks import EVERYTHING, RESNET8
+from tests.networks import EVERYTHING, RESNET8, SEQUENCES
 
 NOT_CHECKED, PLAIN = "-", "✓"
 _SAID = {
-    EVERYTHING.name: "every layer and option",
+    EVERYTHING.name: "every layer and option for images",
+    SEQUENCES.name: "every layer for sequences",
     RESNET8.name: "`resnet32`, with one block a stage",
 }
 
@@ -27,7 +28,7 @@ def matrix() -> str:
 
     columns = [f"`{engine}`" for engine in cases.TESTED]
     lines = [("network", "optimizer", *columns)]
-    order = [*NAMES, *cases.NETWORKS, EVERYTHING.name]
+    order = [*NAMES, *cases.NETWORKS, EVERYTHING.name, SEQUENCES.name]
     order.insert(order.index("resnet32") + 1, RESNET8.name)
     for network, optimizer in sorted(cells, key=lambda key: order.index(key[0])):
         found = cells[network, optimizer]
@@ -41,9 +42,12 @@ def _name(network: str) -> str:
     if network in _SAID:
         return _SAID[network]
     checked = cases.NETWORKS[network].model if network in cases.NETWORKS else find_model(network)
-    _, height, width = checked.input_shape
-    own = checked.input_shape == find_model(network).input_shape
-    return f"`{network}`" if own else f"`{network}`, for {height} x {width}"
+    own = find_model(network)
+    if checked.vocabulary != own.vocabulary:
+        return f"`{network}`, with {checked.vocabulary:,} tokens"
+    if checked.input_shape != own.input_shape:
+        return f"`{network}`, for {' x '.join(map(str, checked.input_shape[1:]))}"
+    return f"`{network}`"
 
 
 def _words(optimizer: Optimizer) -> str:

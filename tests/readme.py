@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from polybench.core.model import Model
 from polybench.core.optimizers import FORMULAS
 from polybench.engines import ENGINES, EngineRow
 from polybench.export import FORMATS
@@ -47,10 +48,20 @@ def columns() -> str:
 def networks() -> str:
     rows = []
     for shown, model in zip(NAMES, MODELS.values(), strict=True):
-        _, height, width = model.input_shape
         number = f"{model.parameters():,}" + ("" if shown == model.name else f" (`{model.name}`)")
-        rows.append((f"`{shown}`", f"{height} x {width}, {model.classes} classes", number, model.summary))
-    return markdown(("`--model`", "images", "trained parameters", "what it is"), rows)
+        rows.append((f"`{shown}`", f"{_input(model)}, {model.classes} classes", number, model.summary))
+    return markdown(("`--model`", "input", "trained parameters", "what it is"), rows)
+
+
+def _input(model: Model) -> str:
+    """One image or sequence, in words."""
+    if model.vocabulary is not None:
+        return f"{model.input_shape[0]} tokens of {model.vocabulary:,}"
+    if len(model.input_shape) == 2:
+        time, features = model.input_shape
+        return f"{time} characters of {features}"
+    channels, height, width = model.input_shape
+    return f"{height} x {width}" + (", grey" if channels == 1 else "")
 
 
 def optimizers() -> str:

@@ -103,6 +103,17 @@ def test_sweeps(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert number.hardware in authors
 
 
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "cloud_2017").iterdir()), ids=lambda path: path.stem)
+def test_the_other_workloads_of_2017(path: Path) -> None:
+    """Their points can be planned; that such a file runs is shown by the others."""
+    table = tomllib.loads(path.read_text("utf-8"))
+    model = find_model(table["model"])
+    assert table["batch_size"] == model.batch_size
+    planned = CliRunner().invoke(app, ["run", str(path), "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert planned.stdout.count("flux/cpu\n") == len(table["sweep"]["threads"])
+
+
 def test_every_publication_has_its_study() -> None:
     publications = tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8"))
     assert {table["published"] for table in TABLES.values()} == set(publications)

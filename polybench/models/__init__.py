@@ -10,16 +10,21 @@ from polybench.core.errors import BadInput
 from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.models.catdog import DEPTHS, catdog
+from polybench.models.char_lstm import CHAR_LSTM
+from polybench.models.imdb import IMDB_BILSTM, IMDB_FASTTEXT
 from polybench.models.keras_cnn import KERAS_CNN
 from polybench.models.lenet import LENET
+from polybench.models.mnist import MNIST_CNN, MNIST_MLP
 from polybench.models.resnet32 import RESNET32
 from polybench.models.rosetta import ROSETTA
 from polybench.models.single_layer import single_layer
 from polybench.models.smallvgg import SMALLVGG
 
-MODELS: dict[str, Model] = {
-    model.name: model for model in (LENET, KERAS_CNN, ROSETTA, RESNET32, SMALLVGG, catdog(2))
-}
+_NETWORKS = (
+    *(LENET, KERAS_CNN, ROSETTA, RESNET32, SMALLVGG, catdog(2)),
+    *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
+)
+MODELS: dict[str, Model] = {model.name: model for model in _NETWORKS}
 """By name; of the networks whose depth is part of the name, the shallowest."""
 
 _CATDOG = "catdog-N"
@@ -55,6 +60,8 @@ def _resized(name: str, size: str) -> Model:
     model, pixels = find_model(name), int(size)
     if name.startswith("catdog-"):
         return catdog(int(name.removeprefix("catdog-")), pixels)
+    if model.input_shape[0] != 3 or len(model.input_shape) != 3:
+        raise BadInput(f"{name}@{size}: {name} takes no images of any other size; resnet32 and catdog-N do")
     channels, height, _ = model.input_shape
     if pixels == height:
         return model

@@ -12,8 +12,9 @@ import pytest
 from polybench.core.document.identity import Parity
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
-from polybench.core.layers import MaxPool, walk
+from polybench.core.layers import Dense, MaxPool, walk
 from polybench.core.model import Model
+from polybench.core.sequence_layers import LSTM
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Session, Task
@@ -23,8 +24,8 @@ from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.engines.conftest import SOON_COMPILED
-from tests.matrix import COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS
-from tests.networks import EVERYTHING
+from tests.matrix import COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS
+from tests.networks import EVERYTHING, FEATURES, SEQUENCES
 from tests.sessions import InProcess
 
 TIMEOUT = 240.0
@@ -36,6 +37,9 @@ every_engine = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in EVERYTHING_CELLS],
 )
+SEQUENCES_NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in SEQUENCES_CELLS
+]
 PUBLISHED = [
     pytest.param(network, name, marks=pytest.mark.slow) if name in COMPILING else (network, name)
     for network, name in NETWORK_CASES
@@ -95,12 +99,53 @@ def task(name: str, model: Model, batch_size: int, steps: int, folder: Path) -> 
     return Task(job, files.weights, files.epoch, steps, TIMEOUT)
 
 
-@every_engine
-def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: str, tmp_path: Path) -> None:
-    parity = check(name, task(name, EVERYTHING, 4, 3, tmp_path))
+def assert_passes(parity: Parity, model: Model) -> None:
     assert parity.status == "pass", parity.reason
     weights = {tensor.name for tensor in parity.tensors if tensor.kind == "weight"}
-    assert weights == set(EVERYTHING.tensor_shapes())
+    assert weights == set(model.tensor_shapes())
+
+
+@every_engine
+def test_every_layer_and_option_trains_as_in_the_reference(check: Check, name: str, tmp_path: Path) -> None:
+    assert_passes(check(name, task(name, EVERYTHING, 4, 3, tmp_path)), EVERYTHING)
+
+
+@pytest.mark.parametrize("name", SEQUENCES_NAMES)
+def test_every_layer_of_sequences_does(check: Check, name: str, tmp_path: Path) -> None:
+    parity = check(name, task(name, SEQUENCES, 4, 2, tmp_path))
+    assert_passes(parity, SEQUENCES)
+    assert parity.algorithm is not None
+    assert parity.algorithm.tolerance["gradient"] == 1e-9
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("torch", LSTM("lstm", 4, 6, biases=2)),
+        ("tf", LSTM("lstm", 4, 6, recurrent_activation="hard_sigmoid")),
+        ("jax", FEATURES.layers[0]),
+    ],
+)
+def test_an_option_of_an_lstm_where_an_engine_has_it(
+    check: Check, name: str, layer: LSTM, tmp_path: Path
+) -> None:
+    outputs = Dense("dense", layer.output_shape((5, 4))[0], 4)
+    model = msgspec.structs.replace(FEATURES, layers=(layer, outputs))
+    assert_passes(check(name, task(name, model, 4, 1, tmp_path)), model)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("torch", LSTM("lstm", 4, 6, recurrent_activation="hard_sigmoid")),
+        ("tf", LSTM("lstm", 4, 6, biases=2)),
+        pytest.param("flux", LSTM("lstm", 4, 6, biases=2), marks=pytest.mark.slow),
+    ],
+)
+def test_an_option_that_an_engine_lacks_is_said(check: Check, name: str, layer: LSTM, tmp_path: Path) -> None:
+    model = msgspec.structs.replace(FEATURES, layers=(layer, Dense("dense", 6, 4)))
+    with pytest.raises(Unavailable, match="has no layer lstm like LSTM"):
+        check(name, task(name, model, 4, 1, tmp_path))
 
 
 @pytest.mark.parametrize(("network", "name"), PUBLISHED)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data.augmentation import augment
@@ -106,3 +107,17 @@ def test_an_epoch_is_written_once_for_a_data_set_an_order_and_a_batch_size(
 def test_without_a_pipeline_all_is_preloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = make(tmp_path, monkeypatch)
     assert (files.steps_in_epoch, files.epoch.steps, files.stream) == (10, 10, None)
+
+
+def test_a_network_of_sequences_has_tokens_in_its_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = make(tmp_path, monkeypatch, model="imdb-bilstm")
+    assert (files.epoch.dtype, files.epoch.image_shape, files.parity.dtype) == ("int32", (100,), "int32")
+    batches, _ = open_epoch(files.epoch)
+    assert 0 <= batches.min() < 1000 < batches.max() < 20_000
+
+
+def test_sequences_have_no_pipeline() -> None:
+    with pytest.raises(BadInput, match="pipelines prepare images, and char-lstm takes sequences"):
+        resolve(Study(engines=("fake",), devices=("cpu",), model="char-lstm", input="pipeline"))

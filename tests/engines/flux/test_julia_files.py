@@ -11,8 +11,7 @@ import pytest
 
 import polybench
 from polybench.core.version import __version__
-from polybench.models import MODELS
-from tests.julia_models import FOLDER, as_toml
+from tests.julia_models import FOLDER, IN_JULIA, as_toml
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,15 +23,15 @@ def toml(*path: str) -> dict[str, Any]:
 PACKAGE, TOP = toml("julia", "Project.toml"), toml("Project.toml")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", IN_JULIA)
 def test_julia_has_the_networks_of_the_table(name: str) -> None:
-    assert (FOLDER / f"{name}.toml").read_text("utf-8") == as_toml(MODELS[name]), (
+    assert (FOLDER / f"{name}.toml").read_text("utf-8") == as_toml(IN_JULIA[name]), (
         "write them anew: make readme"
     )
 
 
 def test_julia_has_no_other_network() -> None:
-    assert {file.stem for file in FOLDER.iterdir()} == set(MODELS)
+    assert {file.stem for file in FOLDER.iterdir()} == set(IN_JULIA)
 
 
 def test_the_top_level_is_the_package_with_what_examples_need() -> None:
