@@ -125,8 +125,9 @@ WHAT = _panel(
     _option("model", "The network; all: polybench models."),
     _option(
         "data",
-        "auto (CIFAR-10 if it is on disk, else synthetic), synthetic, cifar10, the path of an official"
-        " archive or of the folder that it unpacks to, or of a folder of images, one class a subfolder.",
+        "auto (CIFAR-10, MNIST or IMDb if it is on disk and fits the network, else synthetic), synthetic,"
+        " cifar10, mnist, imdb, the path of an official archive or of the folder that it unpacks to, of a"
+        " folder with MNIST's files, or of a folder of images, one class a subfolder.",
     ),
     _option("batch_size", "Images a step.", show_default=_MODELS_OWN),
     _option("optimizer", f"{', '.join(OPTIMIZERS)}.", show_default=_MODELS_OWN),

@@ -16,7 +16,7 @@ import platformdirs
 from numpy.typing import DTypeLike
 
 from polybench.core.errors import BadInput
-from polybench.data import cifar10, synthetic, synthetic_sequences
+from polybench.data import cifar10, imdb, mnist, synthetic, synthetic_sequences
 from polybench.data.chunks import (
     CLASSES,
     IMAGE_BYTES,
@@ -39,7 +39,7 @@ _LARGEST_BYTES = 50_000 * (IMAGE_BYTES + 1)
 _KEPT_BYTES = 1 << 29
 """Of synthetic images that are kept between studies: making 50,000 takes five times as long as reading."""
 
-Name = Literal["cifar10", "images", "synthetic"]
+Name = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
 
 
 class Dataset(NamedTuple):
@@ -76,9 +76,10 @@ def open_dataset(
     """Read or make a data set, without ever holding more than a few megabytes of it in this process.
 
     Args:
-        data: `auto` (CIFAR-10 if it is in the data folder and fits, else synthetic), `synthetic`, `cifar10`,
-            the path of an official archive or of the folder it unpacks to, or of a folder of images, one
-            class a subfolder.
+        data: `auto` (CIFAR-10 or MNIST if it is in the data folder and fits, else synthetic), `synthetic`,
+            `cifar10`, `mnist`, `imdb`, the path of an official archive or of the folder it unpacks to, of a
+            folder of MNIST's files, or of a folder of images, one class a subfolder. A network that takes
+            tokens has IMDb or synthetic ones.
         seed: of the synthetic images.
         scratch: folder for the mapped file, 154 MB for 50,000 images.
         split: "train" or "test".
@@ -90,9 +91,19 @@ def open_dataset(
         BadInput: there is no such data, it is no CIFAR-10 and no folder of images, the network takes other
             images or tells other classes apart, or `scratch` has no room for it.
     """
+    if vocabulary is not None:
+        return _open_tokens(data, seed, scratch, split, image_shape, classes, vocabulary)
+    if data == "imdb":
+        raise BadInput(
+            f"--data {data}: reviews are tokens, and this network takes no tokens; try --model imdb-bilstm"
+        )
     fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
+    fits_mnist = (image_shape, classes) == (mnist.IMAGE_SHAPE, mnist.CLASSES)
+    if data != "synthetic" and (folder := _mnist_folder(data, fits_mnist)) is not None:
+        file = scratch / f"mnist-{split}.u8"
+        return _collect("mnist", str(folder), mnist.read(folder, split), file, image_shape)
     if data == "synthetic" or (data == "auto" and not fits):
-        return _make_synthetic(seed, scratch, split, image_shape, classes, vocabulary)
+        return _make_synthetic(seed, scratch, split, image_shape, classes)
     path = _place(data)
     if _is_own_folder(data):
         if len(image_shape) != 3 or image_shape[0] != 3:
@@ -109,7 +120,7 @@ def open_dataset(
         )
     source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else path)
     if source is None and data == "auto":
-        return _make_synthetic(seed, scratch, split, image_shape, classes, vocabulary)
+        return _make_synthetic(seed, scratch, split, image_shape, classes)
     if source is None:
         raise BadInput(_not_found(data))
     file = scratch / f"cifar10-{split}.u8"
@@ -141,15 +152,54 @@ def _place(data: str) -> Path:
     return path
 
 
+def _open_tokens(
+    data: str, seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int
+) -> Dataset:
+    """IMDb, or synthetic tokens; as in `open_dataset`."""
+    if data == "synthetic":
+        return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
+    place = data_folder() if data in ("auto", "imdb") else _place(data)
+    source = imdb.locate(place)
+    if data == "auto" and (source is None or classes != imdb.CLASSES):
+        return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
+    if source is None:
+        raise BadInput(f"--data {data}: there is no IMDb in {place}; {imdb.REMEDY}; or use --data synthetic")
+    if classes != imdb.CLASSES:
+        raise BadInput(f"--data {data}: IMDb has {imdb.CLASSES} classes, this network tells {classes} apart")
+    chunks = imdb.read(source, split, shape[0], vocabulary)
+    return _collect("imdb", str(source), chunks, scratch / f"imdb-{split}.i32", shape, dtype=np.int32)
+
+
+def _mnist_folder(data: str, fits: bool) -> Path | None:
+    """Where MNIST is that is asked for; None where something else is.
+
+    Raises:
+        BadInput: it is not there, or does not fit.
+    """
+    if data == "cifar10" or (data == "auto" and not fits):
+        return None
+    place = data_folder() if data in ("auto", "mnist") else _place(data)
+    folder = mnist.locate(place)
+    if folder is None and data == "mnist":
+        raise BadInput(f"there is no MNIST in {place}; {mnist.REMEDY}")
+    # A folder of data sets may have another one for a network that does not take MNIST.
+    if folder is not None and not fits and (data == "mnist" or folder == place):
+        raise BadInput(
+            f"--data {data}: MNIST has images of {_by(mnist.IMAGE_SHAPE)} in {mnist.CLASSES} classes, and the"
+            " network takes others; give mnist-cnn or mnist-mlp for --model, or --data synthetic"
+        )
+    return folder if fits else None
+
+
 def _is_own_folder(data: str) -> bool:
     """Whether it is a folder of somebody's images."""
     path = _place(data)
-    named = data in ("auto", "cifar10", "synthetic")
+    named = data in ("auto", "cifar10", "imdb", "mnist", "synthetic")
     return not named and is_image_folder(path) and cifar10.locate(path) is None
 
 
 def _make_synthetic(
-    seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int | None
+    seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int | None = None
 ) -> Dataset:
     count = synthetic.count(split, shape)
     what = "images" if len(shape) == 3 else "sequences"

@@ -60,7 +60,7 @@ def test_large_images_are_fewer_and_take_the_same_room():
     assert count("train", (3, 8, 8)) == 50_000
 
 
-@pytest.mark.parametrize(("shape", "classes"), [((1, 28, 28), 10), ((3, 32, 32), 257), ((100,), 10)])
+@pytest.mark.parametrize(("shape", "classes"), [((2, 28, 28), 10), ((3, 32, 32), 257), ((100,), 10)])
 def test_images_that_cannot_be_made(shape, classes):
     with pytest.raises(BadInput, match="no synthetic images of shape"):
         next(chunks(10, 0, "train", shape, classes))
@@ -87,3 +87,8 @@ def test_classes_can_be_learned_but_not_at_once(seed):
     weights = np.linalg.lstsq(features(images), np.eye(10)[labels], rcond=None)[0]
     accuracy = (np.argmax(features(unseen) @ weights, axis=1) == truth).mean()
     assert 0.5 < accuracy < 0.99
+
+
+def test_grey_images_are_the_red_of_those_in_colour():
+    grey, colour = (next(chunks(10, 0, "train", (channels, 28, 28))).images for channels in (1, 3))
+    np.testing.assert_array_equal(grey, colour[:, :1])

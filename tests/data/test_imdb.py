@@ -1,0 +1,131 @@
+"""IMDb's reviews become tokens as in Keras's examples, and no archive can do harm."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.data import imdb, open_dataset
+
+REVIEWS = {
+    "train/pos/0_9.txt": "Good film.<br />A good, GOOD film it's",
+    "train/pos/1_8.txt": "a film",
+    "train/neg/0_1.txt": "bad bad film",
+    "test/pos/0_10.txt": "good rarity",
+    "test/neg/0_2.txt": "bad",
+}
+
+
+def archive(path: Path, reviews: dict[str, bytes | str] | None = None) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in (REVIEWS if reviews is None else reviews).items():
+            content = text.encode() if isinstance(text, str) else text
+            info = tarfile.TarInfo(name if "/../" in name or name[0] == "/" else f"aclImdb/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def folder(path: Path) -> Path:
+    for name, text in REVIEWS.items():
+        (path / "aclImdb" / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / "aclImdb" / name).write_text(text, "utf-8")
+    return path
+
+
+def tokens(source: Path, split: str = "train", length: int = 5, vocabulary: int = 20_000) -> np.ndarray:
+    return np.concatenate([chunk.images for chunk in imdb.read(source, split, length, vocabulary)])
+
+
+# By frequency: film 4, good 3, a 2, bad 2, it's 1.
+FILM, GOOD, A, BAD, ITS = range(4, 9)
+
+
+def test_tokens_are_words_by_frequency_and_the_last_ones_count(tmp_path: Path) -> None:
+    source = archive(tmp_path / imdb.ARCHIVE)
+    bad, long, short = tokens(source)
+    assert bad.tolist() == [0, 1, BAD, BAD, FILM]
+    assert long.tolist() == [A, GOOD, GOOD, FILM, ITS]
+    assert short.tolist() == [0, 0, 1, A, FILM]
+    bad, good = tokens(source, "test", 3)
+    assert (bad.tolist(), good.tolist()) == ([0, 1, BAD], [1, GOOD, 2])
+    few = tokens(source, vocabulary=6)
+    assert few.max() < 6
+    assert few[0].tolist() == [0, 1, 2, 2, FILM]
+
+
+def test_pairs_of_words_follow_them_in_buckets(tmp_path: Path) -> None:
+    source = archive(tmp_path / imdb.ARCHIVE)
+    bad, _, short = tokens(source, length=9, vocabulary=20_000 + 1000)
+    assert bad[2:6].tolist() == [1, BAD, BAD, FILM]
+    assert ((bad[6:] >= 20_000) & (bad[6:] < 21_000)).all()
+    assert len(set(bad[6:].tolist())) == 3
+    assert short[4:7].tolist() == [1, A, FILM]
+
+
+def test_the_folder_has_the_same(tmp_path: Path) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    packed = archive(tmp_path / imdb.ARCHIVE)
+    takes = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
+    one = open_dataset(str(folder(tmp_path / "data")), 0, scratch, **takes)
+    other = open_dataset(str(packed), 0, scratch, **takes)
+    assert (one.name, one.sha256) == ("imdb", other.sha256)
+    assert one.images.dtype == np.int32
+    assert one.labels.tolist() == [0, 1, 1]
+
+
+def test_auto_takes_it_from_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("POLYBENCH_DATA", str(folder(tmp_path / "data")))
+    takes = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
+    assert open_dataset("auto", 0, scratch, **takes).name == "imdb"
+    with pytest.raises(BadInput, match="IMDb has 2 classes, this network tells 3 apart"):
+        open_dataset("imdb", 0, scratch, image_shape=(5,), classes=3, vocabulary=9)
+    with pytest.raises(BadInput, match="takes no tokens"):
+        open_dataset("imdb", 0, scratch)
+
+
+def test_members_that_call_themselves_something_else_are_passed_over(tmp_path: Path) -> None:
+    evil = {
+        "/etc/passwd": "x",
+        "aclImdb/train/pos/../../../evil_1.txt": "x",
+        "train/unsup/0_0.txt": "never read",
+    }
+    source = archive(tmp_path / imdb.ARCHIVE, REVIEWS | evil)
+    np.testing.assert_array_equal(tokens(source), tokens(archive(tmp_path / "plain.tar.gz")))
+    assert {path.name for path in tmp_path.iterdir()} == {imdb.ARCHIVE, "plain.tar.gz"}
+
+
+def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imdb, "_LARGEST_UNPACKED", 1 << 20)
+    source = archive(tmp_path / imdb.ARCHIVE, REVIEWS | {"zeros": bytes(8 << 20)})
+    with pytest.raises(BadInput, match=r"aclImdb_v1.tar.gz unpacks to more than"):
+        tokens(source)
+
+
+@pytest.mark.parametrize(
+    ("reviews", "message"),
+    [
+        ({}, "reviews in train missing"),
+        ({"train/pos/0_9.txt": "good"}, "reviews in train missing"),
+        (REVIEWS | {"train/neg/5_1.txt": bytes(2 << 20)}, r"train/neg/5_1.txt is no review"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, reviews: dict[str, bytes | str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        tokens(archive(tmp_path / imdb.ARCHIVE, reviews))
+
+
+def test_a_damaged_archive(tmp_path: Path) -> None:
+    source = archive(tmp_path / imdb.ARCHIVE)
+    source.write_bytes(source.read_bytes()[:150])
+    with pytest.raises(BadInput, match=r"truncated, damaged or no .tar.gz archive"):
+        tokens(source)
+    source.write_bytes(b"no archive at all")
+    with pytest.raises(BadInput, match=r"aclImdb_v1.tar.gz"):
+        tokens(source)
