@@ -1,13 +1,12 @@
-"""What MkDocs asks while it builds the site: the reference from the code, the gallery from saved studies.
+"""What MkDocs asks while it builds the site: the reference, from the code.
 
 Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, the
-fields of a saved study those of its JSON Schema, and every figure of the gallery is in one of its documents.
+fields of a saved study those of its JSON Schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.cli import app
-from polybench.core import units
-from polybench.core.document.study import StudyDocument
-from polybench.export.rendering import rendered
-from polybench.export.sentence import sentences
 from polybench.metrics import GROUPS, METRICS
-from polybench.page import Chapter, render
-from polybench.plots.provenance import provenance
-from polybench.report.belongings import belongings
-from polybench.report.saved_studies import Store
 
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/core/document/study.schema.json"
-_GALLERY = _ROOT / "docs/gallery"
-
-_OLD_DAYS = 180
-"""From then on a page of the gallery says that it is old: frameworks have had a release or two."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -47,7 +34,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         .replace("(../docs/", "(")
         .replace("(../README.md)", "(index.md)"),
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text().replace("(docs/", "("),
-        **_gallery(),
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
@@ -58,58 +44,13 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     """Links to files beside the folder of the docs are those of its pages; marks become what they name."""
     markdown = markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
     markdown = markdown.replace("](../julia/README.md", "](julia.md")
-    for mark, text in {"<!-- sample -->": _sample, "<!-- gallery -->": _gallery_list}.items():
-        markdown = markdown.replace(mark, text()) if mark in markdown else markdown
-    return markdown
+    mark = "<!-- sample -->"
+    return markdown.replace(mark, _sample()) if mark in markdown else markdown
 
 
 def _sample() -> str:
     _, _, rest = (_ROOT / "README.md").read_text().partition("<!-- sample: ")
     return rest.partition("-->\n")[2].partition("<!-- end of sample -->")[0].replace("(docs/", "(")
-
-
-def _gallery() -> dict[str, str]:
-    """Of each study a page and its whole report."""
-    store = Store(_GALLERY / "measured")
-    pages = {}
-    for study in store.studies():
-        pages[f"gallery/{study.id}.md"] = _gallery_page(study)
-        pages[f"gallery/{study.id}.html"] = render([Chapter(study, *belongings(study, store))])
-    return pages
-
-
-def _gallery_list() -> str:
-    rows = [
-        (f"[{_title(study)}]({study.id}.md)", study.created[:10], study.host.cpu, " ".join(sentences(study)))
-        for study in Store(_GALLERY / "measured").studies()
-    ]
-    return _table(("study", "measured", "on", "found"), rows)
-
-
-def _gallery_page(study: StudyDocument) -> str:
-    figures = sorted((_GALLERY / "figures").glob(f"{study.id}*.svg"))
-    parts = [
-        f"# {_title(study)}",
-        _age(study),
-        f"[The whole report]({study.id}.html), with every figure, the proof and the programs.",
-        rendered(study, "markdown", published=True).replace("\\<", "&lt;"),  # as Python-Markdown has it
-        *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
-        "Repeat it on your machine, in a clone:"
-        f" `polybench run docs/gallery/measured/{study.id}.json --data auto`.",
-    ]
-    return "\n\n".join(parts)
-
-
-def _title(study: StudyDocument) -> str:
-    settings = study.settings
-    return study.title or f"{settings.model}, batch {settings.batch_size}, {settings.precision}"
-
-
-def _age(study: StudyDocument) -> str:
-    days = (datetime.now(UTC) - datetime.fromisoformat(study.created)).days
-    when = f"{units.plural(days, 'day')} old when this page was made: {provenance(study)}"
-    old = "!!! warning\n    Frameworks have changed since: measure it again before you quote it.\n\n"
-    return (old if days > _OLD_DAYS else "") + when
 
 
 def _commands() -> str:

@@ -6,23 +6,32 @@ The pages are made from the same documents whenever the docs are (`docs/hooks.py
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from polybench.core.document.layers import LayersDocument
-from polybench.core.document.study import StudyDocument
 from polybench.plots import draw
 from polybench.plots.image import content
 from polybench.plots.provenance import provenance
 from polybench.report.belongings import layers_beside
 from polybench.report.saved_studies import Store
 
+if TYPE_CHECKING:
+    from polybench.plots import Drawable
+
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 
 
-def figures(study: StudyDocument, store: Store) -> dict[str, StudyDocument | LayersDocument]:
-    """What is drawn of a study, by the figure's name: speeds, starts, and layers where they are saved."""
-    layers = layers_beside(study, store.layers())
-    found: dict[str, StudyDocument | LayersDocument] = {"speed": study, "startup": study}
-    return found | ({"layers": layers} if layers else {})
+def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
+    """File name, without suffix -> what is drawn there, and of what.
+
+    Of a study speeds, starts, and layers where they are saved; of a sweep its curves.
+    """
+    found: dict[str, tuple[str, Drawable]] = {}
+    for study in store.studies():
+        drawn: dict[str, Drawable] = {"speed": study, "startup": study}
+        if layers := layers_beside(study, store.layers()):
+            drawn["layers"] = layers
+        found |= {f"{study.id}.{name}": (name, document) for name, document in drawn.items()}
+    return found | {f"{sweep.id}.scaling": ("scaling", sweep) for sweep in store.sweeps()}
 
 
 def main() -> None:
@@ -31,11 +40,10 @@ def main() -> None:
     folder = GALLERY / "figures"
     for old in folder.glob("*.svg"):
         old.unlink()
-    for study in store.studies():
-        for name, document in figures(study, store).items():
-            path = folder / f"{study.id}.{name}.svg"
-            path.write_bytes(content(draw(name, document), provenance(document), "svg"))
-            print(path.relative_to(GALLERY), flush=True)
+    for stem, (name, document) in figures(store).items():
+        path = folder / f"{stem}.svg"
+        path.write_bytes(content(draw(name, document), provenance(document), "svg"))
+        print(path.relative_to(GALLERY), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -17,6 +18,7 @@ from polybench.metrics import METRICS
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.saved_studies import Store
 from tests.gallery import GALLERY, figures
+from tests.plots.documents import full_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -83,15 +85,31 @@ def test_each_study_of_the_gallery_has_its_page_and_report(
     assert studies
 
 
+def test_a_sweep_of_the_gallery_has_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mkdocs.config import load_config
+    from mkdocs.structure.files import Files
+
+    spec = importlib.util.spec_from_file_location("gallery_hooks", ROOT / "docs/gallery_hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    monkeypatch.setattr(hooks, "_FOLDER", tmp_path)
+    Store(tmp_path / "measured").save(sweep := full_sweep())
+    assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling"}
+    site = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
+    pages = {file.src_uri: file.content_string for file in hooks.on_files(Files([]), site)}
+    assert set(pages) == {f"gallery/{sweep.id}.md", f"gallery/{sweep.id}.html"}
+    assert all(curve.cell in page for curve in sweep.curves for page in pages.values())
+    assert f"({sweep.id}.md)" in hooks.on_page_markdown("<!-- gallery -->")
+
+
 def test_the_gallery_has_whole_studies_that_tell_nobodys_name_with_figures_of_theirs() -> None:
     store = Store(GALLERY / "measured")
-    expected = set()
-    for study in store.studies():
-        assert study.finished
-        assert study.host.hostname == UNKNOWN_HOST
-        expected |= {f"{study.id}.{name}.svg" for name in figures(study, store)}
-    assert {layers.host.hostname for layers in store.layers()} <= {UNKNOWN_HOST}
-    assert {path.name for path in (GALLERY / "figures").iterdir()} == expected
+    documents = [*store.studies(), *store.layers(), *store.sweeps()]
+    assert {one.host.hostname for one in documents} == {UNKNOWN_HOST}
+    assert all(study.finished for study in store.studies())
+    assert {path.stem for path in (GALLERY / "figures").iterdir()} == set(figures(store))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
