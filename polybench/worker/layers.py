@@ -70,8 +70,6 @@ class Layers:
         # A GPU is synchronized at both ends of what is timed, which takes longer than most parts do.
         self._in_a_row = job.device != "cpu"
         self._parts = list(_in_order(found, of_step))
-        empty = (timed.replayed.empty for timed in self._parts)
-        self._empty = list(dict.fromkeys(run for run in empty if run))
         self._sweep(1)  # compiles, and makes what is made once
         engine.collect()
 
@@ -86,7 +84,7 @@ class Layers:
         sweeps = [self._sweep(repeats)] if self._in_a_row else [self._sweep(1) for _ in range(repeats)]
         # What the parts leave behind must not be collected in whole steps, which are measured next.
         self._engine.collect()
-        empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in self._empty}
+        empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in sweeps[0].empty}
         return [
             PartTimed(
                 piece,
@@ -99,9 +97,16 @@ class Layers:
         ]
 
     def _sweep(self, n: int) -> _Sweep:
-        """Every part n times in a row."""
-        empty = {run: run(n) / n for run in self._empty}
-        measured = [self._measure(timed.replayed.run, n) for timed in self._parts]
+        """Every part n times in a row; nothing is asked for right after the first part that is less it.
+
+        At the beginning of a sweep that would take longer, after whatever ran before.
+        """
+        empty: dict[Callable[[int], float], float] = {}
+        measured = []
+        for _, _, (run, nothing) in self._parts:
+            measured.append(self._measure(run, n))
+            if nothing and nothing not in empty:
+                empty[nothing] = nothing(n) / n
         return _Sweep(empty, *map(list, zip(*measured, strict=True)))
 
     def _measure(self, run: Callable[[int], float], n: int) -> tuple[float, float | None]:

@@ -94,7 +94,11 @@ def test_parts_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) -> None
     assert last == "collect"  # what parts leave behind is no part of the whole steps that are timed next
     first, second = ran[: len(ran) // 2], ran[len(ran) // 2 :]
     assert first == second
-    assert first[:3] == ["nothing", "conv1 + relu forward", "max_pool1 forward"]
+    assert first[:3] == [
+        "conv1 + relu forward",
+        "nothing",
+        "max_pool1 forward",
+    ]  # when it is as warm as parts are
     middle = first.index("loss")
     assert first[middle - 1 : middle + 4] == [
         "dense3 forward", "loss", "dense3 weight gradient", "dense3 data gradient", "dense2 weight gradient",
@@ -149,7 +153,10 @@ def test_the_reference_writes_what_each_piece_sees(tmp_path: Path) -> None:
         def layer_tensors(self, step: int) -> list[LayerTensors]:
             assert step == 0
             return [
-                LayerTensors(*np.add.outer(range(0, 400, 100), [number] * 3), {"weight": np.array(number)})
+                LayerTensors(
+                    *np.add.outer(np.arange(0.0, 400.0, 100.0), [number] * 3),
+                    {"weight": np.array(float(number))},
+                )
                 for number, _ in enumerate(LENET.activations())
             ]
 
