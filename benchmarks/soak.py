@@ -164,6 +164,8 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
         ):
             yield "both cells failed, where something happened to one"
         told = any("cannot save" in text for text in printed.warnings)
+        # A folder that vanishes when all is saved takes it along, and nobody could tell.
+        told = told or (fault is FAULTS["results vanish"] and not saved)
         if not told and [document.id for document in saved if document == printed] != [printed.id]:
             yield "what is saved is not what was printed"
     unfinished = [path.parent.name for path in results.glob("unfinished/*/state")]

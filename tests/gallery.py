@@ -1,6 +1,6 @@
 """The figures of the docs' gallery, drawn from its saved studies: `make gallery` (`python -m tests.gallery`).
 
-The pages are made from the same documents whenever the docs are (`docs/hooks.py`). A browser draws.
+The pages are made from the same documents whenever the docs are (`docs/gallery_hooks.py`). A browser draws.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def table(tested: set[str], studies: Iterable[StudyDocument]) -> str:
     by_hand: dict[tuple[str, str], dict[str, str]] = {}
     for study in studies:
         for cell, device, hardware in _measured(study):
-            by_hand.setdefault((cell, device), {})[hardware] = study.created[:10]
+            days = by_hand.setdefault((cell, device), {})
+            days[hardware] = max(days.get(hardware, ""), study.created[:10])
     lines = ["| engine | on the CPU | on CUDA |", "|---|---|---|"]
     for cell in _cells(tested, {cell for cell, _ in by_hand}):
         told = (_told(cell, device, tested, by_hand.get((cell, device), {})) for device in DEVICES)
@@ -43,10 +44,12 @@ def table(tested: set[str], studies: Iterable[StudyDocument]) -> str:
 def _measured(study: StudyDocument) -> Iterator[tuple[str, str, str]]:
     """(cell, kind of device, hardware) of what computed the same as the reference, and was measured."""
     for result in study.results:
+        if result.environment is not None:  # of other versions than those that are asked for here
+            continue
         if result.status == "ok" and result.measured and result.parity.status == "pass":
             kind, _, index = result.device.partition(":")
-            gpus = study.host.gpus
-            hardware = study.host.cpu if kind == "cpu" else gpus[int(index or 0)] if gpus else "a GPU"
+            gpu = next(iter(study.host.gpus[int(index or 0) :]), "a GPU")
+            hardware = study.host.cpu if kind == "cpu" else gpu
             cell = "+".join(filter(None, (result.engine, result.variant)))
             yield cell, kind, hardware
 

@@ -48,6 +48,7 @@ def test_every_field_of_a_saved_study_is_in_the_reference(site: Path) -> None:
 
 
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
+    assert not [path for path in site.rglob("*") if "hooks" in path.name]  # nor is what made it part of it
     for page in site.rglob("*.html"):
         loaded = [line for line in page.read_text().splitlines() if 'src="http' in line or "fonts.g" in line]
         assert not loaded, page

@@ -35,9 +35,9 @@ def test_what_neither_a_test_nor_a_study_has_run_is_written_only() -> None:
 def test_a_study_says_on_what_and_when_and_the_newest_day_counts() -> None:
     measured = factories.measured("torch/cuda", 1.0, parity=PASSED)
     older = study(measured, factories.measured("torch/cpu", 1.0, parity=PASSED))
-    assert row("torch", older, study(measured, day="2026-12-01")) == (
-        "by the tests; by hand on Some(R) CPU, 2026-11-05 | by hand on NVIDIA X, 2026-12-01 |"
-    )
+    newer = study(measured, day="2026-12-01")
+    said = "by the tests; by hand on Some(R) CPU, 2026-11-05 | by hand on NVIDIA X, 2026-12-01 |"
+    assert row("torch", older, newer) == row("torch", newer, older) == said
 
 
 def test_variants_that_ran_together_have_a_row() -> None:

@@ -51,7 +51,7 @@ so this comes before all else, once; a worker of `polybench compare` is started 
 """
 forbid_tf32!(::CPU) = nothing
 function forbid_tf32!(::CUDADevice)
-    haskey(ENV, TF32_OVERRIDE) || (ENV[TF32_OVERRIDE] = "0")
+    get(ENV, TF32_OVERRIDE, "") == "0" || (ENV[TF32_OVERRIDE] = "0")
     return nothing
 end
 

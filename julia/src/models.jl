@@ -1,5 +1,5 @@
 """
-The networks that polybench knows by name, with the training that their authors declared. The files in `models/` are written
+The networks of images in colour that polybench knows by name, with the training that their authors declared. The files in `models/` are written
 from polybench's own table (`make readme`), so both are the same.
 """
 const MODELS = normpath(joinpath(@__DIR__, "..", "models"))

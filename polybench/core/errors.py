@@ -47,9 +47,12 @@ class Unavailable(PolybenchError):
     exit_code = 4
 
     def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(reason)
+        super().__init__(reason, remedy)
         self.reason = reason
         self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class CellFailed(PolybenchError):

@@ -39,8 +39,10 @@ _NAME = re.compile(rf"(?:\./)?{FOLDER}/(train|test)/(neg|pos)/(\d+)_\d+\.txt")
 _WORD = re.compile(r"[a-z0-9']+")
 
 _LARGEST_REVIEW = 1 << 20
-_LARGEST_UNPACKED = 2 << 30
-"""Bytes; the official archive unpacks to a quarter of it."""
+_LARGEST_UNPACKED = 1 << 30
+"""Bytes; the official archive unpacks to half of it."""
+_MOST_TEXT = 256 << 20
+"""Characters of all reviews together, which are held; the official ones have a quarter of them."""
 _MOST_REVIEWS = 150_000
 _AT_ONCE = 1000
 
@@ -55,11 +57,14 @@ class _Review(NamedTuple):
 
 def locate(path: Path) -> Path | None:
     """The archive, or the folder with `train` and `test`, that `path` is or contains; else None."""
-    if path.is_file():
-        return path
-    folders = (place for place in (path, path / FOLDER) if (place / "train" / "pos").is_dir())
-    archive = path / ARCHIVE
-    return next(folders, archive if archive.is_file() else None)
+    try:
+        if path.is_file():
+            return path
+        folders = (place for place in (path, path / FOLDER) if (place / "train" / "pos").is_dir())
+        archive = path / ARCHIVE
+        return next(folders, archive if archive.is_file() else None)
+    except OSError:  # a folder that one may not enter
+        return None
 
 
 def read(source: Path, split: Split, length: int, vocabulary: int) -> Iterator[Chunk]:
@@ -77,7 +82,7 @@ def read(source: Path, split: Split, length: int, vocabulary: int) -> Iterator[C
     wanted = _SPLITS[: _SPLITS.index(split) + 1]
     try:
         found = _folder_reviews(source, wanted) if source.is_dir() else _archive_reviews(source, wanted)
-    except (EOFError, zlib.error, tarfile.TarError) as error:
+    except (EOFError, zlib.error, tarfile.TarError, ValueError, IndexError, RecursionError) as error:
         raise BadInput(f"{source} is truncated, damaged or no .tar.gz archive ({error}); {REMEDY}") from error
     except OSError as error:
         raise BadInput(f"cannot read {source}: {error.strerror or error}; {REMEDY}") from error
@@ -121,7 +126,8 @@ def _folder_reviews(folder: Path, splits: tuple[Split, ...]) -> dict[str, list[_
     for split in splits:
         for sentiment in _SENTIMENTS:
             for path in (folder / split / sentiment).glob("*_*.txt"):
-                if match := _NAME.fullmatch(f"{FOLDER}/{split}/{sentiment}/{path.name}"):
+                match = _NAME.fullmatch(f"{FOLDER}/{split}/{sentiment}/{path.name}")
+                if match and path.is_file():
                     with path.open("rb") as content:
                         _add(found, match, content, str(path))
     return found
@@ -133,9 +139,15 @@ def _archive_reviews(archive: Path, splits: tuple[Split, ...]) -> dict[str, list
     with GzipFile(archive) as unpacked:
         bounded: Any = _Bounded(unpacked, archive)  # tarfile asks a stream for nothing but `read`
         with tarfile.open(fileobj=bounded, mode="r|") as tar:
+            members: Any = vars(tar)["members"]  # of all that were seen, which nobody needs
             for info in tar:
+                members.clear()
+                if tar.offset > _LARGEST_UNPACKED:  # where the next one would be looked for, however far
+                    raise BadInput(f"{archive}: {info.name} says that it has {info.size:,} bytes; {REMEDY}")
                 match = _NAME.fullmatch(info.name)
-                if match and match[1] in found and (content := tar.extractfile(info)) is not None:
+                if not match or match[1] not in found or not info.isreg() or info.issparse():
+                    continue
+                if (content := tar.extractfile(info)) is not None:
                     _add(found, match, content, f"{archive}: {info.name}")
     return found
 
@@ -149,6 +161,10 @@ def _add(found: dict[str, list[_Review]], match: re.Match[str], content: IO[byte
         raise BadInput(f"{place}: more than {_MOST_REVIEWS:,} reviews, where IMDb has 25,000")
     label = _SENTIMENTS.index(sentiment)
     found[split].append(_Review(label, int(number[:18]), text.decode("utf-8", "replace")))
+    if sum(len(reviews) for reviews in found.values()) % _AT_ONCE == 0:
+        held = sum(len(review.text) for reviews in found.values() for review in reviews)
+        if held > _MOST_TEXT:
+            raise BadInput(f"{place}: reviews up to here have more than {_MOST_TEXT:,} characters; {REMEDY}")
 
 
 class _Bounded:

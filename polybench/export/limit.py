@@ -38,10 +38,11 @@ def _line(roof: MeasuredRoof) -> list[str]:
 def _sentences(limit: LimitDocument) -> Iterator[str]:
     if limit.roofs:
         yield "gemm: the fastest product of square matrices, of all engines and sizes, forward or a gradient"
-        yield (
-            f"convolution: the fastest of those of {limit.model}, counted as if computed directly, so"
-            " Winograd's algorithm may be above the product"
-        )
+        if any(roof.kind == "convolution" for roof in limit.roofs):
+            yield (
+                f"convolution: the fastest of those of {limit.model}, counted as if computed directly, so"
+                " Winograd's algorithm may be above the product"
+            )
         yield (
             "triad: a = b + s c over arrays that no cache holds; each of the three counts once: that a line"
             " is fetched before it is written is not counted"

@@ -118,7 +118,7 @@ def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, 
     index, piece = next(one for one in enumerate(pieces(plan.model)) if one[1].name == layer)
     files = write_programs(script, piece, part, tensors / f"{index}.npz", state.files.weights, plan.workload)
     if not files:
-        state.progress.warn(f"no programs: {layer}, {part}, is random or a sum")
+        state.progress.warn(f"no programs: there is none for {layer}, {part}")
 
 
 def _whole_step(cell: Cell) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from polybench.machine.meters.observer import Observer
 from polybench.machine.patience import Patience
@@ -43,6 +44,15 @@ def measure(
     patience.waited = state.waited
     blocks = Blocks(observer, patience, study.timeout)
     state.clock.expect(study.processes - done.replicates, len(groups))
+
+    def finished(number: int) -> None:
+        state.blocks = [pace.block for _, pace in groups if pace.block is not None]
+        state.cut_short = any(pace.cut_short for _, pace in groups)
+        state.note_patience(patience)
+        done.replicates = number + 1
+        done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
+        state.save()
+
     for number in range(done.replicates, study.processes):
         if not state.alive:
             return
@@ -50,16 +60,13 @@ def measure(
             state.clock.group = index
             members = [record for record in group if record.alive]
             if members:
-                replicate(state, members, pace, number, blocks).run()
+                # Kept before native allocations are counted, which is done by itself where it is broken off.
+                timed = partial(finished, number) if index == len(groups) - 1 else None
+                replicate(state, members, pace, number, blocks).run(timed)
             if not any(record.alive for record in group):
                 state.clock.all_failed(index)
-        state.blocks = [pace.block for _, pace in groups if pace.block is not None]
-        state.cut_short = any(pace.cut_short for _, pace in groups)
-        state.note_patience(patience)
-        done.replicates = number + 1
-        done.native = done.replicates == study.processes and not counts_natively_apart(study)
-        done.groups = [Group([record.cell.name for record in group], pace.state) for group, pace in groups]
-        state.save()
+        done.native = number + 1 == study.processes and not counts_natively_apart(study)
+        finished(number)
 
 
 def _want_confirmed(records: Sequence[CellRecord]) -> None:

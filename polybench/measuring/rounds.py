@@ -70,8 +70,12 @@ class Replicate:
     """What is measured with each timed step, in steps."""
     tells_startup: ClassVar[bool] = True
 
-    def run(self) -> None:
-        """Start, warm up, measure, count and close; failures go into the records, the others go on."""
+    def run(self, timed: Callable[[], None] | None = None) -> None:
+        """Start, warm up, measure, count and close; failures go into the records, the others go on.
+
+        Args:
+            timed: called when nothing of it is timed any more, and native allocations are to be counted.
+        """
         where = f"process {self._number + 1} of {self._study.processes}"
         self._state.progress.stage(f"{where}: starting {', '.join(r.cell.name for r in self._group)}")
         clock = self._state.clock
@@ -88,6 +92,8 @@ class Replicate:
                     self._count(team)
                     self._time_separately(team, block)
             if self._is_last and not counts_natively_apart(self._study):
+                if timed is not None:
+                    timed()
                 count_native(self._state, team.values())
 
     @property

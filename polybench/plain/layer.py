@@ -43,7 +43,7 @@ def write_programs(
         workload: its batch size, up to which images are repeated whole times, and its threads.
 
     Returns:
-        The names of the files; none for a layer that is random or a sum.
+        The names of the files; none for a layer that no program is written for.
     """
     layer: Layer = ReLU() if part == "activation" else piece.layer
     constants = {"PART": "data gradient" if part == "activation" else part, "THREADS": workload.threads}

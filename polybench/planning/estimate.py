@@ -158,9 +158,9 @@ def _start(cell: Cell, known: Known) -> float:
 def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int, known: Known) -> float:
     """Of the pass after all timing, with a start where it has processes of its own."""
     cells = [cell for cell in plan.cells if counts_natively(plan, cell)]
-    counted = WARM_UP_STEPS + UNTIMED_STEPS + COUNTED_STEPS
-    start = 0.0
+    counted, start = UNTIMED_STEPS + COUNTED_STEPS, 0.0
     if counts_natively_apart(plan.study):
+        counted += WARM_UP_STEPS
         start = _start_seconds(memory_groups(plan, cells, epoch_bytes), known)
     return start + counted * sum(steps[cell] for cell in cells)
 

@@ -75,7 +75,9 @@ def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     engine = row(cell)
     values = sum(math.prod(shape) for _, shape in plan.model.activations())
     floats = 4 * plan.model.total_parameters() + 3 * plan.workload.batch_size * values
-    return engine.memory_bytes + 4 * floats + (epoch_bytes if engine.copies_data else 0)
+    # Tokens of 4 bytes become indices of 8, in every engine.
+    copied = 2 * epoch_bytes if plan.model.vocabulary is not None else epoch_bytes * engine.copies_data
+    return engine.memory_bytes + 4 * floats + copied
 
 
 def memory_groups(plan: Plan, cells: Iterable[Cell], epoch_bytes: int) -> list[list[Cell]]:

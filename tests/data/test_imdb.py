@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import BadInput
-from polybench.data import imdb, open_dataset
+from polybench.data import expected_images, imdb, open_dataset
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good film.<br />A good, GOOD film it's",
@@ -104,7 +105,7 @@ def test_members_that_call_themselves_something_else_are_passed_over(tmp_path: P
 def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imdb, "_LARGEST_UNPACKED", 1 << 20)
     source = archive(tmp_path / imdb.ARCHIVE, REVIEWS | {"zeros": bytes(8 << 20)})
-    with pytest.raises(BadInput, match=r"aclImdb_v1.tar.gz unpacks to more than"):
+    with pytest.raises(BadInput, match=r"zeros says that it has 8,388,608 bytes"):
         tokens(source)
 
 
@@ -129,3 +130,32 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     source.write_bytes(b"no archive at all")
     with pytest.raises(BadInput, match=r"aclImdb_v1.tar.gz"):
         tokens(source)
+
+
+def test_of_a_folder_of_reviews_no_images_are_expected(tmp_path: Path) -> None:
+    assert expected_images(str(folder(tmp_path) / "aclImdb"), "train", (400,)) == 50_000
+
+
+def test_a_member_that_says_to_be_larger_than_all_may_be_is_not_skipped(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("aclImdb/README")
+    info.size = 1 << 62
+    source = tmp_path / imdb.ARCHIVE
+    source.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT)))
+    with pytest.raises(BadInput, match="README says that it has 4,611,686,018,427,387,904 bytes"):
+        tokens(source)
+
+
+def test_headers_that_tarfile_cannot_read_are_bad_input(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("aclImdb/README")
+    info.pax_headers = {"GNU.sparse.map": "a,b"}
+    source = tmp_path / imdb.ARCHIVE
+    source.write_bytes(gzip.compress(info.tobuf(tarfile.PAX_FORMAT)))
+    with pytest.raises(BadInput, match="truncated, damaged or no"):
+        tokens(source)
+
+
+def test_more_text_than_there_can_be_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imdb, "_MOST_TEXT", 10)
+    monkeypatch.setattr(imdb, "_AT_ONCE", 2)
+    with pytest.raises(BadInput, match="reviews up to here have more than 10 characters"):
+        tokens(archive(tmp_path / imdb.ARCHIVE))

@@ -46,6 +46,7 @@ def tell(
 
 def _lines(step: Step, folder: Path, seconds: float) -> Iterator[Line]:
     """Do the step: what it shows, and what went wrong with it."""
+    began = time.monotonic()
     if seconds < LEAST_SECONDS:
         yield Line(step.title, "could not be tried", "no time was left")
         return
@@ -62,7 +63,8 @@ def _lines(step: Step, folder: Path, seconds: float) -> Iterator[Line]:
             if not said:
                 yield Line(step.title, "could not be tried", Done(stranger, None, 0, folder).last_words())
                 return
-        for done in run(commands, folder, seconds, environment):
+        left = max(0.0, seconds - (time.monotonic() - began))
+        for done in run(commands, folder, left, environment):
             yield from _found(step, done)
 
 

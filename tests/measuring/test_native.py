@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polybench.data import synthetic
-from polybench.measuring import native
+from polybench.measuring import native, rounds
 from polybench.measuring.state import StudyState
 from polybench.worker.native import SOURCE
 from tests.measuring.test_study import Listener, run
@@ -49,6 +49,13 @@ def test_each_cell_that_computes_is_counted_once_after_all_timing(logs: set[str]
     assert not any("native" in name for name in logs)
     rounds = [number for number, stage in enumerate(listener.stages) if "round" in stage]
     assert listener.stages[rounds[-1] + 1 :] == ["counting native allocations of reference/cpu"]
+
+
+def test_what_was_timed_is_kept_before_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(rounds, "count_native", lambda state, members: seen.append(state.done.replicates))
+    run("reference", **FEW)
+    assert seen == [1]
 
 
 def test_a_single_replicate_that_times_its_pipeline_at_its_end_leaves_it_to_other_processes(

@@ -280,6 +280,8 @@ def _refuse(job: Job) -> None:
     for layer in walk(job.model.layers):
         if isinstance(layer, LSTM) and (layer.biases, layer.recurrent_activation) != (1, "sigmoid"):
             raise no_such_layer("Flux.jl", layer)
+    if job.workload.precision == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
+        raise Unavailable("NVIDIA_TF32_OVERRIDE=0 forbids TensorFloat-32", "unset it")
     if {"gc_every_step", "gc_off"} <= set(job.variants):
         raise Unavailable("gc_every_step and gc_off exclude each other", "ask for one")
     if job.workload.precision == "bf16":

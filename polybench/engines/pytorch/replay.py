@@ -51,7 +51,8 @@ def calls(piece: Piece, weights: Weights, x: Any, dy: Any, memory_format: Any) -
 def step_calls(logits: Any, labels: Any, optimizer: Any) -> dict[Part, Call]:
     """The parts of a step that belong to no layer; weights are updated with a small gradient."""
     logits = logits.detach().requires_grad_()
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    of_optimizer = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    parameters = [parameter for parameter in of_optimizer if parameter.requires_grad]
     gradients = [torch.full_like(parameter, 1e-3) for parameter in parameters]
 
     def loss() -> Any:

@@ -18,7 +18,7 @@ from polybench.engines.support.keras.layers import layers_alone
 from polybench.engines.support.keras.layout import tables, to_keras
 from polybench.engines.support.replay import Call
 
-_TAKES_ITS_FORWARD_PASS = (BatchNorm, Dropout, LSTM, MaxPool)
+_TAKES_ITS_FORWARD_PASS = (BatchNorm, LSTM, MaxPool)
 """Layers whose gradient takes what their forward pass computes besides its output, or is another kernel where
 that pass is not in the same graph: oneDNN's gradient of max pooling, a fifth of the time of Eigen's."""
 
@@ -61,6 +61,8 @@ def calls(
             found[part] = _eager_gradient(alone, x, dz, data=data, weights=trained * own)
         elif isinstance(piece.layer, ReLU):
             found[part] = _of_relu(alone(x), dz)
+        elif isinstance(piece.layer, Dropout):
+            found[part] = _of_dropout(alone(tf.ones_like(x)) != 0, piece.layer.rate, dz)
         else:
             found[part] = _gradient(alone, x, dz, data=data, weights=trained * own)
             if isinstance(piece.layer, _TAKES_ITS_FORWARD_PASS):
@@ -130,6 +132,11 @@ def _gradient(forward: Callable[[Any], Any], x: Any, dy: Any, *, data: bool, wei
 def _of_relu(y: Any, dy: Any) -> Call:
     """What the gradient of a ReLU is in a graph; it takes no more than its output."""
     return _function(lambda: [tf.raw_ops.ReluGrad(gradients=dy, features=y)])
+
+
+def _of_dropout(kept: Any, rate: float, dy: Any) -> Call:
+    """What the gradient of a dropout is in a graph: it takes which values were kept."""
+    return _function(lambda: [tf.where(kept, dy, tf.zeros((), dy.dtype)) * (1 / (1 - rate))])
 
 
 def _eager_gradient(

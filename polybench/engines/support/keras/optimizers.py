@@ -30,12 +30,19 @@ class Adam(keras.optimizers.Adam):  # type: ignore[misc]
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
+        gradient = _dense(gradient, variable)
         self.assign(m, self.beta_1 * m + (1 - self.beta_1) * gradient)
         self.assign(v, self.beta_2 * v + (1 - self.beta_2) * ops.square(gradient))
         correction_1, correction_2 = corrections(self)
         rate = ops.cast(learning_rate, variable.dtype)
         step = (m / correction_1) / (ops.sqrt(v / correction_2) + self.epsilon)
         self.assign_sub(variable, rate * step)
+
+
+def _dense(gradient: Any, variable: Any) -> Any:
+    """The whole gradient of an embedding, of which TensorFlow has the rows that a batch took, some twice."""
+    sparse = hasattr(gradient, "dense_shape")  # `tf.IndexedSlices`; no other backend has such
+    return ops.add(ops.zeros_like(variable), gradient) if sparse else gradient
 
 
 def corrections(adam: Any) -> tuple[Any, Any]:
@@ -50,6 +57,7 @@ class RMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         s = self._velocities[self._get_variable_index(variable)]
+        gradient = _dense(gradient, variable)
         self.assign(s, self.rho * s + (1 - self.rho) * ops.square(gradient))
         rate = ops.cast(learning_rate, variable.dtype)
         self.assign_sub(variable, rate * gradient / (ops.sqrt(s) + self.epsilon))
@@ -61,7 +69,8 @@ class L2:
     l2: float
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        super().update_step(gradient + self.l2 * variable, variable, learning_rate)  # type: ignore[misc]
+        gradient = _dense(gradient, variable) + self.l2 * variable
+        super().update_step(gradient, variable, learning_rate)  # type: ignore[misc]
 
 
 class Formulas(NamedTuple):
