@@ -30,7 +30,7 @@ def calls(piece: Piece, weights: Weights, x: Any, dy: Any, memory_format: Any) -
         memory_format: of weights.
     """
     made = network(piece.layers, piece.input_shape, given_masks=False)
-    made.module.to(x.device, x.dtype, memory_format=memory_format)
+    made.module.to(dy.device, dy.dtype, memory_format=memory_format)  # x may be tokens
     with torch.no_grad():
         for name, tensor in made.tensors(piece.tensor_shapes()).items():
             tensor.copy_(torch.from_numpy(weights[name]))
