@@ -55,7 +55,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test chain[5] isa SkipConnection && chain[5].layers[1] isa MeanPool
         @test chain[6] isa Dropout && chain[6].p == 0.5
         @test chain[7] isa GlobalMeanPool && chain[8] === Flux.flatten
-        @test_throws "no layer of type \"lstm\"" PolyBench.network([Dict{String,Any}("type" => "lstm")], Dict())
+        @test_throws "no layer of type \"gru\"" PolyBench.network([Dict{String,Any}("type" => "gru")], Dict())
     end
 
     @testset "canonical weights come out as they went in" begin

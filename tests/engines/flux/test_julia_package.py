@@ -41,15 +41,17 @@ def done() -> subprocess.CompletedProcess[str]:
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "--threads=2"]
     command.append(str(folder / "test" / "runtests.jl"))
     environment = os.environ | {"JULIA_LOAD_PATH": f"@:{folder}:@stdlib"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # all of it is compiled anew
 def test_the_julia_package(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_aqua_has_nothing_to_say(done: subprocess.CompletedProcess[str]) -> None:
     if "Aqua is not in this environment" in done.stdout:
         pytest.skip("Aqua is not in Julia's environment; Pkg.test() in julia/ brings it")
