@@ -36,10 +36,9 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_each_cell_that_computes_is_counted_once_after_all_timing(logs: set[str], processes: int) -> None:
+def test_each_cell_that_computes_is_counted_once_after_all_timing(logs: set[str]) -> None:
     listener = Listener()
-    many = FEW | {"processes": processes}
+    many = FEW | {"processes": 2}
     document = run("reference", "reference", "fake", listener=listener, **many)
     counted, repeat, scripted = (result.allocations.native for result in document.results)
     assert counted is not None
