@@ -73,7 +73,7 @@ def open_dataset(
     classes: int = CLASSES,
     vocabulary: int | None = None,
 ) -> Dataset:
-    """Read or make a data set, without ever holding more than a few megabytes of it in this process.
+    """Read or make a data set, holding no more than a few megabytes of it in this process, but IMDb's text.
 
     Args:
         data: `auto` (CIFAR-10 or MNIST if it is in the data folder and fits, else synthetic), `synthetic`,
@@ -104,21 +104,15 @@ def open_dataset(
         return _collect("mnist", str(folder), mnist.read(folder, split), file, image_shape)
     if data == "synthetic" or (data == "auto" and not fits):
         return _make_synthetic(seed, scratch, split, image_shape, classes)
-    path = _place(data)
     if _is_own_folder(data):
-        if len(image_shape) != 3 or image_shape[0] != 3:
-            raise BadInput(
-                f"--data {data}: a folder of images, in colour, and this network takes"
-                f" {_by(image_shape)}; use --data synthetic"
-            )
-        return _read_folder(path, scratch, split, image_shape, classes)
+        return _open_own_images(data, scratch, split, image_shape, classes)
     if not fits:
         raise BadInput(
             f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, "
             f"this network takes {_by(image_shape)} in {classes}; use --data synthetic"
-            + (", or a folder of images" if len(image_shape) == 3 and image_shape[0] == 3 else "")
+            + (", or a folder of images" if _in_colour(image_shape) else "")
         )
-    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else path)
+    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else _place(data))
     if source is None and data == "auto":
         return _make_synthetic(seed, scratch, split, image_shape, classes)
     if source is None:
@@ -126,6 +120,20 @@ def open_dataset(
     file = scratch / f"cifar10-{split}.u8"
     found = _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
     return found._replace(official=cifar10.is_official(source, split))
+
+
+def _open_own_images(data: str, scratch: Path, split: Split, image_shape: Shape, classes: int) -> Dataset:
+    """A folder of them; as in `open_dataset`."""
+    if not _in_colour(image_shape):
+        raise BadInput(
+            f"--data {data}: a folder of images, in colour, and this network takes"
+            f" {_by(image_shape)}; use --data synthetic"
+        )
+    return _read_folder(_place(data), scratch, split, image_shape, classes)
+
+
+def _in_colour(shape: Shape) -> bool:
+    return len(shape) == 3 and shape[0] == 3
 
 
 def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:
@@ -136,8 +144,7 @@ def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -
     Raises:
         BadInput: `data` is a folder of images without this split.
     """
-    takes_own_images = len(image_shape) == 3 and image_shape[0] == 3
-    if takes_own_images and _is_own_folder(data):
+    if _in_colour(image_shape) and _is_own_folder(data):
         return len(find_images(_place(data), split).files)
     return synthetic.count(split, image_shape)
 
