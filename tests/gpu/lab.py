@@ -32,6 +32,16 @@ class GpuLab(Lab):
         self.engine.build(Job(LENET, workload, "cuda", "float32", variants), self.weights)
         self.engine.load(*(np.repeat(part, repeats, axis=1) for part in (self.images, self.labels)))
 
+    def allocations_are_told(self) -> str:
+        """What steps of a large batch allocate on the GPU, and the peak, as the engine tells both."""
+        self.build_large(512)
+        self.engine.run_steps(0, 4)
+        found, peak = self.engine.count_allocations(0, 4).device, self.engine.device_peak_bytes()
+        assert found is not None
+        assert found.bytes_per_step
+        assert peak
+        return f"{found.count_per_step:g} a step, {found.bytes_per_step / 2**20:.1f} MiB; peak {peak}"
+
     def losses(self, steps: int = 4) -> list[float]:
         """Of the first steps from the initial weights."""
         self.engine.reset()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -44,11 +42,4 @@ def test_the_batches_of_fluxs_pipeline_are_those_of_the_decisions(lab: GpuLab) -
 
 @on_gpu("flux")
 def test_allocations_and_peak_of_flux_are_read(lab: GpuLab) -> str:
-    lab.build_large(512)
-    engine: Any = lab.engine
-    engine.run_steps(0, 4)
-    found, peak = engine.count_allocations(0, 4).device, engine.device_peak_bytes()
-    assert found is not None
-    assert found.bytes_per_step
-    assert peak
-    return f"{found.count_per_step:g} a step, {found.bytes_per_step / 2**20:.1f} MiB; peak {peak}"
+    return lab.allocations_are_told()

@@ -46,14 +46,7 @@ def test_the_batches_of_tensorflows_pipeline_are_those_of_the_decisions(lab: Gpu
 
 @on_gpu("tf")
 def test_allocations_and_peak_of_tensorflow_are_read(lab: GpuLab) -> str:
-    lab.build_large(512)
-    lab.engine.run_steps(0, 4)
-    found = lab.engine.count_allocations(0, 4).device
-    peak = lab.engine.device_peak_bytes()
-    assert found is not None
-    assert found.bytes_per_step
-    assert peak
-    return f"{found.count_per_step:g} a step, {found.bytes_per_step / 2**20:.1f} MiB; peak {peak}"
+    return lab.allocations_are_told()
 
 
 @on_gpu("tf")
