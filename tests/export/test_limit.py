@@ -6,6 +6,7 @@ import csv
 import io
 import json
 
+import msgspec
 import pytest
 
 from polybench.core.document.limit import LimitDocument, LimitEngine, MeasuredRoof
@@ -66,12 +67,18 @@ def test_each_roof_has_a_line(document: LimitDocument) -> None:
 
 def test_what_a_reader_must_know_is_below(document: LimitDocument) -> None:
     text = " ".join(render(document, "table").split())
-    assert "Winograd's algorithm may be above the product" in text
     assert "fetched before it is written is not counted" in text
     assert "measured on 2025-01-01 with torch 2.13.0; to measure again: --recheck" in text
     assert "flux/cpu: unavailable: no Julia (polybench setup flux)" in text
     assert "the machine was busy" in text
     assert "| gemm" in render(document, "markdown")
+
+
+def test_convolutions_are_explained_where_there_are_any(document: LimitDocument) -> None:
+    assert "Winograd" not in render(document, "table")
+    document.roofs.append(msgspec.structs.replace(document.roofs[0], kind="convolution"))
+    text = " ".join(render(document, "table").split())
+    assert "of those of lenet, counted as if computed directly, so Winograd's algorithm may be above" in text
 
 
 def test_programs_get_si_units(document: LimitDocument) -> None:
