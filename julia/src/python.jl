@@ -101,6 +101,16 @@ function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
 end
 
 """
+    go_on_from!(trainer, numbers, count, rate, generator)
+
+The training of a `KeptTraining`, whose `count` numbers and four words are at these addresses.
+"""
+function go_on_from!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
+    words = borrow(UInt64, generator, (4,))
+    go_on_from!(trainer, KeptTraining(borrow(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
+end
+
+"""
     correct(trainer, images, shape, labels, tokens = false)
 
 How many images, or sequences, are classified as their labels say: one batch of what `load` takes, and int64 labels.

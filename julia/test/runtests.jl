@@ -166,6 +166,29 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test allunique(losses[1])
     end
 
+    @testset "a training goes on where it was kept, its optimizer and its dropout, too" begin
+        batches, kept = data(Float64), nothing
+        losses(made, steps) = [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in steps]
+        for settings in ((optimizer = "adam", weight_decay = 0.1), (optimizer = "momentum",))
+            made = PolyBench.Trainer(
+                PolyBench.CPU(), Float64, RESIDUAL, random_weights(Float64, RESIDUAL); learning_rate = 0.01, settings...,
+            )
+            PolyBench.reset!(made, 1)
+            losses(made, 0:1)
+            PolyBench.set_rate!(made, 0.001)
+            kept = PolyBench.kept_training(made)
+            expected = losses(made, 2:4)
+            PolyBench.reset!(made, 2)
+            losses(made, 0:0)
+            PolyBench.go_on_from!(made, kept)
+            @test made.rate == 0.001
+            @test losses(made, 2:4) == expected
+        end
+        @test_throws BoundsError PolyBench.go_on_from!(
+            residual_trainer(), PolyBench.KeptTraining(kept.numbers[1:3], 0.1, kept.generator),
+        )
+    end
+
     @testset "running statistics move with steps, not with snapshots" begin
         made, batches = residual_trainer(), data(Float64)
         running() = [copy(array) for (_, array) in PolyBench.tensors(made.network, :state)]

@@ -148,6 +148,19 @@ class Engine(Protocol):
         """Take these as the initial weights, which `reset` goes back to; canonical, as in `build`."""
         ...
 
+    def training_state(self) -> Weights:
+        """Copies of all that the next step depends on besides its batch, of any names, shapes and types.
+
+        That is weights and running statistics, the optimizer's state, the generator of dropout. It is for
+        `go_on_from` of the same job in another process of the same versions. None of it: this engine's
+        trainings cannot go on there.
+        """
+        return {}
+
+    def go_on_from(self, state: Weights) -> None:
+        """Put what `training_state` gave back, after `reset` and at least one step in this process."""
+        raise NotImplementedError
+
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps), each at its rate: the hot loop.
 

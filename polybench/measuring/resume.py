@@ -19,7 +19,7 @@ from polybench.measuring.unchanged import different, machine_changes, refuse
 from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.report.cell_record import CellRecord
-from polybench.report.document import Context
+from polybench.report.document import Context, completed
 from polybench.report.saved_studies import Store
 
 _OF_THE_END = ("rounds", "steps_per_round", "baseline")
@@ -31,8 +31,8 @@ def resume_study(
 ) -> StudyDocument:
     """Go on with a study that was stopped, killed or broken off.
 
-    Finished replicates and trainings are kept, as are cells that have failed. What was measured of one that
-    was not finished is measured again: no engine can go on with another process's steps.
+    Finished replicates and epochs of trainings are kept, as are cells that have failed. What was measured of
+    one that was not finished is measured again: no engine goes on with another process's block.
 
     Args:
         id: of the study.
@@ -71,7 +71,9 @@ def resume_study(
 def _context(checkpoint: Checkpoint, study: Study, anonymous: bool) -> Context:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = min(checkpoint.done.replicates, study.processes)
-    trainings = sum(len(record.trainings) for record in checkpoint.records)
+    trainings = sum(
+        completed(training, study) for record in checkpoint.records for training in record.trainings
+    )
     context = checkpoint.context
     return msgspec.structs.replace(
         context,

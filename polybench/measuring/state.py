@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 import platformdirs
@@ -148,6 +149,10 @@ class StudyState:
         )  # fmt: skip
         with contextlib.suppress(OSError):  # of the document it is said
             self._unfinished.write(self._context.id, checkpoint)
+
+    def beside(self, name: str) -> Path | None:
+        """A file that stays with what is kept, until the study has come to its end; None where nothing is."""
+        return self._unfinished.folder / self._context.id / name if self._unfinished else None
 
     def save(self) -> None:
         """Save everything that is known so far."""

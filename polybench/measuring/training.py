@@ -1,7 +1,8 @@
 """Training that is training: whole epochs from fresh weights, one worker at a time, test accuracy in between.
 
 Apart from the rounds, whose blocks all repeat the same steps of the same training: here the training goes on,
-epoch after epoch, once for each seed of the initial weights.
+epoch after epoch, once for each seed of the initial weights. After each epoch the worker writes down what the
+next one depends on, so that a study that is stopped goes on after it, in another process.
 """
 
 from __future__ import annotations
@@ -9,14 +10,28 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+from polybench.core import units
 from polybench.core.document.training import TrainedEpoch, Training
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.core.spec import most_epochs, trains
+from polybench.core.spec import trains
 from polybench.measuring.state import StudyState
 from polybench.measuring.workers import load, start_worker
 from polybench.planning import schedule, shared_files
 from polybench.report.cell_record import CellRecord
-from polybench.wire.messages import Advanced, Evaluate, Evaluated, Loaded, Prepared, Restart, Train, Trained
+from polybench.report.document import completed
+from polybench.wire.messages import (
+    Advanced,
+    Evaluate,
+    Evaluated,
+    GoOn,
+    KeepTraining,
+    Loaded,
+    Prepared,
+    Restart,
+    Train,
+    Trained,
+    TrainingKept,
+)
 from polybench.wire.process import WorkerProcess
 
 SPANS = 10
@@ -32,7 +47,7 @@ def train(state: StudyState, scratch: Path) -> None:
         seed = study.seed + number
         weights = shared_files.seeded_weights(state.plan, seed, scratch)
         for record in schedule.order_of_round(state.alive, study.seed, number, 0):
-            if any(training.seed == seed for training in record.trainings):
+            if any(one.seed == seed and completed(one, study) for one in record.trainings):
                 continue  # before the study was resumed
             with state.clock.part("trainings"):
                 _Training(state, record, seed).run(weights)
@@ -45,6 +60,7 @@ class _Training:
     def __init__(self, state: StudyState, record: CellRecord, seed: int) -> None:
         self._state, self._record, self._seed = state, record, seed
         self._study, self._test = state.plan.study, state.files.test
+        self._epochs: list[TrainedEpoch] = []
 
     def run(self, weights: Path) -> None:
         """All epochs, or until the accuracy asked for; each finished epoch is kept in the record.
@@ -65,15 +81,59 @@ class _Training:
         prepared = worker.ask(self._state.prepare(self._record), Prepared, timeout)
         self._spans = 1 if prepared.calls_cost else SPANS
         worker.ask(Restart(str(weights)), Advanced, timeout)
-        epochs: list[TrainedEpoch] = []
-        self._record.trainings.append(Training(self._seed, epochs))
-        for number in range(most_epochs(self._study)):
+        self._take_up(weights, worker)
+        training = Training(self._seed, self._epochs)
+        self._record.trainings.append(training)
+        while not completed(training, self._study):
+            number = len(self._epochs)
             self._state.progress.stage(
                 f"training {self._record.cell.name}, seed {self._seed}, epoch {number + 1}"
             )
-            epochs.append(self._epoch(worker, number, self._state.files.steps_in_epoch))
-            if self._reached(epochs[-1]):
+            self._epochs.append(self._epoch(worker, number, self._state.files.steps_in_epoch))
+            if not completed(training, self._study):
+                self._keep(worker)
+            self._forget(number)
+
+    def _take_up(self, weights: Path, worker: WorkerProcess) -> None:
+        """Where another process stopped, if it kept that; otherwise at the beginning."""
+        record = self._record
+        earlier = [one for one in record.trainings if one.seed == self._seed]
+        record.trainings = [one for one in record.trainings if one.seed != self._seed]
+        for training in earlier:
+            done = len(training.epochs)
+            file = self._file(done)
+            if file is None or not file.exists():
+                continue
+            words = f"the training of seed {self._seed}"
+            try:
+                worker.ask(GoOn(str(file)), Advanced, self._study.timeout)
+            except CellFailed:
+                record.warnings.append(f"{words} began again: what was kept of it cannot be taken up")
+                worker.ask(Restart(str(weights)), Advanced, self._study.timeout)
                 return
+            self._epochs = list(training.epochs)
+            record.warnings.append(f"{words} went on in another process after {units.plural(done, 'epoch')}")
+
+    def _keep(self, worker: WorkerProcess) -> None:
+        """This epoch is not trained again."""
+        if (file := self._file(len(self._epochs))) is not None:
+            kept = worker.ask(KeepTraining(str(file)), TrainingKept, self._study.timeout)
+            if kept.why_not:
+                file.unlink(missing_ok=True)
+                self._state.progress.warn(
+                    f"a training that is stopped will begin again with its first epoch: {kept.why_not}"
+                )
+        self._state.save()
+
+    def _forget(self, epochs: int) -> None:
+        """What went on after so many."""
+        if (file := self._file(epochs)) is not None:
+            file.unlink(missing_ok=True)
+
+    def _file(self, epochs: int) -> Path | None:
+        """What is kept of this training after so many of its epochs."""
+        cell = self._state.records.index(self._record)
+        return self._state.beside(f"training-{cell}-{self._seed}-{epochs}.npz")
 
     def _epoch(self, worker: WorkerProcess, number: int, steps: int) -> TrainedEpoch:
         timeout = self._study.timeout
@@ -92,7 +152,3 @@ class _Training:
             loss=spans[-1][1].loss,
             accuracy=accuracy,
         )
-
-    def _reached(self, epoch: TrainedEpoch) -> bool:
-        wanted = self._study.until.get("accuracy")
-        return wanted is not None and epoch.accuracy is not None and epoch.accuracy >= wanted

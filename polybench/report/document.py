@@ -157,7 +157,11 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         losses=[loss for loss in record.losses if math.isfinite(loss)],
         startup=_startup(record.startups),
         warnings=list(record.warnings),
-        trainings=[_judged(training, plan.study) for training in record.trainings if training.epochs],
+        trainings=[
+            msgspec.structs.replace(training, complete=completed(training, plan.study))
+            for training in record.trainings
+            if training.epochs
+        ],
         allocations=record.allocations,
         memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
     )
@@ -190,12 +194,11 @@ def _add_times(
         )
 
 
-def _judged(training: Training, study: Study) -> Training:
-    """The training, and whether it went on for as long as it was to."""
+def completed(training: Training, study: Study) -> bool:
+    """Whether it went on for as long as it was to."""
     wanted = study.until.get("accuracy")
     reached = wanted is not None and training.seconds_to(wanted) is not None
-    complete = reached or len(training.epochs) == most_epochs(study)
-    return msgspec.structs.replace(training, complete=complete)
+    return reached or len(training.epochs) == most_epochs(study)
 
 
 def _add_trainings(result: Result, wanted: float | None) -> None:

@@ -94,6 +94,18 @@ class Train(msgspec.Struct, frozen=True, tag="train"):
     n: int
 
 
+class KeepTraining(msgspec.Struct, frozen=True, tag="keep_training"):
+    """Write all that the next step depends on to an `.npz` file. Answer: TrainingKept."""
+
+    path: str
+
+
+class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
+    """Take up the training that another process of the same versions has kept in a file. Answer: Advanced."""
+
+    path: str
+
+
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
     """Classify the test images, all in one batch of the file, with the current weights. Answer: Evaluated."""
 
@@ -149,6 +161,8 @@ Request = (
     | TimeSeparately
     | Restart
     | Train
+    | KeepTraining
+    | GoOn
     | Evaluate
     | WriteLayers
     | OpenLayers
@@ -205,6 +219,12 @@ class Trained(msgspec.Struct, frozen=True, tag="trained"):
 
     seconds: Seconds
     loss: float
+
+
+class TrainingKept(msgspec.Struct, frozen=True, tag="training_kept"):
+    """`why_not` is empty where it was."""
+
+    why_not: str
 
 
 class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
@@ -268,6 +288,7 @@ Answer = (
     | PlacesFound
     | TimedSeparately
     | Trained
+    | TrainingKept
     | Evaluated
     | LayersWritten
     | LayersOpened

@@ -45,6 +45,8 @@ from polybench.wire.messages import (
     Evaluated,
     Failed,
     FindPlaces,
+    GoOn,
+    KeepTraining,
     Load,
     Loaded,
     Measure,
@@ -63,6 +65,7 @@ from polybench.wire.messages import (
     TimeSeparately,
     Train,
     Trained,
+    TrainingKept,
     tag,
 )
 from polybench.worker.counted import count, start
@@ -211,6 +214,22 @@ class Worker:
     def _train(self, request: Train) -> Trained:
         seconds = self.engine.run_steps(request.first, request.n)
         return Trained(seconds, finite_loss(self.engine, f"after {request.first + request.n} steps"))
+
+    @_obey.register
+    def _keep_training(self, request: KeepTraining) -> TrainingKept:
+        state = self.engine.training_state()
+        if not state:
+            return TrainingKept("this engine cannot go on with another process's training")
+        try:
+            _save(request.path, state)
+        except OSError as error:
+            return TrainingKept(f"cannot write {request.path}: {error}")
+        return TrainingKept("")
+
+    @_obey.register
+    def _go_on(self, request: GoOn) -> Advanced:
+        self.engine.go_on_from(_weights(request.path))
+        return Advanced()
 
     @_obey.register
     def _evaluate(self, request: Evaluate) -> Evaluated:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from polybench.core.document.identity import Parity
@@ -20,7 +22,21 @@ from polybench.engines import ENGINES
 from polybench.identity.check import Checker, Session, Task
 from polybench.models.lenet import LENET
 from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded, Prepare, Prepared
+from polybench.wire.messages import (
+    Advanced,
+    GoOn,
+    KeepTraining,
+    Load,
+    Loaded,
+    Prepare,
+    Prepared,
+    Restart,
+    SnapshotTaken,
+    TakeSnapshot,
+    Train,
+    Trained,
+    TrainingKept,
+)
 from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.engines.conftest import SOON_COMPILED
@@ -169,14 +185,42 @@ def test_each_precision_is_checked_at_its_own_tolerance(check: Check, tmp_path: 
 
 
 @every_engine
-def test_dropout_of_its_own_is_random_and_starts_over_with_each_build(
+def test_dropout_of_its_own_is_random_starts_over_with_each_build_and_goes_on(
     workers: Workers, name: str, tmp_path: Path
 ) -> None:
     job, weights, epoch, *_ = task(name, EVERYTHING, 4, 3, tmp_path)
+    session = workers(name)
 
     def losses(seed: int) -> list[float]:
         prepare = Prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warm_up=2)
-        return workers(name).ask(prepare, Prepared, TIMEOUT).losses
+        return session.ask(prepare, Prepared, TIMEOUT).losses
 
     assert losses(1) == losses(1)
     assert losses(1)[0] != losses(2)[0]
+    goes_on(session, weights, tmp_path / "kept.npz")
+
+
+def goes_on(session: WorkerProcess, weights: Path, kept: Path) -> None:
+    """A training that was kept after two steps has the losses and the weights of one that was not stopped."""
+
+    def train(first: int, n: int) -> float:
+        return session.ask(Train(first, n), Trained, TIMEOUT).loss
+
+    def ended() -> tuple[list[float], dict[str, Any]]:
+        losses = [train(2, 1), train(3, 2)]
+        request = TakeSnapshot(5, str(kept.with_name("g.npz")), str(kept.with_name("w.npz")))
+        session.ask(request, SnapshotTaken, TIMEOUT)
+        with np.load(request.weights) as tensors:
+            return losses, dict(tensors)
+
+    session.ask(Restart(str(weights)), Advanced, TIMEOUT)
+    train(0, 2)
+    assert session.ask(KeepTraining(str(kept)), TrainingKept, TIMEOUT).why_not == ""
+    expected = ended()
+    session.ask(Restart(str(weights)), Advanced, TIMEOUT)
+    train(0, 1)  # as the warm-up of another process
+    session.ask(GoOn(str(kept)), Advanced, TIMEOUT)
+    losses, tensors = ended()
+    assert losses == pytest.approx(expected[0], rel=1e-6)
+    for name, tensor in tensors.items():
+        np.testing.assert_allclose(tensor, expected[1][name], rtol=1e-4, atol=1e-6, err_msg=name)

@@ -57,10 +57,10 @@ run_study(study, Killed(), store=Store(Path(sys.argv[2])))
 """
 
 
-def kill_at(stage: str, results: Path) -> Unfinished:
+def kill_at(stage: str, results: Path, study: Study = STUDY) -> Unfinished:
     """The study in a program of its own, which is killed when it comes to this stage."""
-    study = msgspec.json.encode(STUDY).decode()
-    done = subprocess.run([sys.executable, "-c", KILLED_AT, study, str(results), stage], check=False)
+    written = msgspec.json.encode(study).decode()
+    done = subprocess.run([sys.executable, "-c", KILLED_AT, written, str(results), stage], check=False)
     assert done.returncode == -signal.SIGKILL
     return Unfinished(results)
 
@@ -107,6 +107,41 @@ def test_a_killed_study_is_completed(stage: str, replicates: int, trainings: int
     assert any("resumed after" in text for text in document.warnings)
     assert unfinished.ids() == []
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{id}.json", "logs"]
+
+
+def test_a_killed_training_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3, accuracy=True)
+    unfinished = kill_at("epoch 3", tmp_path, study)
+    (id,) = unfinished.ids()
+    (before,) = unfinished.read(id).records[0].trainings
+    assert len(before.epochs) == 2
+    listener = Listener()
+    document = resume_study(id, listener, store=Store(tmp_path))
+
+    assert [text for text in listener.stages if "epoch" in text] == ["training fake/cpu, seed 0, epoch 3"]
+    (training,) = document.results[0].trainings
+    assert training.complete
+    assert training.epochs[:2] == before.epochs
+    # The engine counts its steps: those of the other process, too.
+    accuracies = [epoch.accuracy or 0 for epoch in training.epochs]
+    assert accuracies == sorted(set(accuracies))
+    (warning,) = document.results[0].warnings
+    assert warning == "the training of seed 0 went on in another process after 2 epochs"
+    assert unfinished.ids() == []
+
+
+def test_a_training_of_which_nothing_usable_is_kept_begins_again(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3)
+    unfinished = kill_at("epoch 3", tmp_path, study)
+    (id,) = unfinished.ids()
+    (kept,) = (unfinished.folder / id).glob("training-*.npz")
+    kept.write_bytes(b"no archive")
+    document = resume_study(id, listener := Listener(), store=Store(tmp_path))
+    assert sum("epoch" in text for text in listener.stages) == 3
+    (training,) = document.results[0].trainings
+    assert training.complete
+    (warning,) = document.results[0].warnings
+    assert warning == "the training of seed 0 began again: what was kept of it cannot be taken up"
 
 
 def test_an_interrupted_study_is_found_listed_and_resumed_by_its_settings(tmp_path: Path) -> None:

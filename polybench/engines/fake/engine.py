@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+import numpy as np
+
 from polybench.core.document.layers import Part
 from polybench.core.document.places import Place, Places
 from polybench.core.document.resources import Allocation, Allocations
@@ -89,6 +91,12 @@ class FakeEngine(Engine):
 
     def start_from(self, weights: Weights) -> None:
         pass
+
+    def training_state(self) -> Weights:
+        return {"steps": np.array(self._steps)}
+
+    def go_on_from(self, state: Weights) -> None:
+        self._steps = int(state["steps"])
 
     def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
         self._calls += 1

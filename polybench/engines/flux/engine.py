@@ -168,6 +168,21 @@ class FluxEngine(Engine):
         arrays = as_dtype({name: weights[name] for name in self._shapes}, self._job.dtype)
         self._polybench.start_from_b(self._trainer, addresses(arrays))
 
+    def training_state(self) -> Weights:
+        kept = self._polybench.kept_training(self._trainer)
+        return {
+            "numbers": np.array(kept.numbers),
+            "rate": np.float64(kept.rate),
+            "generator": np.array(kept.generator),
+        }
+
+    def go_on_from(self, state: Weights) -> None:
+        numbers, generator = state["numbers"], state["generator"]
+        self._polybench.go_on_from_b(
+            self._trainer, numbers.ctypes.data, len(numbers), float(state["rate"]), generator.ctypes.data
+        )
+        self._rate = float(state["rate"])
+
     def run_steps(self, first: int, n: int) -> float:
         seconds = 0.0
         for steps, rate in self._job.workload.optimizer.stretches(first, n):

@@ -113,6 +113,21 @@ class JaxEngine(Engine):
     def start_from(self, weights: Weights) -> None:
         self._initial = as_dtype(weights, self._job.dtype)
 
+    def training_state(self) -> Weights:
+        import jax
+
+        bare = self._state._replace(key=jax.random.key_data(self._state.key))
+        return {str(index): np.array(leaf) for index, leaf in enumerate(jax.tree.leaves(bare))}
+
+    def go_on_from(self, state: Weights) -> None:
+        import jax
+
+        bare = self._state._replace(key=jax.random.key_data(self._state.key))
+        kept = (state[str(index)] for index in range(len(state)))
+        leaves = [jax.device_put(leaf, self._device, may_alias=False) for leaf in kept]
+        found = jax.tree.unflatten(jax.tree.structure(bare), leaves)
+        self._state = found._replace(key=jax.random.wrap_key_data(found.key))
+
     def run_steps(self, first: int, n: int) -> float:
         import jax
 

@@ -94,6 +94,13 @@ class KerasEngine(Engine):
     def start_from(self, weights: Weights) -> None:
         self._network.start_from(weights)
 
+    def training_state(self) -> Weights:
+        return self._network.training_state(self._optimizer)
+
+    def go_on_from(self, state: Weights) -> None:
+        self._network.go_on_from(state, self._optimizer)
+        self._wait()
+
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._model.train_on_batch
         steps = at_rates(self._job.workload.optimizer, first, n, self._optimizer.set_rate)

@@ -145,6 +145,16 @@ class TorchEngine(Engine):
             for name, value in as_dtype(weights, self._job.dtype).items()
         }
 
+    def training_state(self) -> Weights:
+        from polybench.engines.pytorch.kept_training import training_state
+
+        return training_state(self._parameters | self._state, self._optimizer, self._device)
+
+    def go_on_from(self, state: Weights) -> None:
+        from polybench.engines.pytorch.kept_training import put_back
+
+        put_back(state, self._parameters | self._state, self._optimizer, self._device)
+
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._train_step
         set_rate = partial(pytorch_optimizers.set_rate, self._optimizer)

@@ -14,6 +14,9 @@ from polybench.engines.reference.network import Pass, Watch, loss_and_gradients
 from polybench.engines.support.arrays import as_dtype
 from polybench.engines.support.dropout_masks import dropout_masks
 
+_OPTIMIZER = "optimizer/"
+"""Before the name of a tensor, of its optimizer's state."""
+
 
 class ReferenceEngine(Engine):
     """Forward, backward and update in NumPy; follows the conventions of its job.
@@ -48,6 +51,23 @@ class ReferenceEngine(Engine):
 
     def start_from(self, weights: Weights) -> None:
         self._initial = as_dtype(weights, "float64")
+
+    def training_state(self) -> Weights:
+        optimizer = {
+            f"{_OPTIMIZER}{name}/{part}": np.asarray(value)
+            for name, state in self._state.items()
+            for part, value in state.items()
+        }
+        return as_dtype(self._weights, "float64") | optimizer
+
+    def go_on_from(self, state: Weights) -> None:
+        self.reset()
+        for name, value in state.items():
+            if name.startswith(_OPTIMIZER):
+                tensor, _, part = name.removeprefix(_OPTIMIZER).rpartition("/")
+                self._state.setdefault(tensor, {})[part] = value
+            else:
+                self._weights[name] = value
 
     def run_steps(self, first: int, n: int) -> float:
         start = perf_counter()

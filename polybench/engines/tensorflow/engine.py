@@ -133,6 +133,12 @@ class TensorFlowEngine(Engine):
     def start_from(self, weights: Weights) -> None:
         self._network.start_from(weights)
 
+    def training_state(self) -> Weights:
+        return self._network.training_state(self._optimizer)
+
+    def go_on_from(self, state: Weights) -> None:
+        self._network.go_on_from(state, self._optimizer)
+
     def run_steps(self, first: int, n: int) -> float:
         return self._timed(self._training(first, n))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 
 from polybench.core.job import Job
 from polybench.core.layer_base import Shape
@@ -19,6 +20,7 @@ from polybench.engines.support.keras.layout import (
     tables,
     to_keras,
 )
+from polybench.engines.support.keras.optimizers import CanonicalOptimizer
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 """Of images and labels, as the backend has them; gradients are those of the trainable variables."""
@@ -99,6 +101,22 @@ class CanonicalModel:
         """Put values of `state` back, as copies: JAX reuses the memory of what it is given."""
         for variable, value in zip(self.model.non_trainable_variables, state, strict=True):
             variable.assign(value.copy())
+
+    def training_state(self, optimizer: CanonicalOptimizer) -> Weights:
+        """Copies of all that a step changes."""
+        trained = [np.array(variable.numpy()) for variable in self.model.trainable_variables]
+        parts = {"trained": trained, "state": self.state(), "optimizer": optimizer.state()}
+        return {f"{part}.{index}": value for part in parts for index, value in enumerate(parts[part])}
+
+    def go_on_from(self, state: Weights, optimizer: CanonicalOptimizer) -> None:
+        """Put values of `training_state` back."""
+        parts: dict[str, list[Array]] = {"trained": [], "state": [], "optimizer": []}
+        for name, value in state.items():  # in the order in which they were written
+            parts[name.partition(".")[0]].append(value)
+        for variable, value in zip(self.model.trainable_variables, parts["trained"], strict=True):
+            variable.assign(value.copy())
+        self.restore(parts["state"])
+        optimizer.restore(parts["optimizer"])
 
     def weights(self) -> Weights:
         """The current ones, batch norm's statistics included."""

@@ -15,6 +15,7 @@ Keras 3.15 computes something else in five places:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import keras
@@ -22,6 +23,7 @@ import numpy as np
 from keras import ops
 
 from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.engines.base import Array
 
 
 class Adam(keras.optimizers.Adam):  # type: ignore[misc]
@@ -102,6 +104,17 @@ class CanonicalOptimizer:
         for variable in self.keras.variables:
             if variable is not self.keras.learning_rate:
                 variable.assign(np.zeros(variable.shape))
+
+    def state(self) -> list[Array]:
+        """Copies of what training changes, and the rate: some of the others have it as a factor."""
+        return [*(np.array(variable.numpy()) for variable in self.keras.variables), np.float64(self._rate)]
+
+    def restore(self, state: Iterable[Array]) -> None:
+        """Put values of `state` back, as copies: JAX reuses the memory of what it is given."""
+        *values, rate = state
+        for variable, value in zip(self.keras.variables, values, strict=True):
+            variable.assign(value.copy())
+        self._rate = float(rate)
 
     def set_rate(self, rate: float) -> None:
         """The rate from the next step on; nothing is done where it is the rate already."""
