@@ -172,7 +172,7 @@ class FluxEngine(Engine):
         kept = self._polybench.kept_training(self._trainer)
         return {
             "numbers": np.array(kept.numbers),
-            "rate": np.float64(kept.rate),
+            "rate": np.array(float(kept.rate)),
             "generator": np.array(kept.generator),
         }
 

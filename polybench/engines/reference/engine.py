@@ -62,12 +62,11 @@ class ReferenceEngine(Engine):
 
     def go_on_from(self, state: Weights) -> None:
         self.reset()
+        self._weights = {name: state[name] for name in self._weights}
         for name, value in state.items():
             if name.startswith(_OPTIMIZER):
                 tensor, _, part = name.removeprefix(_OPTIMIZER).rpartition("/")
-                self._state.setdefault(tensor, {})[part] = value
-            else:
-                self._weights[name] = value
+                self._state[tensor] = {**self._state.get(tensor, {}), part: value}
 
     def run_steps(self, first: int, n: int) -> float:
         start = perf_counter()

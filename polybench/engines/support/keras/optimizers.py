@@ -107,7 +107,7 @@ class CanonicalOptimizer:
 
     def state(self) -> list[Array]:
         """Copies of what training changes, and the rate: some of the others have it as a factor."""
-        return [*(np.array(variable.numpy()) for variable in self.keras.variables), np.float64(self._rate)]
+        return [*(np.array(variable.numpy()) for variable in self.keras.variables), np.array(self._rate)]
 
     def restore(self, state: Iterable[Array]) -> None:
         """Put values of `state` back, as copies: JAX reuses the memory of what it is given."""
