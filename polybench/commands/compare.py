@@ -9,7 +9,8 @@ import typer
 
 from polybench.commands.describe import describe as print_scripts
 from polybench.commands.execute import execute, print_plan
-from polybench.commands.options import OPTIONS
+from polybench.commands.fleet import execute_fleet
+from polybench.commands.options import OPTIONS, On
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.core.errors import BadInput
@@ -33,6 +34,7 @@ def compare(
             metavar="[FOLDER]", help="With --describe: write them there, with all that they need."
         ),
     ] = None,
+    on: On = None,
 ) -> None:
     """Train the identical network in several engines and compare what it costs.
 
@@ -46,5 +48,7 @@ def compare(
         print_scripts(study, folder)
     elif dry_run:
         print_plan(study, how.results, recheck=recheck)
+    elif on is not None:
+        execute_fleet(study, (), on, how, strict=strict, recheck=recheck)
     else:
         execute(study, how, strict=strict, recheck=recheck)

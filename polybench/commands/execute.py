@@ -52,7 +52,7 @@ def execute(
             check="only" if parity_only else "all" if recheck else "new",
         )
 
-    _execute(measure, how, study, parity_only=parity_only)
+    execute_measured(measure, how, study, parity_only=parity_only)
 
 
 def execute_rest(id: str, how: Presentation, *, strict: bool = False, asked: Study | None = None) -> NoReturn:
@@ -63,7 +63,7 @@ def execute_rest(id: str, how: Presentation, *, strict: bool = False, asked: Stu
         assert store is not None  # nothing is resumed that is not saved
         return resume_study(id, progress, store=store, strict=strict, anonymous=how.anonymous)
 
-    _execute(measure, how, asked)
+    execute_measured(measure, how, asked)
 
 
 def execute_rest_of(study: Study, how: Presentation, *, strict: bool = False) -> NoReturn:
@@ -77,13 +77,21 @@ def execute_rest_of(study: Study, how: Presentation, *, strict: bool = False) ->
     execute_rest(id, how, strict=strict, asked=study)
 
 
-def _execute(
+def execute_measured(
     measure: Callable[[Progress, Store | None], StudyDocument],
     how: Presentation,
-    asked: Study | None,
+    asked: Study | None = None,
     *,
     parity_only: bool = False,
 ) -> NoReturn:
+    """Measure like this, and print; raises typer.Exit with the code of the interface.
+
+    Args:
+        measure: what is given progress and where to save.
+        how: where to print it.
+        asked: the study, for `--explain`.
+        parity_only: whether only identity was checked.
+    """
     from polybench.export.explanation import FORMATS as EXPLAINED
     from polybench.export.explanation import render_below
     from polybench.report.saved_studies import Store, results_folder

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from polybench.commands.execute import execute_rest
+from polybench.commands.fleet import execute_rest_of_fleet, refuse_for_a_fleet
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_rest_of_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
@@ -58,7 +59,10 @@ def resume(
         discard_unfinished(found, store)
         echo(f"{found.id} is given up: it cannot be resumed any more")
         return
-    if not found.is_sweep:
+    if found.kind == "fleet":
+        refuse_for_a_fleet({"--strict": strict, "--explain": how.explain}, found.id)
+        execute_rest_of_fleet(found.id, how)
+    if found.kind == "study":
         execute_rest(found.id, how, strict=strict)
     refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--explain": how.explain}, found.id)
     execute_rest_of_series(found.id, how)

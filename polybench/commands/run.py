@@ -10,11 +10,13 @@ import typer
 
 from polybench.commands.changes import Changes
 from polybench.commands.execute import execute, execute_rest_of, print_plan
-from polybench.commands.options import OPTIONS
+from polybench.commands.fleet import execute_fleet, execute_rest_of_fleet_of
+from polybench.commands.options import OPTIONS, On
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
 from polybench.commands.sweep import print_points
+from polybench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
@@ -39,6 +41,7 @@ def run(
         bool,
         typer.Option("--resume", help="Go on with this study where it was stopped; see polybench resume."),
     ] = False,
+    on: On = None,
 ) -> None:
     """Measure what a study file says, or a saved study again; options given here replace what it says.
 
@@ -48,7 +51,7 @@ def run(
     """
     from polybench.measuring.sweep_checkpoint import Series
 
-    found, background, axes = _find(study, quick, how.results)
+    found, background, axes, machines = _find(study, quick, how.results)
     chosen = changes.applied_to(found)
     if (chosen.data, chosen.model, chosen.seed) != (found.data, found.model, found.seed):
         background = msgspec.structs.replace(background, data_sha256=None)
@@ -62,6 +65,7 @@ def run(
             "--tensorboard": how.tensorboard,
             "--mlflow": how.mlflow,
             "--explain": how.explain,
+            "--on": on,
         }
         refuse_for_a_sweep(only_a_study, "the file")
         if not dry_run:
@@ -69,6 +73,13 @@ def run(
         print_points(chosen, axes, how.results)
     elif dry_run:
         print_plan(chosen, how.results, recheck=recheck)
+    elif machines and on is None:
+        labels = ", ".join(group.label for group in machines)
+        raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")
+    elif on is not None and resume:
+        execute_rest_of_fleet_of(chosen, machines, on, how)
+    elif on is not None:
+        execute_fleet(chosen, machines, on, how, background=background, strict=strict, recheck=recheck)
     elif resume:
         execute_rest_of(chosen, how, strict=strict)
     else:

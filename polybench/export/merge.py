@@ -27,6 +27,7 @@ def render(document: MergeDocument, format: str) -> str:
     baseline = f"; baseline {document.baseline}" if document.baseline else ""
     header = ["machine", "cell", "step time", "images/s", "speedup", "cost per epoch", "relative cost"]
     lines = [line for machine in document.machines for line in _group(document, machine)]
+    lines += [[one_line(name), "", "failed", "", "", "", ""] for name in document.absent]
     shown = [number for number in range(len(header)) if number < 2 or any(line[number] for line in lines)]
     table = laid_out(
         [header[number] for number in shown],
@@ -75,6 +76,8 @@ def _notes(document: MergeDocument) -> Iterator[str]:
         "intervals: 95%, over fresh processes; between machines they hold what differs from process to"
         " process, not what a machine does on another day"
     )
+    for machine, why in document.absent.items():
+        yield f"{machine}: failed: {why}"
     for row in document.rows:
         name = f"{row.machine}:{row.cell}"
         if row.parity == "fail":

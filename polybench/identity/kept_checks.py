@@ -58,7 +58,7 @@ class KeptChecks:
 
     def __init__(self, folder: Path) -> None:
         self._cache = FileCache(folder, KeptCheck, _LIMIT)
-        self._sources = key_of(*_sources())
+        self._sources = key_of(*own_programs())
 
     def key(self, task: Task, circumstances: Circumstances) -> str:
         """Names a check by everything that decides it, and that can be known beforehand."""
@@ -90,7 +90,7 @@ class KeptChecks:
         self._cache.drop(key)
 
 
-def _sources() -> list[Path]:
+def own_programs() -> list[Path]:
     """Polybench's own programs, all of them: few decide nothing, and a list of those that do would age."""
     package = Path(__file__).parents[1]
     julia = package.parent / "julia"  # of a checkout; an installed package has it inside

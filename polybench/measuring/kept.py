@@ -41,13 +41,17 @@ class Kept(Generic[T]):
         """Of all that can be resumed, the newest first."""
         return sorted((path.parent.name for path in self.folder.glob(f"*/{self._file}")), reverse=True)
 
+    def file(self, id: str) -> Path:
+        """Where it is kept."""
+        return self.folder / id / self._file
+
     def read(self, id: str) -> T:
         """What was kept of it.
 
         Raises:
             BadInput: nothing was, or it cannot be read; Damaged where it never can.
         """
-        path = self.folder / id / self._file
+        path = self.file(id)
         try:
             return msgspec.msgpack.decode(regular_bytes(path), type=self._kind, dec_hook=_path)
         except FileNotFoundError:
@@ -72,10 +76,14 @@ class Kept(Generic[T]):
 
     def write(self, id: str, state: T) -> None:
         """Keep it in place of an earlier one, whole or not at all; raises OSError if it cannot."""
+        self.write_bytes(id, msgspec.msgpack.encode(state, enc_hook=str))
+
+    def write_bytes(self, id: str, state: bytes) -> None:
+        """The same of what another machine has kept."""
         folder = self.folder / id
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / self._file) as file:
-            file.write(msgspec.msgpack.encode(state, enc_hook=str))
+        with replacing(self.file(id)) as file:
+            file.write(state)
 
     def drop(self, id: str) -> None:
         """It has come to its end."""
@@ -110,7 +118,7 @@ class Kept(Generic[T]):
             try:
                 yield
             finally:
-                if not (folder / self._file).exists():
+                if not self.file(id).exists():
                     self.drop(id)
                 with contextlib.suppress(OSError):
                     self.folder.rmdir()  # where nothing else is unfinished

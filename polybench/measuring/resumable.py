@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
+from polybench.measuring.fleet_checkpoint import Fleet, UnfinishedFleets
 from polybench.measuring.kept import Kept
 from polybench.measuring.sweep_checkpoint import Series, SweepCheckpoint, UnfinishedSweeps
 from polybench.measuring.unchanged import different
@@ -25,31 +26,40 @@ from polybench.report.saved_studies import Store
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+Kind = Literal["study", "sweep", "fleet"]
+
+
 class Found(NamedTuple):
     """What can be resumed."""
 
     id: str
-    is_sweep: bool = False
+    kind: Kind = "study"
 
 
 def find(name: str, store: Store) -> Found:
-    """The study or the sweep whose ID begins like this, or `last`, the one that was stopped last.
+    """The study, sweep or fleet whose ID begins like this, or `last`, the one that was stopped last.
 
-    Of a sweep's points the last one is no study by itself: the sweep goes on with it.
+    Of a sweep's points the last one is no study by itself: the sweep goes on with it. No study of a fleet is.
 
     Raises:
         BadInput: none or several of those that are not finished.
     """
-    studies, sweeps = Unfinished(store.folder), UnfinishedSweeps(store.folder)
-    ids = dict.fromkeys(studies.ids(), False) | dict.fromkeys(sweeps.ids(), True)
-    found = sorted(id for id in ids if name == "last" or id.startswith(name))
+    kept = _kept(store)
+    kinds = {id: kind for kind in kept for id in kept[kind].ids()}
+    fleets = {
+        member.study_id: id
+        for id, fleet in _readable(UnfinishedFleets(store.folder))
+        for member in fleet.members
+    }
+    found = sorted({fleets.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
     if name == "last" and found:
-        last_points = {max(sweep.begun.values(), default=id): id for id, sweep in _readable(sweeps)}
+        sweeps = _readable(UnfinishedSweeps(store.folder))
+        parts = {max(sweep.begun.values(), default=id): id for id, sweep in sweeps} | fleets
         # Of sweeps that are damaged nobody knows the points: one is taken where there is nothing else.
-        newest = max([*(id for id in found if not ids[id]), *last_points], default=found[-1])
-        found = [last_points.get(newest, newest)]
+        newest = max([*(id for id in found if kinds[id] == "study"), *parts], default=found[-1])
+        found = [parts.get(newest, newest)]
     if len(found) == 1:
-        return Found(found[0], ids[found[0]])
+        return Found(found[0], kinds[found[0]])
     if found:
         raise BadInput(f"{name!r} is the beginning of {len(found)} studies that are not finished")
     raise BadInput(f"there is nothing to resume of {name!r}: no such study, or it is complete")
@@ -61,8 +71,16 @@ def discard(found: Found, store: Store) -> None:
     Raises:
         BadInput: it runs still, or cannot be removed.
     """
-    kept: Kept[Any] = (UnfinishedSweeps if found.is_sweep else Unfinished)(store.folder)
-    kept.discard(found.id)
+    if found.kind == "fleet":
+        with contextlib.suppress(BadInput):  # damaged: nobody knows its studies
+            for member in UnfinishedFleets(store.folder).read(found.id).members:
+                Unfinished(store.folder).drop(member.study_id)
+    _kept(store)[found.kind].discard(found.id)
+
+
+def _kept(store: Store) -> dict[Kind, Kept[Any]]:
+    folder = store.folder
+    return {"study": Unfinished(folder), "sweep": UnfinishedSweeps(folder), "fleet": UnfinishedFleets(folder)}
 
 
 def find_study(study: Study, store: Store) -> str:
@@ -96,6 +114,24 @@ def find_sweep(series: Series, store: Store) -> str:
     axes = {axis: list(values) for axis, values in series.axes.items()}
     before = tomllib.loads(one.study) | {"what is varied": one.axes, "command": one.kind}
     now = tomllib.loads(study_toml(series.study)) | {"what is varied": axes, "command": series.kind}
+    raise BadInput("; ".join([_differs(id, before, now), *damaged]))
+
+
+def find_fleet(fleet: Fleet, store: Store) -> str:
+    """The same of a study on several machines, wherever they are to be reached now."""
+    damaged: list[str] = []
+    kept = list(_readable(UnfinishedFleets(store.folder), damaged))
+    wanted = fleet.study, list(fleet.groups)
+    for id, one in kept:
+        if (one.fleet.study, list(one.fleet.groups)) == wanted:
+            return id
+    if not kept:
+        raise _nothing(store, damaged)
+    id, one = kept[0]
+    before, now = (
+        msgspec.to_builtins(asked.study) | {"machines": [group.label for group in asked.groups]}
+        for asked in (one.fleet, fleet)
+    )
     raise BadInput("; ".join([_differs(id, before, now), *damaged]))
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from polybench.core.document.circumstances import Background, Published
 from polybench.core.errors import BadInput, said
+from polybench.core.machines import MachineGroup, check_machines, split_baseline
 from polybench.core.names import pick
 from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
 from polybench.planning.grid import points
@@ -33,6 +34,8 @@ class StudyFile(NamedTuple):
     background: Background
     axes: dict[str, list[int]]
     """Of planning.grid; empty where the file is one study and not a sweep."""
+    machines: tuple[MachineGroup, ...] = ()
+    """On which it is measured, each for itself; none where the file names none."""
 
 
 class Extra(msgspec.Struct, frozen=True):
@@ -47,6 +50,8 @@ class Extra(msgspec.Struct, frozen=True):
     """The fields that then replace the study's."""
     sweep: dict[str, list[int | bool]] = {}
     """An axis of planning.grid -> its values: the file is as many studies as there are combinations."""
+    machines: tuple[MachineGroup, ...] = ()
+    """Tables [[machines]]: the file is measured on each of them."""
 
 
 _STUDY = dict.fromkeys(Study.__struct_fields__)
@@ -68,6 +73,7 @@ def read(path: Path, *, quick: bool = False) -> StudyFile:
     study, extra = _parse(text, quick)
     axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
     published: list[Published] = []
+    _check_machines(text, study, extra)
     try:
         if axes:
             points(study, axes)
@@ -78,7 +84,20 @@ def read(path: Path, *, quick: bool = False) -> StudyFile:
             published = published_numbers(path.parent / REFERENCES, extra.published)
     except BadInput as error:
         raise text.error(("published",), error) from None
-    return StudyFile(study, Background(extra.title, published), axes)
+    return StudyFile(study, Background(extra.title, published), axes, extra.machines)
+
+
+def _check_machines(text: TomlText, study: Study, extra: Extra) -> None:
+    place = ("machines",) if extra.machines else ("baseline",)
+    try:
+        if extra.machines:
+            check_machines(study, extra.machines)
+        for one in [group.study(study) for group in extra.machines] or [study]:
+            resolve(one)
+    except BadInput as error:
+        raise text.error(place, error) from None
+    if extra.machines and extra.sweep:
+        raise text.error(("machines",), BadInput("a sweep is measured on one machine; leave one of both out"))
 
 
 def parse(text: str, name: str) -> Study:
@@ -172,5 +191,6 @@ def _converted(entries: _Entries, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise BadInput(said(error)) from error
     if isinstance(record, Study):
-        resolve(record)
+        cell = split_baseline(record.baseline)[1]
+        resolve(msgspec.structs.replace(record, baseline=cell))
     return record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -36,19 +37,25 @@ class _Place(NamedTuple):
         return f"{self.machine.name}:{self.result.cell}"
 
 
-def merge(studies: Sequence[StudyDocument], prices: Prices, baseline: str | None = None) -> MergeDocument:
+def merge(
+    studies: Sequence[StudyDocument],
+    prices: Prices,
+    baseline: str | None = None,
+    absent: Mapping[str, str] = MappingProxyType({}),
+) -> MergeDocument:
     """Every cell of all studies, beside one of them.
 
     Args:
-        studies: at least two, of one workload.
+        studies: at least two, of one workload; one is enough beside machines that are absent.
         prices: those of a study are its own where these say nothing.
         baseline: `MACHINE:CELL`, by default the baseline of the first study.
+        absent: machines of which nothing came -> why.
 
     Raises:
         BadInput: there is one study only, or one twice, or of another workload; a machine or cell that
             is not there.
     """
-    _check(studies)
+    _check(studies, alone=bool(absent))
     machines = [_machine(name, study, prices) for name, study in zip(_names(studies), studies, strict=True)]
     _check_prices(prices, machines)
     places = [
@@ -62,11 +69,12 @@ def merge(studies: Sequence[StudyDocument], prices: Prices, baseline: str | None
         baseline=base and base.name,
         machines=machines,
         rows=[_row(place, base) for place in places],
+        absent=dict(absent),
     )
 
 
-def _check(studies: Sequence[StudyDocument]) -> None:
-    if len(studies) < 2:
+def _check(studies: Sequence[StudyDocument], *, alone: bool) -> None:
+    if len(studies) < 2 and not alone:
         raise BadInput("one study is a table already: polybench show; give two or more to merge")
     first = studies[0]
     for number, other in enumerate(studies):
@@ -87,9 +95,14 @@ def _names(studies: Sequence[StudyDocument]) -> Iterator[str]:
     """As repeats of a cell are numbered."""
     seen: Counter[str] = Counter()
     for study in studies:
-        host = study.host.hostname
-        seen[host] += 1
-        yield host if seen[host] == 1 else f"{host}#{seen[host]}"
+        name = machine_name(study)
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}#{seen[name]}"
+
+
+def machine_name(study: StudyDocument) -> str:
+    """What the study file called the machine, or else what it calls itself."""
+    return study.machine or study.host.hostname
 
 
 def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
@@ -126,7 +139,7 @@ def _base(places: Sequence[_Place], first: StudyDocument, wanted: str | None) ->
     ranked = {place.name: place for place in places if place.result.ranked}
     if wanted is not None:
         return pick(wanted, ranked, "row")
-    own = f"{first.host.hostname}:{first.settings.baseline}"
+    own = f"{machine_name(first)}:{first.settings.baseline}"
     return ranked.get(own) or next(iter(ranked.values()), None)
 
 

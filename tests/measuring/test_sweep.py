@@ -100,7 +100,7 @@ def test_a_killed_sweep_is_listed_and_completed(tmp_path: Path) -> None:
     }
     assert rows[id]["title"] == "sweep over batch size 8, 16, 32: 2 of 3 points begun"
     assert [rows[one]["resumable"] for one in (id, stopped, finished)] == [True, True, False]
-    assert find("last", Store(tmp_path)) == Found(id, is_sweep=True)
+    assert find("last", Store(tmp_path)) == Found(id, "sweep")
     assert find(stopped, Store(tmp_path)) == Found(stopped)
 
     swept = resume_sweep(id, listener := Listener(), store=Store(tmp_path))
@@ -211,12 +211,12 @@ def test_a_damaged_sweep_is_said_to_be_where_it_is_the_last(tmp_path: Path) -> N
     folder = UnfinishedSweeps(tmp_path).folder / "20990101-000000-abcd"
     folder.mkdir(parents=True)
     (folder / "sweep").write_bytes(b"\xde\xad")
-    assert find("last", Store(tmp_path)) == Found(folder.name, is_sweep=True)
+    assert find("last", Store(tmp_path)) == Found(folder.name, "sweep")
     refused = invoke("resume", "last", "--results", str(tmp_path), "--quiet").exception
     assert isinstance(refused, BadInput)
     assert "the same command without --resume measures all again" in str(refused)
     id = stop(tmp_path)
-    assert find("last", Store(tmp_path)) == Found(id, is_sweep=True)
+    assert find("last", Store(tmp_path)) == Found(id, "sweep")
 
 
 def test_a_point_whose_state_is_damaged_is_measured_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from polybench.core.document.row import Row
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """One study on one machine; `name` is the host's, numbered where it is there again."""
+    """One study on one machine; `name` is the study file's, or the host's, numbered where it comes again."""
 
     name: str
     study: str
@@ -57,3 +57,5 @@ class MergeDocument(msgspec.Struct, kw_only=True):
     machines: list[Machine]
     rows: list[MergedRow]
     """In the order of the machines."""
+    absent: dict[str, str] = {}
+    """Machines of which nothing came, and why."""

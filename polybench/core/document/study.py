@@ -39,6 +39,8 @@ class StudyDocument(msgspec.Struct, kw_only=True):
     argv: list[str]
     resumed: list[Resumed] = []
     title: str | None = None
+    machine: str | None = None
+    """What the study file calls the machine, where it names several."""
     study: str
     settings: Settings
     host: Host

@@ -1,0 +1,81 @@
+"""Machine groups: on which machines a study is measured, each for itself, as `[[machines]]` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import PositiveFloat, Study
+
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+
+
+class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A class of machines, one of which measures all cells of a study.
+
+    A group gets a whole machine: all its cores, and all its GPUs. What is None asks for nothing.
+    """
+
+    label: Label = "local"
+    """What the table calls the machine; unique."""
+    accelerator: str | None = None
+    """A kind of GPU: Ray's accelerator type ("V100"), the type of a SLURM gres."""
+    resource: str | None = None
+    """A resource that Ray's nodes of this class were started with (`ray start --resources`)."""
+    partition: str | None = None
+    """SLURM's."""
+    constraint: str | None = None
+    """SLURM's, on features of nodes."""
+    devices: tuple[str, ...] | None = None
+    """Those of the study that are measured there; None is all that the machine has, or the study says."""
+    price: PositiveFloat | None = None
+    """Dollars an hour for the whole machine; None is what the study says of its devices."""
+
+    def study(self, study: Study) -> Study:
+        """What is measured there: the study with this machine's devices and price.
+
+        A baseline of another machine stands for the same cell here.
+        """
+        devices = self.devices or study.devices
+        prices = study.prices
+        if self.price is not None:
+            prices = dict.fromkeys(devices or ("cpu", "cuda"), self.price)
+        elif self.devices is not None:
+            prices = {device: price for device, price in prices.items() if device in self.devices}
+        cell = split_baseline(study.baseline)[1]
+        return msgspec.structs.replace(study, devices=devices, prices=prices, baseline=cell)
+
+
+ONE_MACHINE = (MachineGroup(),)
+"""Where a study file names no machines."""
+
+
+def split_baseline(baseline: str | None) -> tuple[str | None, str | None]:
+    """`MACHINE:CELL` as machine and cell; of a cell alone the machine is None. Cells may have colons, too."""
+    machine, colon, cell = (baseline or "").partition(":")
+    if not colon or "/" in machine:
+        return None, baseline
+    return machine, cell
+
+
+def check_machines(study: Study, groups: Sequence[MachineGroup]) -> None:
+    """Refuse groups that a study cannot be measured on.
+
+    Raises:
+        BadInput: two have one label, the baseline names another machine, or a device is unknown.
+    """
+    labels = [group.label for group in groups]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise BadInput(f"two [[machines]] are called {label!r}; give each a label of its own")
+    machine, _ = split_baseline(study.baseline)
+    if machine is not None and machine not in labels:
+        raise BadInput(
+            f"baseline {study.baseline}: no machine is called {machine!r}; {', '.join(labels)} are"
+        )
+    for group in groups:
+        group.study(study)

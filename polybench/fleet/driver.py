@@ -1,0 +1,307 @@
+"""The driver: starts the study of every machine group, stores what streams in, goes on where one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import secrets
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.core.document.study import StudyDocument
+from polybench.core.errors import BadInput, PolybenchError, StrictlyUnavailable
+from polybench.core.machines import check_machines
+from polybench.fleet.executor import Event, Executor, Lost, executor
+from polybench.fleet.gathered import Gathered
+from polybench.fleet.machine import MOST_STARTS, Machine, study_of
+from polybench.fleet.messages import (
+    Cells,
+    Finished,
+    Hello,
+    Message,
+    Refused,
+    Remaining,
+    Saved,
+    Stage,
+    Task,
+    Warned,
+)
+from polybench.fleet.program import this_program
+from polybench.machine import host
+from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
+from polybench.measuring.progress import Progress
+from polybench.measuring.study import new_id
+from polybench.planning.plan import resolve
+from polybench.report.saved_studies import Store
+
+_GRACE_SECONDS = 30.0
+"""For all machines to end what they do, once they are told to."""
+_WAIT_SECONDS = 60.0
+"""At a time: whatever happens is an event, so this wakes nobody who sleeps for a reason."""
+
+
+class Measured(NamedTuple):
+    """What came of one group: its document, or why there is none."""
+
+    label: str
+    document: StudyDocument | None
+    failure: str | None
+
+
+class FleetMeasured(NamedTuple):
+    """What a fleet came to: groups in their order; by which ID it can be resumed."""
+
+    machines: list[Measured]
+    unfinished: str | None
+    interrupted: bool
+
+
+def run_fleet(fleet: Fleet, progress: Progress, *, store: Store | None) -> FleetMeasured:
+    """Measure a study on every group's machine.
+
+    Ctrl-C ends the studies on all machines; what was finished is returned, marked.
+
+    Args:
+        fleet: what, and where.
+        progress: told what runs where.
+        store: where each study is saved, and what is needed to go on, as soon as it has come.
+
+    Raises:
+        BadInput: before anything is measured.
+        StrictlyUnavailable: with `strict`.
+        PolybenchError: there is one group, and nothing came of it.
+    """
+    check_machines(fleet.study, fleet.groups)
+    for group in fleet.groups:
+        resolve(group.study(fleet.study))  # what no machine could run is said here
+    if store is not None:
+        store.ensure_writable()
+    ids = _new_ids(len(fleet.groups))
+    checkpoint = FleetCheckpoint(
+        id=new_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        tool=host.tool(),
+        fleet=fleet,
+        members=[Member(label=group.label, study_id=id) for group, id in zip(fleet.groups, ids, strict=True)],
+    )
+    return _run(checkpoint, progress, store, resumed=False)
+
+
+def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = None) -> FleetMeasured:
+    """Go on with what was stopped, killed or broken off: every replicate that has come counts.
+
+    Args:
+        id: of the fleet.
+        progress: as of `run_fleet`.
+        store: where it is saved.
+        on: where its machines are now, if that is not where they were.
+
+    Raises:
+        BadInput: there is nothing to go on with, it runs still, or machine, versions or data differ.
+        StrictlyUnavailable: with `strict`.
+    """
+    store.ensure_writable()
+    unfinished = UnfinishedFleets(store.folder)
+    checkpoint = unfinished.read(id)
+    if on is not None:
+        checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+    return _run(checkpoint, progress, store, resumed=True)
+
+
+def _run(
+    checkpoint: FleetCheckpoint, progress: Progress, store: Store | None, *, resumed: bool
+) -> FleetMeasured:
+    with contextlib.ExitStack() as stack:
+        if store is not None:
+            stack.enter_context(UnfinishedFleets(store.folder).claimed(checkpoint.id))
+            if resumed:  # another process may have finished it since
+                on = checkpoint.fleet.on
+                checkpoint = UnfinishedFleets(store.folder).read(checkpoint.id)
+                checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+        runs = executor(checkpoint.fleet.on)
+        stack.callback(runs.close)
+        return _Driver(checkpoint, runs, progress, store, resumed=resumed).run()
+
+
+def _new_ids(number: int) -> list[str]:
+    """Of studies that begin at once, all different."""
+    ids: dict[str, None] = {}
+    while len(ids) < number:
+        ids[new_id() if number == 1 else f"{new_id()}{secrets.token_hex(2)}"] = None
+    return list(ids)
+
+
+class _Driver:
+    """A fleet while it runs."""
+
+    def __init__(
+        self,
+        checkpoint: FleetCheckpoint,
+        runs: Executor,
+        progress: Progress,
+        store: Store | None,
+        *,
+        resumed: bool,
+    ) -> None:
+        self._checkpoint, self._fleet, self._runs = checkpoint, checkpoint.fleet, runs
+        self._kept = None if store is None else UnfinishedFleets(store.folder)
+        self._resumed, self._interrupted = resumed, False
+        self._remedy = None if store is None else f"polybench resume {checkpoint.id}"
+        several = len(self._fleet.groups) > 1
+        self._gathered = Gathered(progress, several=several)
+        self._machines = {
+            group.label: Machine(group, member, study_of(group, self._fleet.study), store, named=several)
+            for group, member in zip(self._fleet.groups, checkpoint.members, strict=True)
+        }
+        self._program = this_program()
+
+    def run(self) -> FleetMeasured:
+        """Start what has not come to its end, and wait until it has."""
+        if self._resumed:
+            for machine in self._machines.values():
+                machine.restore()
+        self._gathered.stage(f"looking at the machines of {self._fleet.on}")
+        for text in self._runs.check([one.group for one in self._open()]):
+            self._gathered.warn(text)
+        self._keep()
+        try:
+            for machine in self._open():
+                self._start(machine)
+            self._until_the_end()
+        except PolybenchError:
+            if not self._resumed and not self._any_document():
+                self._drop()
+            raise
+        return self._measured()
+
+    def _until_the_end(self) -> None:
+        deadline = None
+        while self._open():
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            try:
+                seconds = _WAIT_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+                for event in self._runs.events(seconds):
+                    self._take(event)
+            except KeyboardInterrupt:
+                self._interrupted, deadline = True, time.monotonic() + _GRACE_SECONDS
+                self._gathered.stage("ending the studies on all machines")
+                self._runs.stop()
+
+    def _open(self) -> list[Machine]:
+        """Groups of which something is still to come."""
+        return [one for one in self._machines.values() if not one.member.ended and one.failure is None]
+
+    def _start(self, machine: Machine) -> None:
+        fleet, member = self._fleet, machine.member
+        machine.starts += 1
+        task = Task(
+            id=member.study_id,
+            created=self._checkpoint.created,
+            study=machine.group.study(fleet.study),
+            program=self._program,
+            argv=list(fleet.argv),
+            background=fleet.background,
+            strict=fleet.strict,
+            check=fleet.check,
+            anonymous=fleet.anonymous,
+            state=machine.state,
+        )
+        self._runs.start(machine.group, task, member.hostname)
+
+    def _take(self, event: Event) -> None:
+        machine = self._machines[event.label]
+        if machine.member.ended or machine.failure is not None:
+            return  # what a machine that was given up says late
+        match event.message:
+            case Saved() as saved:
+                machine.save(saved, self._remedy)
+                if machine.warning is not None:
+                    self._gathered.warn(machine.warning)
+                    machine.warning = None
+            case Hello() as hello:
+                machine.begun(hello)
+                self._keep()
+            case Finished():
+                machine.member.ended = not self._interrupted
+                machine.failure = "interrupted" if self._interrupted else None
+                self._keep()
+            case Refused() as refused:
+                self._refused(machine, refused)
+            case Lost() as lost:
+                self._lost(machine, lost)
+            case _ as said:
+                self._tell(event.label, said)
+
+    def _tell(self, label: str, said: Message) -> None:
+        match said:
+            case Stage(text):
+                self._gathered.of(label).stage(text)
+            case Remaining(seconds):
+                self._gathered.of(label).remaining(seconds)
+            case Cells(cells):
+                self._gathered.of(label).cells(cells)
+            case Warned(text):
+                self._gathered.of(label).warn(text)
+
+    def _refused(self, machine: Machine, refused: Refused) -> None:
+        """Input that no machine could run, or a machine that cannot go on with what another one began."""
+        if refused.exit_code == 130:
+            machine.failure = "interrupted"
+            return
+        where = f"{machine.group.label}: " if len(self._machines) > 1 else ""
+        if refused.exit_code == StrictlyUnavailable.exit_code:
+            raise StrictlyUnavailable(f"{where}{refused.text}")
+        if machine.state is not None and machine.starts > 1:
+            machine.forget()
+            self._gathered.warn(f"{where}{refused.text}; all of it is measured again")
+            self._start(machine)
+        elif refused.exit_code == BadInput.exit_code and (self._resumed or not self._any_document()):
+            raise BadInput(f"{where}{refused.text}")
+        else:
+            self._fail(machine, refused.text)
+
+    def _lost(self, machine: Machine, lost: Lost) -> None:
+        if self._interrupted:
+            machine.failure = "interrupted"
+            return
+        machine.lost(lost)
+        if lost.again and machine.starts < MOST_STARTS:
+            self._gathered.of(machine.group.label).warn(f"{lost.reason}; another machine takes over")
+            self._start(machine)
+        else:
+            self._fail(machine, lost.reason)
+
+    def _fail(self, machine: Machine, reason: str) -> None:
+        machine.fail(reason, self._remedy)
+        self._gathered.of(machine.group.label).warn(reason)
+
+    def _any_document(self) -> bool:
+        return any(one.document is not None for one in self._machines.values())
+
+    def _keep(self) -> None:
+        if self._kept is not None:
+            with contextlib.suppress(OSError):  # of each document it is said
+                self._kept.write(self._checkpoint.id, self._checkpoint)
+
+    def _drop(self) -> None:
+        if self._kept is not None:
+            self._kept.drop(self._checkpoint.id)
+
+    def _measured(self) -> FleetMeasured:
+        machines = [
+            Measured(label, one.document, one.failure or (None if one.member.ended else "interrupted"))
+            for label, one in self._machines.items()
+        ]
+        complete = all(one.member.ended for one in self._machines.values())
+        if complete or not self._any_document():
+            self._drop()
+        if not self._any_document():
+            if self._interrupted:
+                raise KeyboardInterrupt
+            raise PolybenchError(machines[0].failure or "nothing came from the machine")
+        return FleetMeasured(
+            machines, None if complete or self._kept is None else self._checkpoint.id, self._interrupted
+        )

@@ -1,0 +1,137 @@
+"""One machine group while it runs: what has come from its machine, stored as soon as it is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from polybench.core.document.study import StudyDocument, from_json
+from polybench.core.errors import BadInput
+from polybench.core.machines import MachineGroup
+from polybench.core.units import plural
+from polybench.fleet.executor import Lost
+from polybench.fleet.messages import Hello, Saved
+from polybench.measuring.checkpoint import Unfinished
+from polybench.measuring.fleet_checkpoint import Member
+from polybench.report.document import study_toml
+from polybench.report.saved_studies import Store
+
+MOST_STARTS = 3
+"""Of one group: whatever loses three machines will lose a fourth."""
+
+
+class Machine:
+    """A group, and its study as far as it is known here.
+
+    Attributes:
+        document: the last one that came.
+        failure: why there will be no more of it.
+        starts: how often its node program was started.
+        warning: that something could not be saved, until somebody has read it.
+    """
+
+    def __init__(
+        self, group: MachineGroup, member: Member, study: str, store: Store | None, *, named: bool
+    ) -> None:
+        self.group, self.member = group, member
+        self.document: StudyDocument | None = None
+        self.failure: str | None = None
+        self.starts = 0
+        self.warning: str | None = None
+        self._study, self._store, self._named = study, store, named
+        self._unfinished = None if store is None else Unfinished(store.folder)
+        self._state: bytes | None = None
+        self._lost: str | None = None
+
+    def restore(self) -> None:
+        """Take up what an earlier driver has stored."""
+        assert self._store is not None
+        assert self._unfinished is not None
+        id = self.member.study_id
+        try:
+            self._state = self._unfinished.file(id).read_bytes()
+        except FileNotFoundError:
+            self._state = None
+        try:
+            self.document = self._store.load(id)
+        except BadInput:  # nothing of it came
+            self.member.ended = False
+
+    @property
+    def state(self) -> bytes | None:
+        """What is needed to go on with it."""
+        return self._state
+
+    def forget(self) -> None:
+        """No machine can go on with what was begun: all is measured again."""
+        self._state = None
+
+    def begun(self, hello: Hello) -> None:
+        """A machine began, or went on."""
+        before, self.member.hostname = self.member.hostname, hello.hostname
+        if self._lost is not None:
+            what = "the rest" if self._state else "all of it"
+            again = "again" if hello.hostname == before else f"on {hello.hostname}"
+            self.member.notes.append(f"{before} was lost ({self._lost}): {what} was measured {again}")
+            self._lost = None
+
+    def lost(self, lost: Lost) -> None:
+        """Its machine went away; what it was doing is done again, if another one begins."""
+        done = max((len(result.steps) for result in self.document.results), default=0) if self.document else 0
+        self._lost = f"{lost.reason}; {plural(done, 'process')} finished" if done else lost.reason
+
+    def fail(self, reason: str, remedy: str | None) -> None:
+        """Nothing more comes: rows that were not finished fail with the reason."""
+        self.failure = reason
+        if self.document is None:
+            return
+        for result in self.document.results:
+            if result.status == "ok":
+                result.status, result.reason, result.remedy = "failed", reason, remedy
+        self._save()
+
+    def save(self, saved: Saved, remedy: str | None) -> None:
+        """Store what came: first what is needed to go on, then the document.
+
+        Args:
+            saved: what came.
+            remedy: what goes on with cells that were interrupted.
+        """
+        id = self.member.study_id
+        if saved.state is not None:
+            self._state = saved.state
+        self.document = document = from_json(saved.document)
+        document.study, document.machine = self._study, self.group.label if self._named else None
+        document.warnings += [note for note in self.member.notes if note not in document.warnings]
+        for result in document.results:
+            if result.status == "interrupted":
+                result.remedy = remedy
+        if self._store is not None and self._unfinished is not None:
+            try:
+                self._keep_logs(document, saved.logs, self._store.folder / "logs" / id)
+                if saved.state is not None:
+                    self._unfinished.write_bytes(id, saved.state)
+            except OSError as error:
+                self.warning = f"cannot keep what {id} needs to be resumed: {error.strerror}"
+            self._save()
+            if document.finished and saved.state is None:
+                self._unfinished.drop(id)
+
+    def _keep_logs(self, document: StudyDocument, logs: dict[str, bytes], folder: Path) -> None:
+        """Those of failed workers came from a folder that is gone."""
+        for name, content in logs.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / Path(name).name).write_bytes(content)
+        for result in document.results:
+            if result.log is not None:
+                result.log = str(folder / Path(result.log).name)
+
+    def _save(self) -> None:
+        if self._store is not None and self.document is not None:
+            self.warning = self._store.try_to_save(self.document) or self.warning
+
+
+def study_of(group: MachineGroup, study: msgspec.Struct) -> str:
+    """The study of a group as its document has it."""
+    return study_toml(group.study(study))  # type: ignore[arg-type]
