@@ -12,7 +12,8 @@ import msgspec
 
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput, PolybenchError, StrictlyUnavailable
-from polybench.core.machines import check_machines
+from polybench.core.machines import MachineGroup, check_machines
+from polybench.core.spec import Study
 from polybench.fleet.executor import Event, Executor, Lost, executor
 from polybench.fleet.gathered import Gathered
 from polybench.fleet.machine import MOST_STARTS, Machine, study_of
@@ -133,6 +134,11 @@ def _new_ids(number: int) -> list[str]:
     return list(ids)
 
 
+def _with_devices(group: MachineGroup, study: Study) -> MachineGroup:
+    """The group with the devices that are measured there, as an executor has to know."""
+    return msgspec.structs.replace(group, devices=group.study(study).devices)
+
+
 class _Driver:
     """A fleet while it runs."""
 
@@ -163,7 +169,7 @@ class _Driver:
             for machine in self._machines.values():
                 machine.restore()
         self._gathered.stage(f"looking at the machines of {self._fleet.on}")
-        for text in self._runs.check([one.group for one in self._open()]):
+        for text in self._runs.check([_with_devices(one.group, self._fleet.study) for one in self._open()]):
             self._gathered.warn(text)
         self._keep()
         try:
@@ -209,7 +215,7 @@ class _Driver:
             anonymous=fleet.anonymous,
             state=machine.state,
         )
-        self._runs.start(machine.group, task, member.hostname)
+        self._runs.start(_with_devices(machine.group, fleet.study), task, member.hostname)
 
     def _take(self, event: Event) -> None:
         machine = self._machines[event.label]

@@ -75,6 +75,8 @@ class Executor(Protocol):
 
 EXECUTORS: dict[str, str] = {
     "local": "polybench.fleet.local:LocalExecutor",
+    "auto": "polybench.fleet.ray_executor:RayExecutor",
+    "ray": "polybench.fleet.ray_executor:RayExecutor",
 }
 """`--on` up to a colon, and where its class is. ADD AN EXECUTOR here."""
 
