@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import secrets
 import time
+from collections import deque
 from typing import NamedTuple
 
 import msgspec
@@ -162,6 +163,7 @@ class _Driver:
             for group, member in zip(self._fleet.groups, checkpoint.members, strict=True)
         }
         self._program = this_program()
+        self._come: deque[Event] = deque()
 
     def run(self) -> FleetMeasured:
         """Start what has not come to its end, and wait until it has."""
@@ -189,8 +191,9 @@ class _Driver:
                 return
             try:
                 seconds = _WAIT_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
-                for event in self._runs.events(seconds):
-                    self._take(event)
+                self._come += self._runs.events(seconds)
+                while self._come:
+                    self._take(self._come.popleft())
             except KeyboardInterrupt:
                 self._interrupted, deadline = True, time.monotonic() + _GRACE_SECONDS
                 self._gathered.stage("ending the studies on all machines")

@@ -47,7 +47,8 @@ class LocalExecutor:
             self._running = label, NodeProcess(task)
         label, process = self._running
         with interrupts.waiting():
-            messages = process.receive_within(seconds)
+            readable = process.readable(seconds)
+        messages = process.receive() if readable else []
         if any(isinstance(message, Finished | Refused | Lost) for message in messages):
             process.close()
             self._running = None

@@ -69,17 +69,19 @@ class Machine:
 
     def begun(self, hello: Hello) -> None:
         """A machine began, or went on."""
-        before, self.member.hostname = self.member.hostname, hello.hostname
-        if self._lost is not None:
-            what = "the rest" if self._state else "all of it"
-            again = "again" if hello.hostname == before else f"on {hello.hostname}"
-            self.member.notes.append(f"{before} was lost ({self._lost}): {what} was measured {again}")
-            self._lost = None
+        self.member.hostname = hello.hostname
 
     def lost(self, lost: Lost) -> None:
         """Its machine went away; what it was doing is done again, if another one begins."""
-        done = max((len(result.steps) for result in self.document.results), default=0) if self.document else 0
-        self._lost = f"{lost.reason}; {plural(done, 'process')} finished" if done else lost.reason
+        results = self.document.results if self.document else []
+        done = max((len(result.steps) for result in results), default=0)
+        after = f", after {plural(done, 'replicate')}" if done else ""
+        self._lost = f"{self.member.hostname or 'its machine'} was lost{after} ({lost.reason})"
+
+    def _note(self) -> str:
+        """What became of a machine that was lost, now that another one has sent something."""
+        what = "the rest" if self._state else "all of it"
+        return f"{self._lost}: {what} was measured by another one, {self.member.hostname}"
 
     def fail(self, reason: str, remedy: str | None) -> None:
         """Nothing more comes: rows that were not finished fail with the reason."""
@@ -99,6 +101,9 @@ class Machine:
             remedy: what goes on with cells that were interrupted.
         """
         id = self.member.study_id
+        if self._lost is not None:
+            self.member.notes.append(self._note())
+            self._lost = None
         if saved.state is not None:
             self._state = saved.state
         self.document = document = from_json(saved.document)

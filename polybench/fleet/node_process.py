@@ -51,10 +51,9 @@ class NodeProcess:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         return [message_decoder.decode(line) for line in lines]
 
-    def receive_within(self, seconds: float) -> list[Message | Lost]:
-        """The same, or nothing where nothing comes in that time."""
-        readable, _, _ = select.select([self], [], [], seconds)
-        return self.receive() if readable else []
+    def readable(self, seconds: float) -> bool:
+        """Whether there is something to receive within that time."""
+        return bool(select.select([self], [], [], seconds)[0])
 
     def stop(self) -> None:
         """Tell it to end as Ctrl-C does."""

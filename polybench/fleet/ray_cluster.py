@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import Any, NamedTuple, TypeVar
 
@@ -88,19 +89,27 @@ class Cluster:
     def __init__(self, on: str) -> None:
         address = os.environ.get("RAY_ADDRESS", "auto") if on == "auto" else on
         os.environ.update({name: os.environ.get(name, value) for name, value in _TRIES.items()})
-        try:
-            import ray
-        except ImportError:
-            raise BadInput(f"--on {on}: Ray is not installed; pip install 'polybench[ray]'") from None
-        self.ray: Any = ray
+        if find_spec("ray") is None:
+            raise BadInput(f"--on {on}: Ray is not installed; pip install 'polybench[ray]'")
         self.warning: str | None = None
+        self._quiet = contextlib.ExitStack()
         if address.startswith("ray://"):
             host, port = _host_and_port(on, address.removeprefix("ray://"))
             _probe(on, host, port)
             self.warning = _not_loopback(on, host)
         else:
             _probe_local(on, address)
-        _within(_CONNECT_SECONDS, lambda: self._connect(on, address))
+        import ray  # for what takes a second, an address where nobody is need not wait
+
+        self.ray: Any = ray
+        # Ray prints what it thinks of nodes to standard output, where only the result belongs.
+        nowhere = self._quiet.enter_context(open(os.devnull, "w"))  # noqa: PTH123, SIM115
+        self._quiet.enter_context(contextlib.redirect_stdout(nowhere))
+        try:
+            _within(_CONNECT_SECONDS, lambda: self._connect(on, address))
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self, on: str, address: str) -> None:
         import logging
@@ -129,6 +138,7 @@ class Cluster:
         """Leave the cluster; it ends what was started from here."""
         with contextlib.suppress(Exception):  # a connection that is broken is closed
             self.ray.shutdown()
+        self._quiet.close()
 
 
 def _within(seconds: float, work: Callable[[], None]) -> None:

@@ -108,7 +108,7 @@ class RayNode:
         if self._process is None:  # it is about to start
             time.sleep(min(0.1, seconds))
             return []
-        return [*self._process.receive_within(seconds)]
+        return [*self._process.receive()] if self._process.readable(seconds) else []
 
     def stop(self) -> None:
         """Have it end as Ctrl-C does."""

@@ -1,0 +1,48 @@
+"""A Ray cluster of this machine: a head that computes nothing, and nodes that can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psutil
+
+_ADDRESS = "127.0.0.2"
+"""Of the loopback, and not the one that Ray replaces by an address of the outside."""
+
+
+class Nodes(NamedTuple):
+    """`address` is for RAY_ADDRESS, `client` for --on."""
+
+    address: str
+    client: str
+    raylets: dict[str, int]
+    """Process numbers, by the resource that only this node has."""
+
+    def kill(self, name: str) -> list[psutil.Process]:
+        """The raylet; what it has started, which is returned, has to end by itself."""
+        raylet = psutil.Process(self.raylets[name])
+        started = raylet.children(recursive=True)
+        os.kill(raylet.pid, signal.SIGKILL)
+        return started
+
+
+@contextlib.contextmanager
+def ray_nodes(*names: str, port: int = 23456) -> Iterator[Nodes]:
+    """Nodes with two cores, as Ray believes, each with a resource of its name; `port` is for clients."""
+    from ray.cluster_utils import Cluster
+
+    common: dict[str, Any] = {"object_store_memory": 100 << 20, "node_ip_address": _ADDRESS}
+    head = {"num_cpus": 0, "ray_client_server_port": port, "include_dashboard": False, **common}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        raylets = {}
+        for name in names:
+            node = cluster.add_node(num_cpus=2, resources={name: 1, "node": 1}, **common)
+            raylets[name] = node.all_processes["raylet"][0].process.pid
+        yield Nodes(cluster.address, f"ray://{_ADDRESS}:{port}", raylets)
+    finally:
+        cluster.shutdown()

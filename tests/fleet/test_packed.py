@@ -1,0 +1,68 @@
+"""Images that are sent: what arrives is what was meant, or is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.fleet import packed
+from polybench.fleet.messages import Refused, Stage
+from polybench.fleet.packed import content_sha256, kept, pack, unpack
+from polybench.fleet.ray_node import Data, RayNode, Wanted
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    (folder / "cat").mkdir(parents=True)
+    (folder / "cat" / "1.png").write_bytes(b"one")
+    (folder / "2.png").write_bytes(b"two")
+    return folder
+
+
+def test_a_folder_arrives_as_it_was(images: Path) -> None:
+    digest = content_sha256(images)
+    place = unpack(pack(images), "images", digest)
+    assert place == kept("images", digest)
+    assert sorted(str(path.relative_to(place)) for path in place.rglob("*")) == ["2.png", "cat", "cat/1.png"]
+    assert content_sha256(place) == digest
+    os.utime(images / "2.png", (0, 0))
+    assert content_sha256(images) == digest
+    (images / "2.png").rename(images / "3.png")
+    assert content_sha256(images) != digest
+
+
+def test_a_file_arrives_as_it_was(images: Path) -> None:
+    file = images / "2.png"
+    assert unpack(pack(file), "2.png", content_sha256(file)).read_bytes() == b"two"
+
+
+def test_damage_is_refused(images: Path) -> None:
+    digest = content_sha256(images)
+    damaged = pack(images).replace(b"one", b"0ne")
+    with pytest.raises(BadInput, match=rf"arrived damaged: .*{digest[:16]} was sent"):
+        unpack(damaged, "images", digest)
+    with pytest.raises(BadInput, match="cannot write"):
+        unpack(damaged[:700], "images", digest)
+    assert not kept("images", digest).exists()
+
+
+def test_what_is_too_large_belongs_there_already(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "LARGEST_BYTES", 5)
+    with pytest.raises(BadInput, match="at the same path"):
+        pack(images)
+
+
+def test_a_node_asks_for_images_that_it_lacks(images: Path, tmp_path: Path) -> None:
+    digest = content_sha256(images)
+    node, task = RayNode(), Any
+    node.begin(task, Data(str(tmp_path / "other" / "images"), digest))  # type: ignore[arg-type]
+    assert node.next(0) == [Stage("receiving images"), Wanted()]
+    node.supply(b"nonsense", Data(str(images), digest))
+    (refused,) = node.next(0)
+    assert isinstance(refused, Refused)
+    assert refused.exit_code == 2
