@@ -26,12 +26,12 @@ from polybench.core.document.study import from_json, to_json
 from polybench.core.machines import MachineGroup
 from polybench.core.spec import Study
 from polybench.export.merge import render
-from polybench.fleet import driver
-from polybench.fleet.driver import run_fleet
+from polybench.fleet import run as fleet_run
 from polybench.fleet.executor import Event
 from polybench.fleet.messages import Message, Saved, Task, line_of, message_decoder
 from polybench.fleet.node import run
 from polybench.fleet.program import this_program
+from polybench.fleet.run import run_fleet
 from polybench.measuring.fleet_checkpoint import Fleet
 from polybench.measuring.progress import Silent
 from polybench.report.merge import merge
@@ -103,7 +103,7 @@ class Replayed:
 def one_size(folder: Path, machines: int, cells: int) -> None:
     """Print a line of JSON."""
     lines = (folder / "lines").read_bytes().splitlines(keepends=True)
-    driver.executor = lambda _: Replayed(lines)  # type: ignore[assignment]
+    fleet_run.executor = lambda _: Replayed(lines)  # type: ignore[assignment]
     groups = [MachineGroup(label=f"m{number}", price=1.0) for number in range(machines)]
     fleet = Fleet(study=study(folder, cells), groups=groups, on="replayed")
     before = resource.getrusage(resource.RUSAGE_SELF)

@@ -39,7 +39,7 @@ def execute_fleet(
     recheck: bool = False,
 ) -> NoReturn:
     """Measure on each machine, or on one where there are none, and print; ends with the exit code."""
-    from polybench.fleet.driver import run_fleet
+    from polybench.fleet.run import run_fleet
 
     fleet = _fleet(
         study, machines, on, how, background=background, strict=strict, check="all" if recheck else "new"
@@ -49,7 +49,7 @@ def execute_fleet(
 
 def execute_rest_of_fleet(id: str, how: Presentation, *, on: str | None = None) -> NoReturn:
     """Go on with the fleet of this ID, and print it as `execute_fleet` does."""
-    from polybench.fleet.driver import resume_fleet
+    from polybench.fleet.run import resume_fleet
     from polybench.measuring.fleet_checkpoint import UnfinishedFleets
     from polybench.report.saved_studies import Store, results_folder
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import secrets
 import time
 from collections import deque
 from typing import NamedTuple
@@ -13,9 +11,9 @@ import msgspec
 
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput, PolybenchError, StrictlyUnavailable
-from polybench.core.machines import MachineGroup, check_machines
+from polybench.core.machines import MachineGroup
 from polybench.core.spec import Study
-from polybench.fleet.executor import Event, Executor, Lost, executor
+from polybench.fleet.executor import Event, Executor, Lost
 from polybench.fleet.gathered import Gathered
 from polybench.fleet.machine import MOST_STARTS, Machine, study_of
 from polybench.fleet.messages import (
@@ -31,11 +29,8 @@ from polybench.fleet.messages import (
     Warned,
 )
 from polybench.fleet.program import this_program
-from polybench.machine import host
-from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
+from polybench.measuring.fleet_checkpoint import FleetCheckpoint, UnfinishedFleets
 from polybench.measuring.progress import Progress
-from polybench.measuring.study import new_id
-from polybench.planning.plan import resolve
 from polybench.report.saved_studies import Store
 
 _GRACE_SECONDS = 30.0
@@ -60,87 +55,12 @@ class FleetMeasured(NamedTuple):
     interrupted: bool
 
 
-def run_fleet(fleet: Fleet, progress: Progress, *, store: Store | None) -> FleetMeasured:
-    """Measure a study on every group's machine.
-
-    Ctrl-C ends the studies on all machines; what was finished is returned, marked.
-
-    Args:
-        fleet: what, and where.
-        progress: told what runs where.
-        store: where each study is saved, and what is needed to go on, as soon as it has come.
-
-    Raises:
-        BadInput: before anything is measured.
-        StrictlyUnavailable: with `strict`.
-        PolybenchError: there is one group, and nothing came of it.
-    """
-    check_machines(fleet.study, fleet.groups)
-    for group in fleet.groups:
-        resolve(group.study(fleet.study))  # what no machine could run is said here
-    if store is not None:
-        store.ensure_writable()
-    ids = _new_ids(len(fleet.groups))
-    checkpoint = FleetCheckpoint(
-        id=new_id(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        tool=host.tool(),
-        fleet=fleet,
-        members=[Member(label=group.label, study_id=id) for group, id in zip(fleet.groups, ids, strict=True)],
-    )
-    return _run(checkpoint, progress, store, resumed=False)
-
-
-def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = None) -> FleetMeasured:
-    """Go on with what was stopped, killed or broken off: every replicate that has come counts.
-
-    Args:
-        id: of the fleet.
-        progress: as of `run_fleet`.
-        store: where it is saved.
-        on: where its machines are now, if that is not where they were.
-
-    Raises:
-        BadInput: there is nothing to go on with, it runs still, or machine, versions or data differ.
-        StrictlyUnavailable: with `strict`.
-    """
-    store.ensure_writable()
-    unfinished = UnfinishedFleets(store.folder)
-    checkpoint = unfinished.read(id)
-    if on is not None:
-        checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
-    return _run(checkpoint, progress, store, resumed=True)
-
-
-def _run(
-    checkpoint: FleetCheckpoint, progress: Progress, store: Store | None, *, resumed: bool
-) -> FleetMeasured:
-    with contextlib.ExitStack() as stack:
-        if store is not None:
-            stack.enter_context(UnfinishedFleets(store.folder).claimed(checkpoint.id))
-            if resumed:  # another process may have finished it since
-                on = checkpoint.fleet.on
-                checkpoint = UnfinishedFleets(store.folder).read(checkpoint.id)
-                checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
-        runs = executor(checkpoint.fleet.on)
-        stack.callback(runs.close)
-        return _Driver(checkpoint, runs, progress, store, resumed=resumed).run()
-
-
-def _new_ids(number: int) -> list[str]:
-    """Of studies that begin at once, all different."""
-    ids: dict[str, None] = {}
-    while len(ids) < number:
-        ids[new_id() if number == 1 else f"{new_id()}{secrets.token_hex(2)}"] = None
-    return list(ids)
-
-
 def _with_devices(group: MachineGroup, study: Study) -> MachineGroup:
     """The group with the devices that are measured there, as an executor has to know."""
     return msgspec.structs.replace(group, devices=group.study(study).devices)
 
 
-class _Driver:
+class Driver:
     """A fleet while it runs."""
 
     def __init__(
@@ -164,6 +84,7 @@ class _Driver:
         }
         self._program = this_program()
         self._come: deque[Event] = deque()
+        self._versions: dict[str, dict[str, str | None]] = {}
 
     def run(self) -> FleetMeasured:
         """Start what has not come to its end, and wait until it has."""
@@ -227,11 +148,13 @@ class _Driver:
         match event.message:
             case Saved() as saved:
                 machine.save(saved, self._remedy)
+                self._refuse_other_images(machine)
                 if machine.warning is not None:
                     self._gathered.warn(machine.warning)
                     machine.warning = None
             case Hello() as hello:
                 machine.begun(hello)
+                self._compare_versions(event.label, hello)
                 self._keep()
             case Finished():
                 machine.member.ended = not self._interrupted
@@ -254,6 +177,31 @@ class _Driver:
                 self._gathered.of(label).cells(cells)
             case Warned(text):
                 self._gathered.of(label).warn(text)
+
+    def _compare_versions(self, label: str, hello: Hello) -> None:
+        """Say what engines lack there, and what is another version than on the machine that began first."""
+        first, versions = next(iter(self._versions.items()), (label, hello.versions))
+        self._versions[label] = hello.versions
+        missing = [name for name, version in hello.versions.items() if version is None]
+        if missing:
+            self._gathered.of(label).warn(f"{', '.join(missing)} is not installed on {hello.hostname}")
+        for name, version in hello.versions.items():
+            before = versions.get(name)
+            if before != version and None not in (before, version):
+                self._gathered.warn(f"{name} is {version} on {label}, and {before} on {first}")
+
+    def _refuse_other_images(self, machine: Machine) -> None:
+        """Speeds on other images are no speeds of the same training; it is known as soon as one has come."""
+        assert machine.document is not None
+        for other in self._machines.values():
+            if other is machine or other.document is None or other.failure is not None:
+                continue
+            one, two = (each.document.settings.data_sha256 for each in (machine, other))  # type: ignore[union-attr]
+            if one != two:
+                machine.apart = True
+                label = other.group.label
+                self._fail(machine, f"its images are not those of {label}; give both the same --data")
+                return
 
     def _refused(self, machine: Machine, refused: Refused) -> None:
         """Input that no machine could run, or a machine that cannot go on with what another one began."""
@@ -301,7 +249,11 @@ class _Driver:
 
     def _measured(self) -> FleetMeasured:
         machines = [
-            Measured(label, one.document, one.failure or (None if one.member.ended else "interrupted"))
+            Measured(
+                label,
+                None if one.apart else one.document,
+                one.failure or (None if one.member.ended else "interrupted"),
+            )
             for label, one in self._machines.items()
         ]
         complete = all(one.member.ended for one in self._machines.values())

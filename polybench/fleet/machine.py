@@ -28,6 +28,7 @@ class Machine:
         document: the last one that came.
         failure: why there will be no more of it.
         starts: how often its node program was started.
+        apart: whether it cannot be compared with the others.
         warning: that something could not be saved, until somebody has read it.
     """
 
@@ -38,6 +39,7 @@ class Machine:
         self.document: StudyDocument | None = None
         self.failure: str | None = None
         self.starts = 0
+        self.apart = False
         self.warning: str | None = None
         self._study, self._store, self._named = study, store, named
         self._unfinished = None if store is None else Unfinished(store.folder)

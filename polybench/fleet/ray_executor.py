@@ -105,6 +105,8 @@ class RayExecutor:
         taken = {one.node.id for one in self._running.values()}
         for one in list(self._waiting):
             of_class = [node for node in nodes if node.has(one.group)]
+            # One that was lost is still said to live for a while.
+            of_class = [node for node in of_class if node.id not in self._lost] or of_class
             free = [node for node in of_class if node.id not in taken]
             if not of_class:
                 self._waiting.remove(one)
@@ -112,7 +114,7 @@ class RayExecutor:
                 self._events.append(Event(one.group.label, Lost(why, again=False)))
             elif free:
                 self._waiting.remove(one)
-                node = min(free, key=lambda node: (node.hostname != one.near, node.id in self._lost))
+                node = min(free, key=lambda node: node.hostname != one.near)
                 taken.add(node.id)
                 self._begin(one, node)
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from polybench.core.document.circumstances import Background, Published
 from polybench.core.document.study import to_json
 from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.machines import MachineGroup
 from polybench.export.merge import render
-from polybench.fleet import driver
-from polybench.fleet.driver import run_fleet
+from polybench.fleet import run as fleet_run
 from polybench.fleet.executor import EXECUTORS, Event, Lost, executor
-from polybench.fleet.messages import Finished, Hello, Message, Refused, Saved, Task
+from polybench.fleet.messages import (
+    Finished,
+    Hello,
+    Message,
+    Refused,
+    Saved,
+    Task,
+    line_of,
+    message_decoder,
+    request_decoder,
+)
+from polybench.fleet.program import this_program
+from polybench.fleet.run import run_fleet
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -38,7 +51,8 @@ class Scripted:
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         self.started.append((group.label, task.state, near))
         script = self.scripts[group.label].pop(0)
-        self._events += [Event(group.label, document(task) if one is DOCUMENT else one) for one in script]
+        stand_ins = {id(DOCUMENT): document(task), id(OTHER_IMAGES): document(task, data_sha256="other")}
+        self._events += [Event(group.label, stand_ins.get(id(one), one)) for one in script]
 
     def events(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []
@@ -50,11 +64,13 @@ class Scripted:
         self.closed = True
 
 
-DOCUMENT = Lost("stands for a document of one finished process")
+DOCUMENT = Lost("stands for a document with three replicates")
+OTHER_IMAGES = Lost("stands for one that was measured with other images")
 
 
-def document(task: Task) -> Saved:
+def document(task: Task, **settings: str) -> Saved:
     saved = study(measured("fake/cpu", 0.01))
+    saved.settings = msgspec.structs.replace(saved.settings, **settings)
     saved.id, saved.finished = task.id, False
     return Saved(to_json(saved), b"state")
 
@@ -63,7 +79,7 @@ def document(task: Task) -> Saved:
 def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
     def play(**scripts: list[Script]):  # type: ignore[no-untyped-def]
         runs = Scripted(**scripts)
-        monkeypatch.setattr(driver, "executor", lambda on: runs)
+        monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
         labels = list(scripts)
         asked = fleet(tmp_path, *labels)
         found = run_fleet(asked, listener := Listener(), store=Store(tmp_path / "r"))
@@ -110,6 +126,20 @@ def test_another_machine_that_cannot_resume_measures_all_again(play) -> None:  #
     ]
 
 
+def test_machines_with_other_images_are_not_compared(play) -> None:  # type: ignore[no-untyped-def]
+    _, found, _ = play(a=[ALL], b=[[Hello(hostname="k"), OTHER_IMAGES, Finished()]])
+    a, b = found.machines
+    assert a.document is not None
+    assert (b.document, b.failure) == (None, "its images are not those of a; give both the same --data")
+
+
+def test_what_a_machine_lacks_or_has_otherwise_is_said(play) -> None:  # type: ignore[no-untyped-def]
+    one = Hello(hostname="h", versions={"torch": "2.0", "jax": "0.5"})
+    two = Hello(hostname="k", versions={"torch": "2.1", "jax": None})
+    _, _, listener = play(a=[[one, DOCUMENT, Finished()]], b=[[two, DOCUMENT, Finished()]])
+    assert listener.warnings == ["b: jax is not installed on k", "torch is 2.1 on b, and 2.0 on a"]
+
+
 def test_one_machine_of_which_nothing_came_is_an_error(play) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(PolybenchError, match="it is gone"):
         play(a=[[Lost("it is gone", again=False)]])
@@ -120,3 +150,15 @@ def test_what_is_no_machine_says_which_are() -> None:
         executor("moon:42")
     with pytest.raises(BadInput, match="write --on local"):
         executor("local:42")
+
+
+def test_what_is_sent_arrives_as_it_was(tmp_path: Path) -> None:
+    asked = fleet(tmp_path, precision=("fp32", "bf16"), until={"accuracy": 0.5}, schedule=((10, 0.1),))
+    task = Task(
+        id="1", created="2", study=asked.study, program=this_program(), state=b"\0\xff", strict=True,
+        background=Background("title", [Published("a", "time", (1.0, 2.0), "s", "a laptop", "a page")]),
+    )  # fmt: skip
+    assert request_decoder.decode(line_of(task)) == task
+    saved = Saved(b'{"a": "\xc3\xa9"}', None, {"fake.log": b"\n\xff"})
+    assert message_decoder.decode(line_of(saved)) == saved
+    assert line_of(saved).count(b"\n") == 1

@@ -17,8 +17,9 @@ from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.machines import MachineGroup
 from polybench.fleet import driver
-from polybench.fleet.driver import FleetMeasured, resume_fleet, run_fleet
+from polybench.fleet.driver import FleetMeasured
 from polybench.fleet.messages import Program
+from polybench.fleet.run import resume_fleet, run_fleet
 from polybench.measuring.checkpoint import Unfinished
 from polybench.measuring.fleet_checkpoint import Fleet, UnfinishedFleets
 from polybench.measuring.resumable import Found, discard, find, find_fleet

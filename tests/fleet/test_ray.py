@@ -11,7 +11,7 @@ import pytest
 
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
-from polybench.fleet.driver import run_fleet
+from polybench.fleet.run import run_fleet
 from polybench.measuring.fleet_checkpoint import Fleet
 from polybench.report.saved_studies import Store
 from tests.fleet.fleets import At, fleet

@@ -1,0 +1,94 @@
+"""A study on several machines from beginning to end, or the rest of it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import secrets
+
+import msgspec
+
+from polybench.core.machines import check_machines
+from polybench.fleet.driver import Driver, FleetMeasured
+from polybench.fleet.executor import executor
+from polybench.machine import host
+from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
+from polybench.measuring.progress import Progress
+from polybench.measuring.study import new_id
+from polybench.planning.plan import resolve
+from polybench.report.saved_studies import Store
+
+
+def run_fleet(fleet: Fleet, progress: Progress, *, store: Store | None) -> FleetMeasured:
+    """Measure a study on every group's machine.
+
+    Ctrl-C ends the studies on all machines; what was finished is returned, marked.
+
+    Args:
+        fleet: what, and where.
+        progress: told what runs where.
+        store: where each study is saved, and what is needed to go on, as soon as it has come.
+
+    Raises:
+        BadInput: before anything is measured.
+        StrictlyUnavailable: with `strict`.
+        PolybenchError: there is one group, and nothing came of it.
+    """
+    check_machines(fleet.study, fleet.groups)
+    for group in fleet.groups:
+        resolve(group.study(fleet.study))  # what no machine could run is said here
+    if store is not None:
+        store.ensure_writable()
+    ids = _new_ids(len(fleet.groups))
+    checkpoint = FleetCheckpoint(
+        id=new_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        tool=host.tool(),
+        fleet=fleet,
+        members=[Member(label=group.label, study_id=id) for group, id in zip(fleet.groups, ids, strict=True)],
+    )
+    return _run(checkpoint, progress, store, resumed=False)
+
+
+def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = None) -> FleetMeasured:
+    """Go on with what was stopped, killed or broken off: every replicate that has come counts.
+
+    Args:
+        id: of the fleet.
+        progress: as of `run_fleet`.
+        store: where it is saved.
+        on: where its machines are now, if that is not where they were.
+
+    Raises:
+        BadInput: there is nothing to go on with, it runs still, or machine, versions or data differ.
+        StrictlyUnavailable: with `strict`.
+    """
+    store.ensure_writable()
+    unfinished = UnfinishedFleets(store.folder)
+    checkpoint = unfinished.read(id)
+    if on is not None:
+        checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+    return _run(checkpoint, progress, store, resumed=True)
+
+
+def _run(
+    checkpoint: FleetCheckpoint, progress: Progress, store: Store | None, *, resumed: bool
+) -> FleetMeasured:
+    with contextlib.ExitStack() as stack:
+        if store is not None:
+            stack.enter_context(UnfinishedFleets(store.folder).claimed(checkpoint.id))
+            if resumed:  # another process may have finished it since
+                on = checkpoint.fleet.on
+                checkpoint = UnfinishedFleets(store.folder).read(checkpoint.id)
+                checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+        runs = executor(checkpoint.fleet.on)
+        stack.callback(runs.close)
+        return Driver(checkpoint, runs, progress, store, resumed=resumed).run()
+
+
+def _new_ids(number: int) -> list[str]:
+    """Of studies that begin at once, all different."""
+    ids: dict[str, None] = {}
+    while len(ids) < number:
+        ids[new_id() if number == 1 else f"{new_id()}{secrets.token_hex(2)}"] = None
+    return list(ids)
