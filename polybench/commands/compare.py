@@ -9,8 +9,8 @@ import typer
 
 from polybench.commands.describe import describe as print_scripts
 from polybench.commands.execute import execute, print_plan
-from polybench.commands.fleet import execute_fleet
-from polybench.commands.options import OPTIONS, On
+from polybench.commands.fleet import On, execute_fleet
+from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
 from polybench.core.errors import BadInput

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
 
 from polybench.commands.execute import execute_measured
 from polybench.commands.live import progress_on_stderr
@@ -26,6 +28,20 @@ if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
 
     Measure = Callable[[Progress, Store | None], FleetMeasured]
+
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="local|auto|ray://HOST:PORT",
+        help="Measure on other machines, each of [[machines]] in the study file for itself: a Ray cluster"
+        " (auto: the one that runs here), or a process of this machine.",
+        rich_help_panel="How it is measured",
+        show_default="here",
+    ),
+]
+"""`--on` of commands that measure a study."""
 
 
 def execute_fleet(

@@ -284,18 +284,5 @@ OUT = _panel(
 OPTIONS = WHAT | HOW | OUT
 """By field, in the order of the help."""
 
-On = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="local|auto|ray://HOST:PORT",
-        help="Measure on other machines, each of [[machines]] in the study file for itself: a Ray cluster"
-        " (auto: the one that runs here), or a process of this machine.",
-        rich_help_panel="How it is measured",
-        show_default="here",
-    ),
-]
-"""`--on` of commands that measure a study."""
-
 TableOrJson = Annotated[str, typer.Option("--format", help="table or json.")]
 """`--format` of commands that print something else than a study's table."""

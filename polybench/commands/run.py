@@ -10,8 +10,8 @@ import typer
 
 from polybench.commands.changes import Changes
 from polybench.commands.execute import execute, execute_rest_of, print_plan
-from polybench.commands.fleet import execute_fleet, execute_rest_of_fleet_of
-from polybench.commands.options import OPTIONS, On
+from polybench.commands.fleet import On, execute_fleet, execute_rest_of_fleet_of
+from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_series, refuse_for_a_sweep
 from polybench.commands.signature import takes

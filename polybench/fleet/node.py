@@ -156,6 +156,8 @@ def _obey(requests: BinaryIO) -> None:
 
 def main() -> None:
     """Read a task, do it, and end."""
+    # What was started in the background of a shell ignores it, and a Stop would do nothing.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     requests = sys.stdin.buffer
     task = request_decoder.decode(requests.readline())
     assert isinstance(task, Task)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -116,7 +117,9 @@ class Cluster:
 
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            self.ray.init(address=address, **quiet)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what is said below in a sentence
+                self.ray.init(address=address, **quiet)
         except Exception as error:
             raise BadInput(f"--on {on}: {_why_not(str(error), self.ray.__version__)}") from error
 

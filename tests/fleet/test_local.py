@@ -169,6 +169,7 @@ def test_nothing_is_resumed_with_other_versions(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_every_worker_and_keeps_what_is_finished(tmp_path: Path) -> None:
     workers: list[psutil.Process] = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
 
     def interrupt() -> None:
         while not workers:  # the stage is told before they are started
@@ -176,7 +177,10 @@ def test_ctrl_c_ends_every_worker_and_keeps_what_is_finished(tmp_path: Path) -> 
         raise KeyboardInterrupt
 
     store, asked = Store(tmp_path / "r"), fleet(tmp_path, "a", "b", processes=4)
-    measured = run(asked, store.folder, At("a: process 2 of 4: starting", interrupt))
+    try:
+        measured = run(asked, store.folder, At("a: process 2 of 4: starting", interrupt))
+    finally:
+        signal.signal(signal.SIGINT, before)
     a, b = measured.machines
     assert a.document is not None
     assert [one.status for one in a.document.results] == ["interrupted"]
