@@ -222,6 +222,11 @@ def _why_not(text: str, version: str) -> str:
             f"the cluster has Ray {found[1]} and Python {found[2]}, here are Ray {version} and Python"
             f" {platform.python_version()}; they must be the same: pip install ray=={found[1]}"
         )
+    if "Starting Ray client server failed" in text:
+        return (
+            "Ray's head could not start a server for this client within 30 s; is it busy? Its log"
+            " there: /tmp/ray/session_latest/logs/ray_client_server_*.err"
+        )
     if "timeout" in text or "timed out" in text:
         return "somebody listens there, and it is no Ray client server (ray start --head, port 10001)"
     return " ".join(text.split())[:300]

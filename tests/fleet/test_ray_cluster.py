@@ -70,6 +70,8 @@ def test_other_versions_are_named() -> None:
     assert _why_not(text, "2.60.0").startswith(
         "the cluster has Ray 2.9.0 and Python 3.9.1, here are Ray 2.60.0"
     )
+    busy = "Traceback ... RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err"
+    assert _why_not(busy, "2.60.0").startswith("Ray's head could not start a server for this client")
     assert "no Ray client server" in _why_not("ray client connection timeout", "2.60.0")
 
 
