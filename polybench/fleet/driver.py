@@ -157,8 +157,8 @@ class Driver:
                 self._compare_versions(event.label, hello)
                 self._keep()
             case Finished():
-                machine.member.ended = not self._interrupted
-                machine.failure = "interrupted" if self._interrupted else None
+                machine.member.ended = machine.complete
+                machine.failure = None if machine.complete else "interrupted"
                 self._keep()
             case Refused() as refused:
                 self._refused(machine, refused)
@@ -222,7 +222,7 @@ class Driver:
 
     def _lost(self, machine: Machine, lost: Lost) -> None:
         if self._interrupted:
-            machine.failure = "interrupted"
+            machine.give_up("interrupted", self._remedy, "interrupted")
             return
         machine.lost(lost)
         if lost.again and machine.starts < MOST_STARTS:
@@ -232,7 +232,7 @@ class Driver:
             self._fail(machine, lost.reason)
 
     def _fail(self, machine: Machine, reason: str) -> None:
-        machine.fail(reason, self._remedy)
+        machine.give_up(reason, self._remedy)
         self._gathered.of(machine.group.label).warn(reason)
 
     def _any_document(self) -> bool:
@@ -248,11 +248,13 @@ class Driver:
             self._kept.drop(self._checkpoint.id)
 
     def _measured(self) -> FleetMeasured:
+        for machine in self._open():  # what did not end in time
+            machine.give_up("interrupted", self._remedy, "interrupted")
         machines = [
             Measured(
                 label,
                 None if one.apart else one.document,
-                one.failure or (None if one.member.ended else "interrupted"),
+                one.failure,
             )
             for label, one in self._machines.items()
         ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from polybench.core.document.result import Status
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
@@ -65,6 +66,12 @@ class Machine:
         """What is needed to go on with it."""
         return self._state
 
+    @property
+    def complete(self) -> bool:
+        """Whether its study has come to its end, and not by Ctrl-C."""
+        found = self.document
+        return found is not None and all(result.status != "interrupted" for result in found.results)
+
     def forget(self) -> None:
         """No machine can go on with what was begun: all is measured again."""
         self._state = None
@@ -85,14 +92,14 @@ class Machine:
         what = "the rest" if self._state else "all of it"
         return f"{self._lost}: {what} was measured by another one, {self.member.hostname}"
 
-    def fail(self, reason: str, remedy: str | None) -> None:
-        """Nothing more comes: rows that were not finished fail with the reason."""
+    def give_up(self, reason: str, remedy: str | None, status: Status = "failed") -> None:
+        """Nothing more comes: rows that were not finished say so."""
         self.failure = reason
-        if self.document is None:
+        if self.document is None or self.document.finished:
             return
         for result in self.document.results:
             if result.status == "ok":
-                result.status, result.reason, result.remedy = "failed", reason, remedy
+                result.status, result.reason, result.remedy = status, reason, remedy
         self._save()
 
     def save(self, saved: Saved, remedy: str | None) -> None:

@@ -55,6 +55,11 @@ class Scripted:
         self._events += [Event(group.label, stand_ins.get(id(one), one)) for one in script]
 
     def events(self, seconds: float) -> list[Event]:
+        if any(event.message is CTRL_C for event in self._events):
+            self._events = [
+                event._replace(message=GONE) if event.message is CTRL_C else event for event in self._events
+            ]
+            raise KeyboardInterrupt
         events, self._events = self._events, []
         return events
 
@@ -65,6 +70,7 @@ class Scripted:
 
 
 DOCUMENT = Lost("stands for a document with three replicates")
+CTRL_C = Lost("stands for a signal, after which the machine is gone")
 OTHER_IMAGES = Lost("stands for one that was measured with other images")
 
 
@@ -138,6 +144,14 @@ def test_what_a_machine_lacks_or_has_otherwise_is_said(play) -> None:  # type: i
     two = Hello(hostname="k", versions={"torch": "2.1", "jax": None})
     _, _, listener = play(a=[[one, DOCUMENT, Finished()]], b=[[two, DOCUMENT, Finished()]])
     assert listener.warnings == ["b: jax is not installed on k", "torch is 2.1 on b, and 2.0 on a"]
+
+
+def test_what_ends_with_ctrl_c_before_it_can_say_so_is_interrupted(play) -> None:  # type: ignore[no-untyped-def]
+    _, found, _ = play(a=[[Hello(hostname="h"), DOCUMENT, CTRL_C]], b=[ALL])
+    a, b = found.machines
+    assert found.interrupted
+    assert [(row.status, row.reason) for row in a.document.results] == [("interrupted", "interrupted")]
+    assert [row.status for row in b.document.results] == ["ok"]
 
 
 def test_one_machine_of_which_nothing_came_is_an_error(play) -> None:  # type: ignore[no-untyped-def]
