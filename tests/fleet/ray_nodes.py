@@ -33,6 +33,8 @@ class Nodes(NamedTuple):
 @contextlib.contextmanager
 def ray_nodes(*names: str, port: int = 23456) -> Iterator[Nodes]:
     """Nodes with two cores, as Ray believes, each with a resource of its name; `port` is for clients."""
+    for patient in ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_request_timeout_seconds"):
+        os.environ.setdefault(patient, "120")  # machines are shared
     from ray.cluster_utils import Cluster
 
     common: dict[str, Any] = {"object_store_memory": 100 << 20, "node_ip_address": _ADDRESS}
