@@ -23,11 +23,12 @@ class Nodes(NamedTuple):
     """Process numbers, by the resource that only this node has."""
 
     def kill(self, name: str) -> list[psutil.Process]:
-        """The raylet; what it has started, which is returned, has to end by itself."""
+        """The raylet and Ray's workers; what those have started, which is returned, has to end by itself."""
         raylet = psutil.Process(self.raylets[name])
-        started = raylet.children(recursive=True)
-        os.kill(raylet.pid, signal.SIGKILL)
-        return started
+        rays, started = raylet.children(), raylet.children(recursive=True)
+        for process in [raylet, *rays]:
+            os.kill(process.pid, signal.SIGKILL)
+        return [one for one in started if one not in rays]
 
 
 @contextlib.contextmanager

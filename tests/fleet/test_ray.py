@@ -62,10 +62,11 @@ def test_a_node_killed_in_mid_study_is_replaced_and_all_rows_are_complete(
     commands: list[str] = []
 
     def kill() -> None:
+        there = psutil.Process(nodes.raylets["two"]).children(recursive=True)
+        commands.extend(" ".join(one.cmdline()) for one in there)
         started.extend(nodes.kill("two"))
-        commands.extend(" ".join(one.cmdline()) for one in started)
 
-    listener = At("any: process 2 of 3: round", kill)
+    listener = At("any: process 2 of 3: starting", kill)
     measured = run_fleet(asked, listener, store=Store(tmp_path / "r"))
     for machine in measured.machines:
         assert machine.document is not None, machine.failure
@@ -74,6 +75,6 @@ def test_a_node_killed_in_mid_study_is_replaced_and_all_rows_are_complete(
     assert taken_over is not None
     assert any("was lost" in text for text in taken_over.warnings)
     assert measured.unfinished is None
-    assert any("polybench.worker" in text for text in commands)
+    assert any("polybench.fleet.node" in text for text in commands)
     psutil.wait_procs(started, timeout=10)
     assert [one for one in started if one.is_running()] == []
