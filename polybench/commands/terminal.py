@@ -37,8 +37,13 @@ def shown(text: str) -> str:
 
 def width(output: Path | None) -> int:
     """Characters of a line where results go: the terminal's, or WIDTH in a file or pipe."""
-    if output is not None or not sys.stdout.isatty():
-        return WIDTH
+    return WIDTH if output is not None else terminal_width() or WIDTH
+
+
+def terminal_width() -> int | None:
+    """Characters of a line of the terminal; None in a pipe or file, where a line may have any length."""
+    if not sys.stdout.isatty():
+        return None
     return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 

@@ -82,6 +82,15 @@ def test_a_table_is_as_wide_as_the_terminal(folder: Path, tmp_path: Path) -> Non
     assert file.read_text("utf-8").splitlines() == tables[COLUMNS]
 
 
+def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "20260101-000000-aaaa.json").write_bytes(GOLDEN.read_bytes())
+    code, written = on_a_terminal("list", "--results", str(tmp_path), columns=40)
+    assert code == 0
+    lines = written.splitlines()
+    assert {line.split()[0] for line in lines if line.startswith("  ")} >= {"age", "workload", "fastest"}
+    assert max(map(len, lines)) <= 40
+
+
 def test_a_warning_is_there_once(folder: Path) -> None:
     options = ["--batch-size", "16", "--processes", "1", "--rounds", "1", "--steps", "3", "--no-save"]
     options += ["--threads", "64", "--engines", "fake", "--data", str(folder)]

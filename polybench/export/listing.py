@@ -1,0 +1,132 @@
+"""The list of saved studies: a line each, or a block of lines where lines are too narrow for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polybench.core import units
+from polybench.export.terminal import wrapped
+
+Row = Mapping[str, Any]
+"""A study as `polybench list --format json` has it."""
+
+Texts = dict[str, str]
+"""The same as text by column; of a study that cannot be read its ID, and why it cannot."""
+
+_WIDEST = 48
+"""Characters of a title, of a workload, of a list of cells."""
+
+_NARROWEST = 40
+"""Characters in which a reason is read beside an ID rather than below it."""
+
+_TO_RESUME = "to resume: was stopped, killed, or runs still; polybench resume ID goes on"
+
+
+def render(rows: Sequence[Row], width: int | None = None) -> str:
+    """The studies as a table, or in blocks of lines where their most important columns do not fit.
+
+    Why a study cannot be read, and what mends that, is never cut.
+
+    Args:
+        rows: the studies, one or more.
+        width: characters of a line; None where a study is one line, however long.
+    """
+    studies = [_texts(row) for row in rows]
+    text = _table(studies, width)
+    if text is None:
+        text = "\n\n".join(_block(study, width or 0) for study in studies)
+    if any(row.get("resumable") for row in rows):
+        text += "\n\n" + (_TO_RESUME if width is None else wrapped(_TO_RESUME, width))
+    return text
+
+
+def _texts(row: Row) -> Texts:
+    if "unreadable" in row:
+        why = _on_one_line(row["unreadable"])
+        return {"id": _on_one_line(row["id"]), "unreadable": f"unreadable: {why}"}
+    fastest = row["fastest"]
+    return {
+        "id": row["id"] + _state(row),
+        "age": units.age(row["age_seconds"]),
+        "title": _short(row["title"] or ""),
+        "workload": _short(f"{row['model']}, {row['dataset']}, batch {row['batch_size']}"),
+        "fastest": f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"
+        if fastest
+        else "nothing measured",
+        "cells": _cells(row["cells"]),
+    }
+
+
+def _state(row: Row) -> str:
+    if row["resumable"]:
+        return " (to resume)"
+    return " (not finished)" if row["finished"] is False else " (interrupted)" if row["interrupted"] else ""
+
+
+def _cells(cells: Sequence[str]) -> str:
+    """As many as a line holds, and how many more there are."""
+    shown = next((n for n in range(len(cells), 1, -1) if len(", ".join(cells[:n])) <= _WIDEST), 1)
+    more = [f"{len(cells) - shown} more"] if len(cells) > shown else []
+    return ", ".join([*cells[:shown], *more])
+
+
+def _table(studies: Sequence[Texts], width: int | None) -> str | None:
+    """As many columns as a line holds; None where it does not hold those that are needed.
+
+    Laid out here: with thousands of rows a library of tables takes seconds.
+    """
+    titled = ["title"] if any(study.get("title") for study in studies) else []
+    for names in (
+        ["id", "age", *titled, "workload", "fastest", "cells"],
+        ["id", "age", *titled, "workload", "fastest"],
+        ["id", "age", "workload", "fastest"],
+    ):
+        widths = {name: max(len(name), *(len(study.get(name, "")) for study in studies)) for name in names}
+        if width is None or _fits(studies, widths, width):
+            header = [_joined(dict(zip(names, names, strict=True)), widths)]
+            header.append(_joined({name: "-" * each for name, each in widths.items()}, widths))
+            return "\n".join([*header, *(_line(study, widths, width) for study in studies)])
+    return None
+
+
+def _fits(studies: Sequence[Texts], widths: Mapping[str, int], width: int) -> bool:
+    beside_an_id = width - widths["id"] - widths["age"] - 4
+    unreadable = any("unreadable" in study for study in studies)
+    return sum(widths.values()) + 2 * (len(widths) - 1) <= width and (
+        not unreadable or beside_an_id >= _NARROWEST
+    )
+
+
+def _line(study: Texts, widths: Mapping[str, int], width: int | None) -> str:
+    if "unreadable" not in study:
+        return _joined(study, widths)
+    before = " " * (widths["id"] + widths["age"] + 4)
+    why = study["unreadable"] if width is None else wrapped(study["unreadable"], width, before, before)
+    return study["id"].ljust(len(before)) + why.lstrip()
+
+
+def _joined(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    return "  ".join(texts[name].ljust(each) for name, each in widths.items()).rstrip()
+
+
+def _block(study: Texts, width: int) -> str:
+    """The ID, and each column below it on a line of its own."""
+    lines = [wrapped(study["id"], width)]
+    lines += [
+        wrapped(study[name], width, f"  {name:<8}  ", " " * 12)
+        for name in ("age", "title", "workload", "fastest", "cells")
+        if study.get(name)
+    ]
+    if "unreadable" in study:
+        lines.append(wrapped(study["unreadable"], width, "  ", "  "))
+    return "\n".join(lines)
+
+
+def _short(text: str) -> str:
+    text = _on_one_line(text)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
