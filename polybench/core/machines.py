@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import PositiveFloat, Study
+from polybench.core.spec import PositiveFloat, PositiveInt, Study
 
 Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
 
@@ -27,9 +27,12 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     resource: str | None = None
     """A resource that Ray's nodes of this class were started with (`ray start --resources`)."""
     partition: str | None = None
-    """SLURM's."""
+    """SLURM's; several, with commas between them, are whichever is free first."""
     constraint: str | None = None
     """SLURM's, on features of nodes."""
+    minutes: PositiveInt | None = None
+    """After which SLURM ends a job, which then begins again and goes on; None is two hours, or as many as the
+    partition allows."""
     devices: tuple[str, ...] | None = None
     """Those of the study that are measured there; None is all that the machine has, or the study says."""
     price: PositiveFloat | None = None

@@ -77,6 +77,7 @@ EXECUTORS: dict[str, str] = {
     "local": "polybench.fleet.local:LocalExecutor",
     "auto": "polybench.fleet.ray_executor:RayExecutor",
     "ray": "polybench.fleet.ray_executor:RayExecutor",
+    "slurm": "polybench.fleet.slurm:SlurmExecutor",
 }
 """`--on` up to a colon, and where its class is. ADD AN EXECUTOR here."""
 
