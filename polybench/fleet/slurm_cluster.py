@@ -137,7 +137,7 @@ class SlurmCluster:
             "gres": group.accelerator and f"gpu:{group.accelerator}:1",
             "nodelist": near,
         }
-        return {
+        flags: dict[str, str | bool] = {
             "job-name": f"polybench-{group.label}",
             "nodes": "1",
             "exclusive": True,
@@ -146,7 +146,8 @@ class SlurmCluster:
             "requeue": True,
             # To the job's first process alone, which is submitit's: workers would end of it.
             "signal": f"B:USR2@{_NOTICE_SECONDS}",
-        } | {name: value for name, value in asked.items() if value is not None}
+        }
+        return flags | {name: value for name, value in asked.items() if value is not None}
 
     def submit(self, folder: JobFolder, group: MachineGroup, near: str | None) -> str:
         """Submit the job that has its task in the folder; returns its ID.

@@ -33,6 +33,14 @@ def this_host() -> Host:
     )
 
 
+def boot_id() -> str:
+    """Of this kernel since it started: another one on every machine, the same in all containers of one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
 def cpu_name() -> str:
     """The processor's own name for itself."""
     return _of_cpuinfo("model name") or platform.machine()

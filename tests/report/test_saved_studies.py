@@ -12,6 +12,7 @@ import pytest
 
 from polybench.core.errors import BadInput
 from polybench.data.disk import replacing
+from polybench.machine import host
 from polybench.measuring.scratch import only_study_here
 from polybench.report.listed import Filters
 from polybench.report.saved_studies import Store, results_folder, write_atomically
@@ -120,6 +121,15 @@ def test_two_studies_at_once_are_noticed() -> None:
             assert not second
     with only_study_here() as third:
         assert third
+
+
+def test_a_study_on_another_machine_that_has_the_same_folder_disturbs_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with only_study_here():
+        monkeypatch.setattr(host, "boot_id", lambda: "another")
+        with only_study_here() as alone:
+            assert alone
 
 
 def test_the_last_is_the_one_that_began_last_whatever_its_name(tmp_path: Path) -> None:
