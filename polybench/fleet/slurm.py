@@ -127,7 +127,7 @@ class SlurmExecutor:
         for label, message in found:
             if isinstance(message, Finished | Refused | Lost):
                 job = self._jobs.pop(label)
-                if not isinstance(message, Lost):  # whose log says why
+                if job.stopped or not isinstance(message, Lost):  # whose log says why
                     self._leaving.append(job)
         return found
 
@@ -169,16 +169,16 @@ class _Job:
         self._offset = 0
         self._state = _UNKNOWN
         self._ended: float | None = None
-        self._near, self._stopped = near, False
+        self._near, self.stopped = near, False
 
     def beat(self) -> None:
         """The driver lives; a job that is to stop needs not know."""
-        if not self._stopped:
+        if not self.stopped:
             self.folder.beat()
 
     def stop(self) -> None:
         """Its results are not waited for any more."""
-        self._stopped = True
+        self.stopped = True
         self.folder.ask_to_stop()
 
     def look(self, state: JobState | None, cluster: Cluster) -> list[Message | Lost]:
@@ -193,7 +193,7 @@ class _Job:
             self._ended = time.monotonic()
         last = any(isinstance(message, Finished | Refused | Lost) for message in found)
         if self._ended is not None and not last and not said:
-            why, never_began = self.folder.why_lost(), self._stopped and self._offset == 0
+            why, never_began = self.folder.why_lost(), self.stopped and self._offset == 0
             if why is not None or never_began or time.monotonic() - self._ended > _LATE_SECONDS:
                 found.append(Lost(why or self._how_it_ended(), again=self._state.state == "NODE_FAIL"))
         return found
@@ -224,7 +224,7 @@ class _Job:
         state, reason = self._state
         how = "is not known to SLURM any more" if state == GONE else f"ended as {state}"
         because = f" ({reason})" if reason and reason != state else ""
-        if self._stopped and self._offset == 0:
+        if self.stopped and self._offset == 0:
             return f"job {self.id} was cancelled before it began"
         if self._offset == 0:
             return (

@@ -130,7 +130,7 @@ class SlurmCluster:
             raise BadInput(f"machine {label}: SLURM refuses the job: {_last_words(run.stderr)}")
 
     def _flags(self, group: MachineGroup, near: str | None) -> dict[str, str | bool]:
-        """Options of sbatch for one whole node, all its memory and GPUs included."""
+        """Options of sbatch, in submitit's spelling, for a whole node with all its memory and GPUs."""
         asked = {
             "partition": group.partition,
             "constraint": group.constraint,
@@ -138,7 +138,7 @@ class SlurmCluster:
             "nodelist": near,
         }
         flags: dict[str, str | bool] = {
-            "job-name": f"polybench-{group.label}",
+            "job_name": f"polybench-{group.label}",
             "nodes": "1",
             "exclusive": True,
             "mem": "0",
@@ -201,7 +201,7 @@ class SlurmCluster:
 @contextlib.contextmanager
 def _not_overruled(flags: Iterable[str]) -> Iterator[None]:
     """Without those variables by which users replace what a job's script asks for, where it does ask."""
-    names = [f"SBATCH_{_VARIABLES.get(flag, flag.upper().replace('-', '_'))}" for flag in flags]
+    names = [f"SBATCH_{_VARIABLES.get(flag, flag.upper())}" for flag in flags]
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -230,7 +230,8 @@ def _minutes(limit: str) -> int | None:
 
 
 def _flag(name: str, value: str | bool) -> str:
-    return f"--{name}" if value is True else f"--{name}={value}"
+    flag = f"--{name.replace('_', '-')}"
+    return flag if value is True else f"{flag}={value}"
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

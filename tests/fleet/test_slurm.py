@@ -165,7 +165,7 @@ def test_a_job_that_is_cancelled_is_lost(
 ) -> None:
     monkeypatch.setattr("polybench.fleet.slurm._LATE_SECONDS", 1.0)
     executor.start(MachineGroup(), task(folder, processes=50))
-    met(executor, lambda one: isinstance(one, Saved))
+    met(executor, lambda one: isinstance(one, Hello))
     cluster.cancel(cluster.jobs)
     (*_, last) = met(executor, is_last)
     assert isinstance(last, Lost)
@@ -228,6 +228,17 @@ def test_a_job_that_begins_again_elsewhere_measures_all_of_it(tmp_path: Path, fo
     assert isinstance(said[-1], Finished), said[-1]
     (warned,) = [one.text for one in said if isinstance(one, Warned) and "another" in one.text]
     assert warned.startswith("began on another, which SLURM took from it: measured again, all of it, on ")
+
+
+def test_a_job_whose_driver_is_gone_ends(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.fleet.slurm_job._GONE_SECONDS", 1.0)
+    job = JobFolder(tmp_path / "job")
+    job.begin(task(folder, processes=50))
+    NodeJob(job.path)()
+    said = job.read()[0]
+    assert said[-1] == Finished() or (isinstance(said[-1], Refused) and said[-1].exit_code == 130), said
 
 
 def test_without_sbatch_it_says_where_to_start(

@@ -52,6 +52,7 @@ def flags_of(group: MachineGroup, near: str | None = None) -> list[str]:
 
 def test_a_group_is_a_whole_node_with_what_it_asks_for() -> None:
     plain = flags_of(MachineGroup())
+    assert "--job-name=polybench-local" in plain
     assert {"--exclusive", "--mem=0", "--nodes=1", "--time=45", "--requeue"} <= set(plain)
     assert not any(flag.startswith(("--partition", "--gres", "--constraint", "--nodelist")) for flag in plain)
     group = MachineGroup(label="v100", partition="long", constraint="ib", accelerator="v100", minutes=7)
@@ -106,6 +107,8 @@ def executor(cluster: SlurmCluster, tmp_path: Path) -> Iterator[SlurmExecutor]:
 def test_a_study_runs_on_a_node(executor: SlurmExecutor, folder: Path, tmp_path: Path) -> None:
     executor.check([MachineGroup()])
     executor.start(MachineGroup(), task(folder))
+    queue = subprocess.run(["squeue", "--format=%j"], capture_output=True, text=True, check=True).stdout
+    assert "polybench-local" in queue
     said = met(executor, is_last, seconds=120)
     assert isinstance(said[-1], Finished), said
     assert any(isinstance(one, Hello) for one in said)
