@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -90,8 +91,8 @@ class SlurmExecutor:
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """Submit a job; on the host that began it where something is kept, since it goes on nowhere else."""
         near = near if task.state is not None else None
-        number = sum(1 for path in self._folder.glob(f"{task.id}-*"))
-        folder = JobFolder(self._folder / f"{task.id}-{number}")
+        paths = (self._folder / f"{task.id}-{number}" for number in itertools.count())
+        folder = JobFolder(next(path for path in paths if not path.exists()))
         folder.begin(task)
         self._jobs[group.label] = _Job(
             folder, self._cluster.submit(folder, group, near), near=near is not None

@@ -85,7 +85,7 @@ def _converse(process: NodeProcess, folder: JobFolder, begun_anew: str | None) -
         if begun_anew is not None:
             tell(file, Warned(begun_anew))
         while True:
-            for message in process.receive_within(_LOOK_SECONDS):
+            for message in process.receive() if process.readable(_LOOK_SECONDS) else ():
                 if isinstance(message, Lost):
                     folder.lose(message.reason)
                     sys.exit(1)
