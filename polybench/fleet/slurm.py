@@ -9,9 +9,11 @@ import contextlib
 import itertools
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from polybench.core import interrupts
 from polybench.core.errors import BadInput
@@ -70,6 +72,7 @@ class SlurmExecutor:
         self._cluster = cluster or SlurmCluster()
         self._jobs: dict[str, _Job] = {}
         self._leaving: list[_Job] = []
+        self._own: set[Path] = set()
         self._asked = self._beaten = float("-inf")
         self._since = time.monotonic()
 
@@ -91,13 +94,29 @@ class SlurmExecutor:
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """Submit a job; on the host that began it where something is kept, since it goes on nowhere else."""
         near = near if task.state is not None else None
+        for host, state in self._of_an_earlier_driver(task.id):
+            task, near = msgspec.structs.replace(task, state=state), host
         paths = (self._folder / f"{task.id}-{number}" for number in itertools.count())
         folder = JobFolder(next(path for path in paths if not path.exists()))
         folder.begin(task)
-        self._jobs[group.label] = _Job(
-            folder, self._cluster.submit(folder, group, near), near=near is not None
-        )
+        self._own.add(folder.path)
+        job = _Job(folder, self._cluster.submit(folder, group, near), near=near is not None)
+        folder.belongs_to(job.id)
+        self._jobs[group.label] = job
         self._asked, self._since = float("-inf"), time.monotonic()
+
+    def _of_an_earlier_driver(self, id: str) -> Iterator[tuple[str, bytes]]:
+        """Hosts of jobs that outlived the driver which began this study, and what they have kept since."""
+        for path in sorted(self._folder.glob(f"{id}-*")):
+            folder = JobFolder(path)
+            if path in self._own or (job := folder.job()) is None:
+                continue
+            self._cluster.cancel([job])
+            self._leaving.append(_Job(folder, job, near=False))
+            self._own.add(path)
+            host, state = folder.begun()
+            if host is not None and state is not None:
+                yield host, state
 
     def events(self, seconds: float) -> list[Event]:
         """What the jobs have written since, and why others wait."""

@@ -37,7 +37,7 @@ class JobFolder:
         self.logs = path / "log"
         """Of submitit, and what the job printed."""
         self._task, self._said = path / "task.json", path / "messages.jsonl"
-        self._driver, self._lost = path / "driver", path / "lost"
+        self._driver, self._lost, self._job = path / "driver", path / "lost", path / "job"
 
     def begin(self, task: Task) -> None:
         """The driver's first act: what is to be done."""
@@ -45,6 +45,14 @@ class JobFolder:
         self.beat()
         with replacing(self._task) as file:
             file.write(line_of(task))
+
+    def belongs_to(self, job: str) -> None:
+        """Note the job's ID, for a driver that comes after one that was killed."""
+        self._job.write_text(job)
+
+    def job(self) -> str | None:
+        """The ID of its job; None where none was submitted."""
+        return _text(self._job)
 
     def beat(self) -> None:
         """The driver lives."""
@@ -64,10 +72,7 @@ class JobFolder:
 
     def heard(self) -> str:
         """What the driver said last; clocks of nodes differ, so only that it changes says something."""
-        try:
-            return self._driver.read_text()
-        except OSError:
-            return ""
+        return _text(self._driver) or ""
 
     def task(self) -> Task:
         """What the job is to do: going on from what was kept, where it ran before."""
@@ -81,10 +86,7 @@ class JobFolder:
 
     def why_lost(self) -> str | None:
         """The same, for the driver."""
-        try:
-            return self._lost.read_text()
-        except OSError:
-            return None
+        return _text(self._lost)
 
     @contextlib.contextmanager
     def said(self) -> Iterator[BinaryIO]:
@@ -129,3 +131,10 @@ def _message(line: bytes) -> Iterator[Message]:
     """None where it was cut off: the job was killed while it wrote."""
     with contextlib.suppress(msgspec.MsgspecError):
         yield message_decoder.decode(line)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None

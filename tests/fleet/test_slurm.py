@@ -100,6 +100,7 @@ def task(folder: Path, processes: int = 2, **more: object) -> Task:
         batch_size=16,
         processes=processes,
         rounds=2,
+        budget=3.0,
         steps=3,
         parity=False,
         metrics=False,
@@ -215,6 +216,23 @@ def test_a_job_goes_on_only_near_what_it_kept(
     cluster.waiting["1"] = "ReqNodeNotAvail, UnavailableNodes:n1"
     met(executor, lambda one: isinstance(one, Warned))
     assert cluster.near == [None, "n1", None]
+
+
+def test_what_jobs_kept_after_their_driver_was_killed_counts(
+    executor: SlurmExecutor, cluster: LocalCluster, folder: Path, tmp_path: Path
+) -> None:
+    cluster.reason = "Priority"
+    executor.start(MachineGroup(), task(folder))
+    earlier = JobFolder(tmp_path / "shared" / f"{task(folder).id}-0")
+    with earlier.said() as file:
+        tell(file, Hello(hostname="n1"))
+        tell(file, Saved(b"{}", b"newer"))
+    another = SlurmExecutor(f"slurm:{tmp_path / 'shared'}", cluster)
+    another.start(MachineGroup(), task(folder, state=b"older"), near="n1")
+    assert cluster.cancelled == {"1"}
+    assert cluster.near == [None, "n1"]
+    assert JobFolder(tmp_path / "shared" / f"{task(folder).id}-1").task().state == b"newer"
+    another.close()
 
 
 def test_a_job_that_begins_again_elsewhere_measures_all_of_it(tmp_path: Path, folder: Path) -> None:
