@@ -34,9 +34,9 @@ On = Annotated[
     str | None,
     typer.Option(
         "--on",
-        metavar="local|auto|ray://HOST:PORT",
+        metavar="local|auto|ray://HOST:PORT|slurm",
         help="Measure on other machines, each of [[machines]] in the study file for itself: a Ray cluster"
-        " (auto: the one that runs here), or a process of this machine.",
+        " (auto: the one that runs here), jobs of SLURM, or a process of this machine.",
         rich_help_panel="How it is measured",
         show_default="here",
     ),
