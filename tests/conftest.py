@@ -43,6 +43,7 @@ LONGEST = (
     "test_notebooks.py",
     "test_examples.py",
     "plain/test_layer.py",
+    "engines/test_replicas.py",
     "measuring/test_layers.py",
     "measuring/test_pinning.py",
     "commands/test_cli.py",

@@ -86,6 +86,7 @@ class Options(TypedDict, total=False):
     workers: int | None
     augment: bool
     threads: int | None
+    replicas: int | Sequence[int]
     heap: str
     pin: bool
     seed: int

@@ -24,7 +24,7 @@ from polybench.export import RECORD_FORMATS
 
 _NOT_HERE = {
     "input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "handicaps", "recheck",
-    "dry_run",
+    "replicas", "dry_run",
 }  # fmt: skip
 """Layers are timed with preloaded batches, and nothing else is."""
 

@@ -22,6 +22,7 @@ from polybench.commands.texts import (
     parse_paths,
     parse_patience,
     parse_precision,
+    parse_replicas,
     parse_schedule,
 )
 from polybench.core.names import split_names
@@ -159,6 +160,13 @@ WHAT = _panel(
     ),
     _option("augment", "Flip and shift the images, in an input pipeline.", "--augment"),
     _option("threads", "Of every pool of every engine.", show_default="the usable physical cores"),
+    _option(
+        "replicas",
+        "Of the network, each training on its part of every batch; they share the threads. Several: 1,2.",
+        kind=str,
+        read=parse_replicas,
+        write=str,
+    ),
     _option(
         "heap",
         "keep: memory that is freed stays in the process; system: the C library's own rule, by which steps"

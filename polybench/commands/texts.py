@@ -89,6 +89,14 @@ def parse_precision(text: str) -> str | tuple[str, ...]:
     return names[0] if len(names) == 1 else names
 
 
+def parse_replicas(text: str) -> int | tuple[int, ...]:
+    """`2`, or several: `1,2`."""
+    counts = parse_integers(text, "replicas")
+    if min(counts) < 1:
+        raise BadInput(f"--replicas {text}: at least 1")
+    return counts[0] if len(counts) == 1 else tuple(counts)
+
+
 def parse_schedule(texts: list[str]) -> tuple[tuple[int, float], ...]:
     """`step=rate` in any order; a step given twice is bad input."""
     rates = parse_pairs(texts, "--schedule")

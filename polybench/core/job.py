@@ -47,6 +47,30 @@ PINNED = "POLYBENCH_PINNED"
 """Environment of a worker that is bound to CPUs: their numbers, separated by commas."""
 
 
+RANKS = "POLYBENCH_RANKS"
+"""Environment of a worker that trains with others, which it starts: the CPUs of each, itself first, as
+PINNED has them, separated by semicolons."""
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """One of `count` processes that train one network, each on its part of every batch.
+
+    They find each other by the file `meeting`, which nobody else knows of.
+    """
+
+    number: int
+    count: int
+    meeting: str
+
+    def part(self, batch_size: int) -> slice:
+        """Its samples of a batch, which `count` divides."""
+        each = batch_size // self.count
+        return slice(self.number * each, (self.number + 1) * each)
+
+
+ALONE = Rank(0, 1, "")
+
+
 class Probe(msgspec.Struct, frozen=True):
     """What a process learns about an engine without training: versions, build, devices (`cpu`, `cuda:0`)."""
 

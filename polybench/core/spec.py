@@ -58,6 +58,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: NaturalInt | None = None
     """Of an input pipeline; 0 prepares batches in the thread that trains. Null where there is no pipeline."""
     augment: bool = False
+    replicas: PositiveInt = 1
+    """Each trains the whole network on its part of every batch of `batch_size`, and they share `threads`."""
 
 
 class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +74,7 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Another one than the study's first."""
     environment: str | None = None
     """A name of the study's `env`."""
+    replicas: PositiveInt = 1
 
     @property
     def variant(self) -> str | None:
@@ -80,8 +83,10 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Unique in a study, built as `core.names.EngineName` says: `torch+compile@nightly/cpu/bf16#2`."""
-        parts = (str(EngineName(self.engine, self.variants, self.environment)), self.device, self.precision)
+        """Unique in a study, built as `core.names.EngineName` says: `torch+compile@nightly/cpu/bf16/2x#2`."""
+        several = f"{self.replicas}x" if self.replicas > 1 else None
+        engine = str(EngineName(self.engine, self.variants, self.environment))
+        parts = (engine, self.device, self.precision, several)
         number = f"#{self.repeat}" if self.repeat > 1 else ""
         return "/".join(filter(None, parts)) + number
 
@@ -112,6 +117,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     workers: NaturalInt | None = None
     augment: bool = False
     threads: PositiveInt | None = None
+    replicas: PositiveInt | tuple[PositiveInt, ...] = 1
+    """Several give each engine as many cells; they share batch and threads of the study."""
     heap: Heap = "keep"
     pin: bool = False
     """Whether all workers run on the same cores, as many as `threads`, no two hyper-threads of one core."""
@@ -153,6 +160,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         if self.input != "pipeline" and (self.augment or self.workers is not None):
             option = "--augment" if self.augment else "--workers"
             raise BadInput(f"{option} is for an input pipeline; add --input pipeline")
+        if not self.replica_counts or len(set(self.replica_counts)) < len(self.replica_counts):
+            raise BadInput("--replicas: give different numbers of replicas, for example --replicas 1,2")
+        if self.input == "pipeline" and self.replica_counts != (1,):
+            raise BadInput("--replicas with --input pipeline: replicas train on preloaded batches only")
         self._refuse_infinite()
 
     def _check_environments(self) -> None:
@@ -175,6 +186,11 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def precisions(self) -> tuple[Precision, ...]:
         """In the order in which they were asked for."""
         return (self.precision,) if isinstance(self.precision, str) else self.precision
+
+    @property
+    def replica_counts(self) -> tuple[int, ...]:
+        """In the order in which they were asked for."""
+        return (self.replicas,) if isinstance(self.replicas, int) else self.replicas
 
     def quick(self) -> Study:
         """The same in one process and a short timed part: numbers at once, and no verdict."""
@@ -230,7 +246,10 @@ def check_tf32(precisions: tuple[Precision, ...], devices: tuple[str, ...]) -> N
 
 
 def cells(
-    engines: tuple[str, ...], devices: tuple[str, ...], precisions: tuple[Precision, ...] = ("fp32",)
+    engines: tuple[str, ...],
+    devices: tuple[str, ...],
+    precisions: tuple[Precision, ...] = ("fp32",),
+    replica_counts: tuple[int, ...] = (1,),
 ) -> tuple[Cell, ...]:
     """The grid, in the order in which it was asked for; a repeat of a cell gets a number.
 
@@ -238,12 +257,12 @@ def cells(
     """
     grid: list[Cell] = []
     seen: dict[Cell, int] = {}
-    for device, text, precision in itertools.product(devices, engines, precisions):
+    for device, text, precision, count in itertools.product(devices, engines, precisions, replica_counts):
         if (device, precision) == ("cpu", "tf32"):
             continue
         engine, variants, environment = EngineName.read(text)
         other = None if precision == precisions[0] else precision
-        first = Cell(engine, variants, device, precision=other, environment=environment)
+        first = Cell(engine, variants, device, precision=other, environment=environment, replicas=count)
         seen[first] = seen.get(first, 0) + 1
         grid.append(msgspec.structs.replace(first, repeat=seen[first]))
     return tuple(grid)

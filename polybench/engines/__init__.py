@@ -6,6 +6,7 @@ A row is data: nothing of a framework is imported before a worker loads `factory
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -49,6 +50,10 @@ class EngineRow(msgspec.Struct, frozen=True):
         copies_data: `load` makes a private copy of the batches.
         does_arithmetic: False for an engine that only plays a script: nothing can be checked.
         whole_step: as of a variant, but of all of them: the engine has no `replay`.
+        replicas: how several of them train together: as `processes`, each with an engine that is told its
+            `Rank`, or as `devices` of one process; None is not at all.
+        replicas_environment: set for its workers with several; `{replicas}` in a value is their number.
+        why_alone: why not.
     """
 
     factory: str
@@ -67,6 +72,9 @@ class EngineRow(msgspec.Struct, frozen=True):
     copies_data: bool = True
     does_arithmetic: bool = True
     whole_step: bool = False
+    replicas: Literal["processes", "devices"] | None = None
+    replicas_environment: dict[str, str] = {}
+    why_alone: str = "this engine has no data-parallel training in polybench"
 
     def times_layers(self, variants: Iterable[str]) -> bool:
         """Whether layers have times of their own with these variants."""
@@ -112,6 +120,8 @@ ENGINES: dict[str, EngineRow] = {
         cuda_environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
         packages=("juliacall",),
         project_files=("Project.toml", "JuliaProject.toml"),
+        why_alone="Flux's DistributedUtils speaks through MPI.jl (CPU) or NCCL.jl (GPU), and neither is among"
+        " the packages that `polybench setup flux` installs",
         memory_bytes=700 << 20,
         start_seconds=17.4,
         copies_data=False,
@@ -136,6 +146,7 @@ ENGINES: dict[str, EngineRow] = {
         memory_bytes=350 << 20,
         start_seconds=5.0,
         copies_data=False,
+        replicas="processes",
     ),
     "tf": EngineRow(
         "polybench.engines.tensorflow.engine:TensorFlowEngine",
@@ -160,6 +171,7 @@ ENGINES: dict[str, EngineRow] = {
         },
         memory_bytes=480 << 20,
         start_seconds=8.1,
+        replicas="devices",
     ),
     "jax": EngineRow(
         "polybench.engines.jax.engine:JaxEngine",
@@ -175,6 +187,8 @@ ENGINES: dict[str, EngineRow] = {
             "PJRT_NPROC": "{threads}",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         },
+        replicas="devices",
+        replicas_environment={"JAX_NUM_CPU_DEVICES": "{replicas}"},
     ),
     "keras": EngineRow(
         "polybench.engines.keras.engine:KerasEngine",
@@ -187,6 +201,8 @@ ENGINES: dict[str, EngineRow] = {
         },
         environment_factory="polybench.engines.keras.environment:environment",
         whole_step=True,
+        why_alone="keras.distribution.DataParallel has no place in polybench yet; tf has replicas of Keras's"
+        " models",
     ),
     "reference": EngineRow(
         "polybench.engines.reference.engine:ReferenceEngine",
@@ -194,6 +210,7 @@ ENGINES: dict[str, EngineRow] = {
         memory_bytes=300 << 20,
         start_seconds=1.0,
         copies_data=False,
+        why_alone="it is what replicas are checked against",
     ),
     "fake": EngineRow(
         "polybench.engines.fake.engine:FakeEngine",
@@ -215,5 +232,6 @@ ENGINES: dict[str, EngineRow] = {
         start_seconds=1.0,
         copies_data=False,
         does_arithmetic=False,
+        replicas="processes",
     ),
 }

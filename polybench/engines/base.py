@@ -11,7 +11,7 @@ from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
-from polybench.core.job import Collected, Conventions, Job, Probe
+from polybench.core.job import Collected, Conventions, Job, Probe, Rank
 from polybench.core.pieces import Piece
 
 Array = NDArray[Any]
@@ -103,6 +103,17 @@ class Engine(Protocol):
         """
         ...
 
+    def join(self, rank: Rank) -> None:
+        """Train with other processes from `build` on, each on its part of every batch, which it is given.
+
+        Gradients and losses are means over all of them; `reset`, `run_steps`, `loss` and `snapshot` are
+        called in all at the same time.
+
+        Raises:
+            NotImplementedError: its row has no replicas that are processes.
+        """
+        raise NotImplementedError
+
     def probe(self) -> Probe: ...
 
     def build(self, job: Job, weights: Weights) -> None:
@@ -168,6 +179,10 @@ class Engine(Protocol):
             Wall seconds of the n steps, the device synchronized before the clock stops.
         """
         ...
+
+    def run_steps_apart(self, first: int, n: int) -> float | None:  # noqa: ARG002
+        """The same without the exchange of gradients between replicas; None where it cannot be left out."""
+        return None
 
     def loss(self) -> float:
         """The loss that the last step of `run_steps` computed (before its update)."""

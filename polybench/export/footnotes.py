@@ -12,6 +12,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.names import EngineName
 from polybench.export.one_line import one_line
+from polybench.export.replica_notes import replica_notes
 
 _NOTABLE_PAUSES = 0.01
 """Of a typical step; in most tables the intervals are wider than what is below it."""
@@ -39,6 +40,7 @@ def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
         ),
         *_deviations(study),
         *_pipelines(study),
+        *replica_notes(study, columns),
         *_pauses(study),
         *_sources(study, set(columns)),
         *(_native(study) if any(name.startswith("native_") for name in columns) else ()),

@@ -33,8 +33,9 @@ def training_key(job: Job, steps: int, files: Iterable[Path]) -> str:
     """
     # The content of the batches counts, not where they came from. The reference computes in float64 always.
     workload = msgspec.structs.replace(
-        job.workload, dataset="", precision="fp32", threads=1, input="preload", workers=None, augment=False
-    )
+        job.workload, dataset="", precision="fp32", threads=1, input="preload", workers=None, augment=False,
+        replicas=1,
+    )  # fmt: skip
     job = msgspec.structs.replace(job, workload=workload)
     return key_of(job, steps, np.__version__, *files, *_sources())
 

@@ -76,6 +76,20 @@ def choose(cores: Iterable[Core], wanted: int) -> tuple[int, ...]:
     return ()
 
 
+def divide(cpus: Collection[int], parts: int) -> list[tuple[int, ...]]:
+    """Logical CPUs for so many processes, physical cores undivided; () for each where there are too few.
+
+    Args:
+        cpus: to be divided; none are all that this process may use.
+        parts: as many as processes; what is left over is nobody's.
+    """
+    usable = list(cpus) or sorted(usable_cpus())
+    whole = [core.cpus for core in physical_cores(usable)] or [(cpu,) for cpu in usable]
+    each = len(whole) // parts
+    shares = [whole[number * each : (number + 1) * each] for number in range(parts)]
+    return [tuple(sorted(cpu for core in share for cpu in core)) for share in shares]
+
+
 def _rank(cores: list[Core]) -> tuple[int, bool, tuple[int, ...]]:
     """Of cores that are equally near to each other, the smallest is the best."""
     slowest = min(core.capacity for core in cores)

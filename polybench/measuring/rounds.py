@@ -35,6 +35,7 @@ from polybench.wire.messages import (
     TimeSeparately,
 )
 from polybench.wire.process import WorkerProcess
+from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -91,6 +92,7 @@ class Replicate:
                 with clock.part("counting"):
                     self._count(team)
                     self._time_separately(team, block)
+                    self._time_exchange(team, block)
             if self._is_last and not counts_natively_apart(self._study):
                 if timed is not None:
                     timed()
@@ -246,6 +248,16 @@ class Replicate:
                 record.warnings.append(f"pipeline and training could not be timed separately: {error}")
             else:
                 record.timed_separately = answer
+
+    def _time_exchange(self, team: Team, block: Block) -> None:
+        """What replicas take to exchange their gradients."""
+        for record, worker in team.values() if self._study.metrics else ():
+            if record.cell.replicas == 1:
+                continue
+            try:
+                record.exchange = worker.ask(TimeExchange(block.steps), ExchangeTimed, self._timeout)
+            except (CellFailed, Unavailable) as error:
+                record.warnings.append(f"the exchange of gradients could not be timed: {error}")
 
 
 def _keep_startup(record: CellRecord, answer: Prepared) -> None:

@@ -224,7 +224,7 @@ def record_of(cell: Cell, plan: Plan, environments: Environments) -> CellRecord:
     project = environments.place(cell).project
     try:
         variables = worker_environment(
-            row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project, precision
+            row(cell), cell.device, threads, cell.variants, heap, plan.cpus, project, precision, cell.replicas
         )
         python = environments.interpreter(cell)
         return CellRecord(cell, variables, recorded(os.environ, variables), python)

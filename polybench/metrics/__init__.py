@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polybench.core.names import pick
-from polybench.metrics import allocations, cost, disturbance, means, memory, pipeline, startup, utilization
+from polybench.metrics import (
+    allocations,
+    cost,
+    disturbance,
+    means,
+    memory,
+    pipeline,
+    replicas,
+    startup,
+    utilization,
+)
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
@@ -23,6 +33,7 @@ METRICS: dict[str, Metric] = {
         *pipeline.PIPELINE,
         SPEEDUP,
         DEVICE_SPEEDUP,
+        *replicas.REPLICATION,
         *means.MEANS,
         ACCURACY,
         TIME_TO_ACCURACY,
@@ -57,6 +68,9 @@ DEFAULT_COLUMNS = (
     "step_time",
     "speedup",
     "parity",
+    "replicas",
+    "efficiency",
+    "communication",
     "waiting_time",
     "accuracy",
     "time_to_accuracy",
@@ -74,6 +88,7 @@ DEFAULT_COLUMNS = (
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup", "roof"),
+    "replication": tuple(metric.name for metric in replicas.REPLICATION),
     "means": tuple(metric.name for metric in means.MEANS),
     "training": ("accuracy", "time_to_accuracy"),
     "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),

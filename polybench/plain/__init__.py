@@ -80,6 +80,7 @@ def why_none(cell: Cell, workload: Workload, steps: int = 1) -> str:
         f"the engine {cell.engine}": known is None,
         f"the variant {cell.variant}": not set(cell.variants) <= set(known or ()),
         f"the network {workload.model}": workload.model not in NETWORKS,
+        f"{workload.replicas} replicas": workload.replicas > 1,
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{cell.engine} on {cell.device}": cell.engine in ("flux", "keras") and cell.device != "cpu",
         f"the optimizer {optimizer.name} as it is set": not _plain_momentum(optimizer, UNTIMED_STEPS + steps),

@@ -38,7 +38,7 @@ def write_programs(
         folder: made if it is not there.
         piece: the layer.
         part: of it; `activation` is the ReLU by itself.
-        tensors: what `worker.layers.write_tensors` wrote of it.
+        tensors: what `worker.layers.write_layers` wrote of it.
         weights: all of its network, `.npz`.
         workload: its batch size, up to which images are repeated whole times, and its threads.
 

@@ -21,9 +21,9 @@ _DEFAULTS = msgspec.structs.asdict(Study())
 _OTHER_SPELLING = {"handicaps": "handicap", "prices": "price"}
 
 _NOT_FOR_LAYERS = (
-    "input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "prices",
+    "input", "workers", "augment", "epochs", "accuracy", "until", "metrics", "prices", "replicas",
 )  # fmt: skip
-_NOT_FOR_SERIES = ("epochs", "accuracy", "until", "prices", "workers")
+_NOT_FOR_SERIES = ("epochs", "accuracy", "until", "prices", "workers", "replicas")
 _NOT_FOR_CHECK = (
     "processes", "rounds", "steps", "target", "epochs", "accuracy", "until", "budget", "patience", "parity",
     "metrics", "prices",
@@ -91,7 +91,7 @@ def has_layers(result: Result) -> bool:
     """Whether the layers of this cell can have times: not where its step is timed as a whole only."""
     row = ENGINES.get(result.engine)
     whole = row is not None and not row.times_layers((result.variant or "").split("+"))
-    return not whole and result.workload.precision != "bf16"
+    return not whole and result.workload.precision != "bf16" and result.workload.replicas == 1
 
 
 def other_variants(result: Result) -> list[str]:
@@ -128,4 +128,4 @@ def _words(field: str, value: Any) -> Iterator[str]:
         for name, number in value.items() if isinstance(value, dict) else value:
             yield from (option, f"{name}={number}")
     else:
-        yield from (option, ",".join(value) if isinstance(value, tuple) else str(value))
+        yield from (option, ",".join(map(str, value)) if isinstance(value, tuple) else str(value))

@@ -41,7 +41,8 @@ class Plan(NamedTuple):
 
     def workload_of(self, cell: Cell) -> Workload:
         """What a training step of this cell is."""
-        return msgspec.structs.replace(self.workload, precision=cell.precision or self.workload.precision)
+        precision = cell.precision or self.workload.precision
+        return msgspec.structs.replace(self.workload, precision=precision, replicas=cell.replicas)
 
     def job(self, cell: Cell) -> Job:
         """What a worker of this cell builds."""
@@ -74,10 +75,11 @@ def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
     """
     engine = row(cell)
     values = sum(math.prod(shape) for _, shape in plan.model.activations())
-    floats = 4 * plan.model.total_parameters() + 3 * plan.workload.batch_size * values
+    processes = cell.replicas if engine.replicas == "processes" else 1
+    floats = 4 * plan.model.total_parameters() * cell.replicas + 3 * plan.workload.batch_size * values
     # Tokens of 4 bytes become indices of 8, in every engine.
     copied = 2 * epoch_bytes if plan.model.vocabulary is not None else epoch_bytes * engine.copies_data
-    return engine.memory_bytes + 4 * floats + copied
+    return processes * engine.memory_bytes + 4 * floats + copied
 
 
 def memory_groups(plan: Plan, cells: Iterable[Cell], epoch_bytes: int) -> list[list[Cell]]:
@@ -100,7 +102,7 @@ def resolve(study: Study) -> Plan:
         )
     devices = study.devices or _devices_of_machine()
     check_tf32(study.precisions, devices)
-    grid = cells(study.engines, devices, study.precisions)
+    grid = cells(study.engines, devices, study.precisions, study.replica_counts)
     for cell in grid:
         known = row(cell).variants | ALLOCATORS
         for variant in cell.variants:
@@ -126,7 +128,23 @@ def resolve(study: Study) -> Plan:
         workers=None if study.input == "preload" else threads if study.workers is None else study.workers,
         augment=study.augment,
     )
+    _check_replicas(study.replica_counts, workload, devices)
     return Plan(study, model, workload, grid, _pinned(threads) if study.pin else ())
+
+
+def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:
+    """Each replica has its part of a batch and, on the CPU, at least a thread of its own."""
+    for count in counts:
+        if workload.batch_size % count:
+            raise BadInput(
+                f"--replicas {count} does not divide the batch of {workload.batch_size}, of which each has"
+                f" its part; give --batch-size {count * max(1, workload.batch_size // count)}"
+            )
+        if count > workload.threads and "cpu" in devices:
+            raise BadInput(
+                f"--replicas {count} share {plural(workload.threads, 'thread')}, and each needs one;"
+                f" give --threads {count}, or fewer replicas"
+            )
 
 
 def _pinned(threads: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     weights: dict[str, Any] = dict(initial_weights(model, study.seed))
     weights_file = scratch / "weights.npz"
     np.savez(weights_file, **weights)
-    checked = np.s_[: study.parity_steps + 1, : min(batch_size, model.parity_batch_size)]
+    checked = np.s_[: study.parity_steps + 1, : _parity_batch_size(plan)]
     pipeline = study.input == "pipeline"
     # A block may go on into the next epoch, by the steps that come before the timed ones. Of 50,000 images,
     # an epoch's order is 400 kB, its decisions 150 kB.
@@ -115,6 +116,13 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     return files._replace(
         stream=write(whole, decisions, epoch), parity_stream=write(order[checked], checked_decisions, parity)
     )
+
+
+def _parity_batch_size(plan: Plan) -> int:
+    """That of the model, as far as all numbers of replicas divide it."""
+    each = math.lcm(*plan.study.replica_counts)
+    most = min(plan.workload.batch_size, plan.model.parity_batch_size)
+    return max(each, most - most % each)
 
 
 def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:

@@ -18,6 +18,7 @@ from polybench.machine.meters.usage import BlockUsage
 from polybench.planning.plan import row
 from polybench.wire.interpreter import OWN, Interpreter
 from polybench.wire.messages import Loaded, Measured, TimedSeparately
+from polybench.wire.replica_messages import ExchangeTimed
 
 
 @dataclass
@@ -49,6 +50,7 @@ class CellRecord:
     collected: list[Collected] = field(default_factory=list)
     waited_seconds: float | None = None
     timed_separately: TimedSeparately | None = None
+    exchange: ExchangeTimed | None = None
     usage: list[BlockUsage] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)

@@ -23,6 +23,7 @@ WORKLOAD = (
     "input",
     "workers",
     "augment",
+    "replicas",
 )
 """Of a result: two that differ in one of these did not do the same work, or not in the same way."""
 

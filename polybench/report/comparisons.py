@@ -15,6 +15,7 @@ from polybench.core.document.times import BlockMeans, BreakEven, DeviceSpeedup, 
 from polybench.core.document.training import AccuracyDifference
 from polybench.core.shifts import ratio_of_studies
 from polybench.report.disturbance import no_verdict, quiet_steps
+from polybench.report.replicas import devices, scaling
 
 
 def relate(results: Sequence[Result], base: str | None, prices: Mapping[str, float]) -> None:
@@ -35,6 +36,7 @@ def relate(results: Sequence[Result], base: str | None, prices: Mapping[str, flo
             result.accuracy_difference = _accuracy_difference(by_name[base], result)
         result.device_speedup = _device_speedup(result, results)
         result.break_even = _break_even(result, results)
+        result.scaling = scaling(result, results, relative)
 
 
 def relative(base: Result, other: Result) -> Relative | None:
@@ -108,7 +110,9 @@ def _device_speedup(result: Result, results: Sequence[Result]) -> DeviceSpeedup 
     on_cpu = {
         (other.workload.precision, other.variant, other.environment): other
         for other in reversed(results)  # the first of several repeats stays
-        if other.device == "cpu" and other.engine == result.engine and other.ranked
+        if (other.device, other.engine) == ("cpu", result.engine)
+        and other.ranked
+        and other.workload.replicas == 1
     }
     environments = (result.environment, None)
     for like in itertools.product((result.workload.precision, "fp32"), (result.variant, None), environments):
@@ -121,14 +125,14 @@ def _device_speedup(result: Result, results: Sequence[Result]) -> DeviceSpeedup 
 
 
 def _cost(prices: Mapping[str, float], result: Result, base: Result) -> Cost | None:
-    """Time x price, normalized to the baseline's, as the 2017 cloud comparison defines it."""
+    """Time x price of all devices, normalized to the baseline's, as the 2017 cloud comparison defines it."""
     price, base_price = prices.get(result.device), prices.get(base.device)
     if price is None or result.epoch_seconds is None:
         return None
-    dollars = result.epoch_seconds / 3600 * price
+    dollars = result.epoch_seconds / 3600 * price * devices(result)
     if base_price is None or not base.epoch_seconds:
         return Cost(dollars, None)
-    return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price))
+    return Cost(dollars, dollars / (base.epoch_seconds / 3600 * base_price * devices(base)))
 
 
 def _relative_allocations(base: Result, other: Result) -> Allocations:

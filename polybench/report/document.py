@@ -19,11 +19,12 @@ from polybench.core.document.times import BlockMeans, Pipeline, Samples, Startup
 from polybench.core.document.training import TimeToAccuracy, Training
 from polybench.core.spec import Study, Workload, most_epochs
 from polybench.planning.pace import Block
-from polybench.planning.plan import Plan
+from polybench.planning.plan import Plan, row
 from polybench.planning.shared_files import SharedFiles
 from polybench.report.cell_record import CellRecord
 from polybench.report.comparisons import relate
 from polybench.report.disturbance import add_disturbance, undisturbed
+from polybench.report.replicas import communication
 from polybench.report.usage import add_usage
 
 DEFAULT_BASELINE = "torch/cpu"
@@ -147,6 +148,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
         variant=cell.variant,
         environment=cell.environment,
         device=cell.device,
+        ranks=cell.replicas if row(cell).replicas == "processes" else 1,
         workload=msgspec.structs.replace(plan.workload_of(cell), dataset=files.dataset.name),
         status=record.status,
         reason=record.reason,
@@ -163,6 +165,7 @@ def _result(plan: Plan, files: SharedFiles, record: CellRecord) -> Result:
             if training.epochs
         ],
         allocations=record.allocations,
+        communication=communication(record.exchange),
         memory=msgspec.structs.replace(record.memory, peak_rss_bytes=record.peak_rss_bytes),
     )
     _add_trainings(result, plan.study.until.get("accuracy"))

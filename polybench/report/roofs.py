@@ -18,6 +18,7 @@ from polybench.core.model import Model
 from polybench.data.disk import regular_bytes
 from polybench.data.file_cache import key_of
 from polybench.report.limit import versions_of
+from polybench.report.replicas import devices
 from polybench.report.saved_studies import write_atomically
 
 
@@ -64,7 +65,7 @@ def add_roofs(study: StudyDocument, model: Model, kept: KeptRoofs) -> None:
     flop = 2 * training_multiply_adds(model)
     for result in study.results:
         workload, seconds = result.workload, result.step_seconds
-        if seconds is None or not result.ranked:
+        if seconds is None or not result.ranked or devices(result) > 1:  # a roof is of one device
             continue
         found = kept.find(
             study.host, result.device, workload.precision, workload.threads, study.settings.heap

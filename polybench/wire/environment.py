@@ -9,9 +9,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from polybench.core.errors import Unavailable
-from polybench.core.job import PINNED
+from polybench.core.job import PINNED, RANKS
 from polybench.core.spec import Heap, Precision
-from polybench.engines import EngineRow
+from polybench.engines import ENGINES, EngineRow
+from polybench.machine import cores
 
 _THREAD_POOLS = (
     "OMP_NUM_THREADS",
@@ -25,6 +26,7 @@ _THREAD_POOLS = (
 _THE_STUDYS = (
     "MALLOC_",
     PINNED,
+    RANKS,
     "GOMP_CPU_AFFINITY",
     "KMP_AFFINITY",
     "OMP_PLACES",
@@ -62,7 +64,7 @@ PRELOADED = {
 """Variant -> the library's names, and what installs it."""
 
 
-def worker_environment(
+def worker_environment(  # noqa: PLR0913, PLR0917 - all that a cell decides
     row: EngineRow,
     device: str,
     threads: int,
@@ -71,25 +73,39 @@ def worker_environment(
     cpus: Collection[int] = (),
     project: str | None = None,
     precision: Precision = "fp32",
+    replicas: int = 1,
 ) -> dict[str, str]:
     """What is set for a worker, on top of the user's own environment.
 
     Thread pools of libraries that read theirs at import are set here, the others by the engine. `cpus` are
-    those to which the worker binds itself; `project` is a folder of the engine's own kind, in place of that
+    those to which the worker binds itself; replicas that are processes have a share each of those, or of all
+    that are usable, and of the threads. `project` is a folder of the engine's own kind, in place of that
     which it finds.
 
     Raises:
-        Unavailable: a variant preloads a library that is not there.
+        Unavailable: a variant preloads a library that is not there, or the engine has no replicas.
     """
+    if replicas > 1 and row.replicas is None:
+        able = ", ".join(name for name, one in ENGINES.items() if one.replicas and one.does_arithmetic)
+        raise Unavailable(row.why_alone, f"leave --replicas out, or take an engine that has them: {able}")
+    shares: list[str] = []
+    if replicas > 1 and row.replicas == "processes":
+        threads = max(1, threads // replicas)
+        shares = [",".join(map(str, share)) for share in cores.divide(cpus, replicas)]
     environment = dict.fromkeys(_THREAD_POOLS, str(threads))
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""  # no context, no memory on a GPU that is not measured
     else:
         environment |= row.cuda_environment.get(precision, {})
-    if cpus:
+    if shares:
+        environment |= {RANKS: ";".join(shares)} | ({PINNED: shares[0]} if shares[0] else {})
+    elif cpus:
         environment[PINNED] = ",".join(map(str, cpus))
     environment |= heap_environment("system" if "systemheap" in variants else heap) | _preloaded(variants)
     own = {name: value.replace("{threads}", str(threads)) for name, value in row.environment.items()}
+    if replicas > 1:
+        several = row.replicas_environment.items()
+        own |= {name: value.replace("{replicas}", str(replicas)) for name, value in several}
     return environment | own | _from_factory(row, device, threads, variants, project)
 
 

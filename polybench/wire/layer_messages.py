@@ -10,7 +10,7 @@ from polybench.core.document.layers import Part
 class WriteLayers(msgspec.Struct, frozen=True, tag="write_layers"):
     """Of the reference: what goes into each layer, and the gradient of what comes out. Answer: LayersWritten.
 
-    They go to files in this folder, see `worker.layers.write_tensors`.
+    They go to files in this folder, see `worker.layers.write_layers`.
     """
 
     folder: str

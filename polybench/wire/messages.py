@@ -13,7 +13,7 @@ from msgspec import Meta
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations, Memory, NativeAllocation
 from polybench.core.document.times import Startup
-from polybench.core.job import Collected, Conventions, Job, Probe
+from polybench.core.job import ALONE, Collected, Conventions, Job, Probe, Rank
 from polybench.data.epoch import EpochFile
 from polybench.data.stream import StreamFile
 from polybench.wire.layer_messages import (
@@ -25,15 +25,14 @@ from polybench.wire.layer_messages import (
     WriteLayers,
 )
 from polybench.wire.limit_messages import NumpyTimed, OpenAlone, TimeNumpy
-
-Seconds = Annotated[float, Meta(ge=1e-9)]
-"""What was timed; ratios are made of it, and no clock here tells a shorter time from none."""
+from polybench.wire.replica_messages import ExchangeTimed, Seconds, TimeExchange
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
     """Import the engine's framework and say what it can do. Answer: Loaded."""
 
     factory: str
+    rank: Rank = ALONE
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
@@ -169,6 +168,7 @@ Request = (
     | TimeLayers
     | OpenAlone
     | TimeNumpy
+    | TimeExchange
     | Close
 )
 
@@ -294,6 +294,7 @@ Answer = (
     | LayersOpened
     | LayersTimed
     | NumpyTimed
+    | ExchangeTimed
     | Closed
     | Missing
     | Failed

@@ -95,6 +95,11 @@ class WorkerProcess:
         """The worker's, for meters that look at it from outside."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is known to have ended."""
+        return self._process.returncode is not None
+
     def ask(self, request: Request, kind: type[A], timeout: float) -> A:
         """Send a request and block until its answer, which is of this kind.
 

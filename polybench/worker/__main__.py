@@ -34,20 +34,24 @@ def main() -> None:
     die_with_parent()
     bind_to_cpus()
     # Late, since NumPy starts threads, which stay where their parent was when it started them.
-    from polybench.wire.messages import Close, encoder, request_decoder
+    from polybench.wire.messages import Answer, Close, encoder, request_decoder
     from polybench.worker.handler import Worker
+    from polybench.worker.ranks import Leader
 
     process_seconds = time.monotonic() - float(os.environ["POLYBENCH_STARTED"])
     descriptors = [int(os.environ[name]) for name in ("POLYBENCH_REQUESTS_FD", "POLYBENCH_ANSWERS_FD")]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     requests, answers = (os.fdopen(fd, mode) for fd, mode in zip(descriptors, ("rb", "wb"), strict=True))
-    worker = Worker(process_seconds)
-    for line in requests:
-        request = request_decoder.decode(line)
-        answer = worker.answer(request)
+
+    def tell(answer: Answer) -> None:
         answers.write(encoder.encode(answer) + b"\n")
         answers.flush()
+
+    leader = Leader(Worker(process_seconds), tell)
+    for line in requests:
+        request = request_decoder.decode(line)
+        tell(leader.answer(request))
         if isinstance(request, Close):
             break
 

@@ -9,18 +9,17 @@ import traceback
 from collections.abc import Callable
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from polybench.core.document.times import Startup
 from polybench.core.errors import CellFailed, Unavailable
-from polybench.core.job import Job
+from polybench.core.job import ALONE, Job
 from polybench.core.spec import UNTIMED_STEPS
 from polybench.data.epoch import EpochFile, open_epoch
 from polybench.data.stream import StreamFile, mapped
-from polybench.engines.base import Engine, Stream, Weights
+from polybench.engines.base import Engine, Stream
 from polybench.machine.resident_memory import resident
 from polybench.wire.layer_messages import (
     LayersOpened,
@@ -68,12 +67,15 @@ from polybench.wire.messages import (
     TrainingKept,
     tag,
 )
+from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
 from polybench.worker.counted import count, start
-from polybench.worker.layers import Layers, alone, of_network, write_tensors
+from polybench.worker.exchanged import exchange_seconds
+from polybench.worker.layers import Layers, alone, of_network, write_layers
 from polybench.worker.loaded_code import loaded_code
 from polybench.worker.native import count_native
 from polybench.worker.numpy_limits import product_seconds, triad_seconds
 from polybench.worker.separately import pipeline_seconds, training_seconds
+from polybench.worker.tensors import read_tensors, write_tensors
 from polybench.worker.timed import finite_loss, measure_block
 
 EVALUATED = 500
@@ -88,6 +90,7 @@ class Worker:
         self._import_seconds = 0.0
         self._baseline_rss_bytes = 0
         self._engine: Engine | None = None
+        self._rank = ALONE
         self._epoch: EpochFile | None = None
         self._job: Job
         self._layers: Layers
@@ -135,6 +138,9 @@ class Worker:
             raise Unavailable(f"the engine does not load: {error}", f"pip install {package}") from error
         engine: Engine = factory()
         engine.load_framework()
+        if request.rank.count > 1:
+            engine.join(request.rank)
+        self._rank = request.rank
         self._import_seconds = time.perf_counter() - start
         self._baseline_rss_bytes = resident().total
         self._engine = engine
@@ -143,7 +149,7 @@ class Worker:
     @_obey.register
     def _prepare(self, request: Prepare) -> Prepared:
         engine = self.engine
-        weights = _weights(request.weights)
+        weights = read_tensors(request.weights)
         build_seconds = _timed(lambda: engine.build(request.job, weights))
         self._epoch, self._job = request.epoch, request.job
         data_seconds = self._load_preloaded() if request.stream is None else self._open_stream(request.stream)
@@ -166,7 +172,8 @@ class Worker:
 
     def _load_preloaded(self) -> float:
         assert self._epoch is not None
-        images, labels = open_epoch(self._epoch)
+        part = np.s_[:, self._rank.part(self._epoch.batch_size)]
+        images, labels = (one[part] for one in open_epoch(self._epoch))
         return _timed(lambda: self.engine.load(images, labels))
 
     def _open_stream(self, file: StreamFile) -> float:
@@ -182,14 +189,15 @@ class Worker:
     @_obey.register
     def _take_batch(self, request: TakeBatch) -> BatchWritten:
         images, labels = self.engine.batch(request.step)
-        _save(request.path, {"images": images, "labels": labels})
+        write_tensors(request.path, {"images": images, "labels": labels})
         return BatchWritten()
 
     @_obey.register
     def _snapshot(self, request: TakeSnapshot) -> SnapshotTaken:
         snapshot = self.engine.snapshot(request.step)
-        _save(request.gradients, snapshot.gradients)
-        _save(request.weights, snapshot.weights)
+        if self._rank.number == 0:  # all ranks have the same
+            write_tensors(request.gradients, snapshot.gradients)
+            write_tensors(request.weights, snapshot.weights)
         return SnapshotTaken(snapshot.loss if math.isfinite(snapshot.loss) else None)
 
     @_obey.register
@@ -206,7 +214,7 @@ class Worker:
 
     @_obey.register
     def _restart(self, request: Restart) -> Advanced:
-        self.engine.start_from(_weights(request.weights))
+        self.engine.start_from(read_tensors(request.weights))
         self.engine.reset()
         return Advanced()
 
@@ -260,13 +268,17 @@ class Worker:
         return TimedSeparately(pipeline, training_seconds(self.engine, request.steps))
 
     @_obey.register
+    def _time_exchange(self, request: TimeExchange) -> ExchangeTimed:
+        return ExchangeTimed(exchange_seconds(self.engine, request.steps))
+
+    @_obey.register
     def _write_layers(self, request: WriteLayers) -> LayersWritten:
-        write_tensors(self.engine, self._job, Path(request.folder))
+        write_layers(self.engine, self._job, Path(request.folder))
         return LayersWritten()
 
     @_obey.register
     def _open_layers(self, request: OpenLayers) -> LayersOpened:
-        weights = _weights(request.weights)
+        weights = read_tensors(request.weights)
         self._layers = of_network(self.engine, self._job, weights, Path(request.folder))
         return LayersOpened()
 
@@ -291,16 +303,6 @@ class Worker:
         if self._engine is not None:
             self._engine.close()
         return Closed()
-
-
-def _weights(path: str) -> Weights:
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files}
-
-
-def _save(path: str, tensors: Weights) -> None:
-    arrays: dict[str, Any] = dict(tensors)
-    np.savez(path, **arrays)
 
 
 def _timed(action: Callable[[], None]) -> float:

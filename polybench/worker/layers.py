@@ -21,7 +21,7 @@ from polybench.wire.limit_messages import Alone
 _BACKWARDS: tuple[Part, ...] = ("activation", "weight gradient", "data gradient")
 
 
-def write_tensors(engine: Engine, job: Job, folder: Path) -> None:
+def write_layers(engine: Engine, job: Job, folder: Path) -> None:
     """Write what each piece of the network computes in the first batch.
 
     Args:
@@ -134,7 +134,7 @@ def of_network(engine: Engine, job: Job, weights: Weights, folder: Path) -> Laye
         engine: built and loaded.
         job: that it was built for.
         weights: all of the network, canonical.
-        folder: of `write_tensors`; where a batch has more images than those, they are repeated.
+        folder: of `write_layers`; where a batch has more images than those, they are repeated.
     """
     found: Pieces = []
     batch_size = job.workload.batch_size

@@ -46,3 +46,23 @@ def test_what_no_machine_could_run_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=problem):
         Study(devices=devices, precision=precision)  # type: ignore[arg-type]
+
+
+def test_each_number_of_replicas_has_cells_of_its_own_and_one_is_not_named() -> None:
+    grid = cells(("torch", "tf"), ("cpu",), ("fp32", "bf16"), (1, 2))
+    assert names(*grid)[:4] == ["torch/cpu", "torch/cpu/2x", "torch/cpu/bf16", "torch/cpu/bf16/2x"]
+    assert names(*cells(("torch", "torch"), ("cuda",), replica_counts=(4,))) == [
+        "torch/cuda/4x",
+        "torch/cuda/4x#2",
+    ]
+
+
+@pytest.mark.parametrize("replicas", [(), (2, 2)])
+def test_numbers_of_replicas_differ(replicas: tuple[int, ...]) -> None:
+    with pytest.raises(BadInput, match="--replicas: give different numbers"):
+        Study(replicas=replicas)
+
+
+def test_replicas_have_no_pipelines() -> None:
+    with pytest.raises(BadInput, match="preloaded"):
+        Study(replicas=2, input="pipeline")

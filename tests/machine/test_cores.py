@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.machine.cores import Core, choose, physical_cores
+from polybench.machine.cores import Core, choose, divide, physical_cores
 
 
 class Place(NamedTuple):
@@ -161,3 +161,12 @@ def test_where_the_kernel_does_not_describe_them_there_are_none(tmp_path: Path) 
 def test_this_machine_has_cores_and_each_has_cpus_of_its_own() -> None:
     cpus = [cpu for core in physical_cores() for cpu in core.cpus]
     assert sorted(cpus) == sorted(os.sched_getaffinity(0))
+
+
+def test_processes_have_whole_cores_of_their_own() -> None:
+    usable = [cpu for core in physical_cores() for cpu in core.cpus]
+    shares = divide(usable, 1)
+    assert shares == [tuple(sorted(usable))]
+    shares = divide((), len(physical_cores()))
+    assert sorted(shares) == sorted(core.cpus for core in physical_cores())
+    assert divide(usable, len(usable) + 1) == [()] * (len(usable) + 1)

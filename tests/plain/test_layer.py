@@ -23,7 +23,7 @@ from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from polybench.models.resnet32 import RESNET32
 from polybench.plain.layer import write_programs
-from polybench.worker.layers import write_tensors
+from polybench.worker.layers import write_layers
 
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
 PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: ([\d.]+) ms, relative error ([\d.e+-]+)")
@@ -38,7 +38,7 @@ def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reference, job = ReferenceEngine(), Job(LENET, WORKLOAD, "cpu", "float64")
     reference.build(job, weights)
     reference.load(random.random((1, 4, 3, 32, 32), np.float32), random.integers(0, 10, (1, 4)))
-    write_tensors(reference, job, folder)
+    write_layers(reference, job, folder)
     return folder
 
 

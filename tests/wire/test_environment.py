@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from polybench.core.errors import Unavailable
-from polybench.core.job import PINNED
+from polybench.core.job import PINNED, RANKS
 from polybench.core.spec import Heap, Precision
 from polybench.engines import ALLOCATORS, ENGINES, EngineRow
 from polybench.wire.environment import (
@@ -111,3 +111,26 @@ def test_another_allocator_is_preloaded_or_unavailable(variant: str) -> None:
         with pytest.raises(Unavailable, match=f"{variant} is not installed") as missing:
             worker_environment(ENGINES["torch"], "cpu", 2, (variant,))
         assert missing.value.remedy == remedy
+
+
+def test_replicas_that_are_processes_share_threads_and_cpus() -> None:
+    environment = worker_environment(ENGINES["torch"], "cpu", 4, cpus=(1, 3, 5, 7), replicas=2)
+    assert environment["OMP_NUM_THREADS"] == "2"
+    shares = environment[RANKS].split(";")
+    assert environment[PINNED] == shares[0]
+    assert sorted(",".join(shares).split(",")) == ["1", "3", "5", "7"]
+    assert RANKS not in worker_environment(ENGINES["torch"], "cpu", 4)
+
+
+def test_replicas_of_one_process_have_all_threads() -> None:
+    environment = worker_environment(ENGINES["jax"], "cpu", 4, replicas=2)
+    assert environment["NPROC"] == "4"
+    assert environment["JAX_NUM_CPU_DEVICES"] == "2"
+    assert "JAX_NUM_CPU_DEVICES" not in worker_environment(ENGINES["jax"], "cpu", 4)
+    assert not {RANKS, PINNED} & set(environment)
+
+
+def test_an_engine_without_replicas_says_why() -> None:
+    with pytest.raises(Unavailable, match=r"MPI\.jl") as missing:
+        worker_environment(ENGINES["flux"], "cpu", 2, replicas=2)
+    assert missing.value.remedy == "leave --replicas out, or take an engine that has them: torch, tf, jax"

@@ -18,7 +18,7 @@ from polybench.engines.fake.engine import FakeEngine
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from polybench.wire.limit_messages import Alone
-from polybench.worker.layers import Layers, alone, of_network, write_tensors
+from polybench.worker.layers import Layers, alone, of_network, write_layers
 from tests import small
 
 WEIGHTS = initial_weights(LENET, 0)
@@ -160,7 +160,7 @@ def test_the_reference_writes_what_each_piece_sees(tmp_path: Path) -> None:
                 for number, _ in enumerate(LENET.activations())
             ]
 
-    write_tensors(Reference(), small.job(), tmp_path)
+    write_layers(Reference(), small.job(), tmp_path)
     with np.load(tmp_path / "0.npz") as conv1, np.load(tmp_path / "2.npz") as conv2:
         # The ReLU's number is 1.
         found = {name: array.max() for name, array in conv1.items()}

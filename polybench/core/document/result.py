@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.core.document.identity import UNCHECKED, Parity
+from polybench.core.document.replicas import Communication, Scaling
 from polybench.core.document.resources import (
     Allocations,
     Cost,
@@ -48,6 +49,8 @@ class Result(msgspec.Struct, kw_only=True):
     """The name of `--env`; null is the Python that polybench ran in."""
     device: str
     workload: Workload
+    ranks: int = 1
+    """Processes of each worker: as many as replicas, where these are processes."""
     status: Status
     reason: str | None = None
     remedy: str | None = None
@@ -79,6 +82,8 @@ class Result(msgspec.Struct, kw_only=True):
     trainings: list[Training] = []
     relative: Relative | None = None
     device_speedup: DeviceSpeedup | None = None
+    scaling: Scaling | None = None
+    communication: Communication | None = None
     samples: Samples | None = None
 
     @property

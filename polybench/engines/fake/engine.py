@@ -19,7 +19,7 @@ from polybench.core.document.layers import Part
 from polybench.core.document.places import Place, Places
 from polybench.core.document.resources import Allocation, Allocations
 from polybench.core.errors import Unavailable
-from polybench.core.job import EXACT, Collected, Conventions, Job, Probe
+from polybench.core.job import ALONE, EXACT, Collected, Conventions, Job, Probe, Rank
 from polybench.core.pieces import Piece, pieces
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 
@@ -39,6 +39,7 @@ MOST_EATEN = 1 << 30  # by `hungry`, where nothing limits it
 CALLS_BEFORE_HUNGER = 30  # in the first round, after the block that calibrates
 STEPS_OF_A_SWEEP = 10
 PLACES = Places("script", "what the script says", [Place("scene", 3 << 20, 12, 2, 1 << 20)])
+EXCHANGE_SHARE = 0.1  # of a step in replicas
 LAYERS_SHARE = 0.8  # of a step, in equal parts
 STEP_PARTS: dict[Part, float] = {"loss": 0.0004, "update": 0.0003, "call": 0.0001}
 ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
@@ -53,6 +54,7 @@ class FakeEngine(Engine):
         self._random = random.Random(os.getpid())
         self._process_factor = 1 + PROCESS_NOISE * self._random.gauss(0, 1)
         self._variants: tuple[str, ...] = ()
+        self._rank = ALONE
         self._step_seconds = STEP_SECONDS
         self._calls = 0
         self._steps = 0
@@ -61,6 +63,9 @@ class FakeEngine(Engine):
 
     def load_framework(self) -> None:
         pass
+
+    def join(self, rank: Rank) -> None:
+        self._rank = rank
 
     def probe(self) -> Probe:
         return Probe({"fake": "1"}, {}, ("cpu",))
@@ -107,6 +112,9 @@ class FakeEngine(Engine):
         waiting = WAITING_SECONDS if self._streams else 0.0
         uneven = STEP_SECONDS if "uneven" in self._variants else 0.0
         return self._played(self._step_seconds + waiting + uneven, n)
+
+    def run_steps_apart(self, first: int, n: int) -> float:
+        return (1 - EXCHANGE_SHARE) * self.run_steps(first, n)
 
     def _played(self, seconds: float, n: int) -> float:
         """Seconds of n of these in this process."""
@@ -172,6 +180,8 @@ class FakeEngine(Engine):
 
     def _accident(self) -> None:
         if "crash" in self._variants:
+            if self._rank.count > 1 and self._rank.number == 0:
+                threading.Event().wait()  # for what another rank owes it
             os.kill(os.getpid(), signal.SIGSEGV)
         if "hungry" in self._variants and self._calls == CALLS_BEFORE_HUNGER:
             self._eaten = [bytes([1]) * (64 << 20) for _ in range(MOST_EATEN // (64 << 20))]

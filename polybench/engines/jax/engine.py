@@ -16,8 +16,9 @@ from polybench.core.job import EXACT, Conventions, Job, Probe
 from polybench.core.pieces import Piece
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.jax.allocations import allocations
-from polybench.engines.jax.device import cuda_devices, find_device, set_precision
+from polybench.engines.jax.device import cuda_devices, set_precision
 from polybench.engines.jax.pipeline import Pipeline
+from polybench.engines.jax.replicas import placement
 from polybench.engines.support.arrays import as_dtype, as_input
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
 from polybench.engines.support.dropout_masks import dropout_masks
@@ -62,7 +63,8 @@ class JaxEngine(Engine):
         from polybench.engines.jax.training_step import compiled
 
         self._job = job
-        self._device = find_device(job.device)
+        self._placement = placement(job)
+        self._device = self._placement.device
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
         self.sample_kind = "step" if self._device.platform == "cpu" else "block"
         set_precision(job.dtype, job.workload.precision)
@@ -70,7 +72,9 @@ class JaxEngine(Engine):
 
         self._optimizer = optimizers.make(job.workload.optimizer)
         self._set_rate = optimizers.set_rate
-        self._functions = compiled(job.model, self._optimizer, jnp.bfloat16 if bf16 else job.dtype)
+        dtype = jnp.bfloat16 if bf16 else job.dtype
+        everywhere = self._placement.state if self._placement.several else None
+        self._functions = compiled(job.model, self._optimizer, dtype, everywhere)
         self._key = jax.random.key(job.seed)
         self._masks: dict[str, Any] = {}
         self.start_from(weights)
@@ -84,7 +88,7 @@ class JaxEngine(Engine):
 
         self._end_pipeline()
         self._batches = [
-            jax.device_put((as_input(x, self._job.dtype), y.astype(np.int32)), self._device)
+            jax.device_put((as_input(x, self._job.dtype), y.astype(np.int32)), self._placement.batch)
             for x, y in zip(images, labels, strict=True)
         ]
         jax.block_until_ready(self._batches)
@@ -107,7 +111,7 @@ class JaxEngine(Engine):
         state = State(weights, running, self._optimizer.init(weights), self._key)
         # Copies, since a step uses up the memory of the state that it is given.
         self._state = jax.block_until_ready(
-            jax.tree.map(lambda value: jax.device_put(value, self._device, may_alias=False), state)
+            jax.tree.map(lambda value: jax.device_put(value, self._placement.state, may_alias=False), state)
         )
 
     def start_from(self, weights: Weights) -> None:
@@ -152,7 +156,7 @@ class JaxEngine(Engine):
     def correct(self, images: Array, labels: Array) -> int:
         import jax
 
-        batch = jax.device_put(as_input(images, self._job.dtype), self._device)
+        batch = jax.device_put(as_input(images, self._job.dtype), self._placement.state)
         logits = self._functions.logits(self._state.weights, self._state.running, batch)
         return int((np.asarray(logits).argmax(axis=1) == labels).sum())
 
@@ -232,7 +236,8 @@ class JaxEngine(Engine):
         batch_size = len(self._batches[step % len(self._batches)][1])
         masks = dropout_masks(self._job.model, batch_size, self._job.seed, step)
         self._masks = {
-            name: jax.device_put(mask.astype(self._job.dtype), self._device) for name, mask in masks.items()
+            name: jax.device_put(mask.astype(self._job.dtype), self._placement.batch)
+            for name, mask in masks.items()
         }
         return step
 

@@ -34,13 +34,14 @@ class Compiled(NamedTuple):
     logits: Any
 
 
-def compiled(model: Model, optimizer: Any, compute_dtype: Any) -> Compiled:
+def compiled(model: Model, optimizer: Any, compute_dtype: Any, everywhere: Any = None) -> Compiled:
     """The functions of a network, whose convolutions and dense layers compute in `compute_dtype`.
 
     Args:
         model: what to train.
         optimizer: an `optax.GradientTransformation`.
         compute_dtype: of activations; weights and loss keep the type of the weights.
+        everywhere: the sharding of what all replicas have, where there are several.
     """
 
     def given(images: Any) -> Any:
@@ -70,4 +71,7 @@ def compiled(model: Model, optimizer: Any, compute_dtype: Any) -> Compiled:
         return Inference(weights, running, compute_dtype).through(model.layers, given(images))
 
     # The memory of the state becomes that of the new one: nothing is copied.
-    return Compiled(jax.jit(step, donate_argnums=0), jax.jit(gradients_alone), jax.jit(logits))
+    where = {} if everywhere is None else {"out_shardings": everywhere}
+    return Compiled(
+        jax.jit(step, donate_argnums=0, **where), jax.jit(gradients_alone, **where), jax.jit(logits)
+    )

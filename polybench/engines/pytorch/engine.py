@@ -12,12 +12,13 @@ from typing import Any, Literal
 from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
-from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe
+from polybench.core.job import COLD_START, EXACT, Conventions, Job, Probe, Rank
 from polybench.core.pieces import Piece
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.pytorch import optimizers as pytorch_optimizers
 from polybench.engines.pytorch.cudagraph import GraphedStep, check_graphable
 from polybench.engines.pytorch.device import find_device, set_tf32
+from polybench.engines.pytorch.replicas import Replicas
 from polybench.engines.pytorch.training_step import loss_of_batch, training_step
 from polybench.engines.support.arrays import as_dtype, touch
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
@@ -37,6 +38,7 @@ class TorchEngine(Engine):
 
     def __init__(self) -> None:
         self._batches: list[Batch] | DrawnBatches = []
+        self._replicas = Replicas()
 
     def load_framework(self) -> None:
         if COLD_START in os.environ:
@@ -47,6 +49,9 @@ class TorchEngine(Engine):
 
         # cuDNN's algorithms are chosen by trying them, which TensorFlow does by default, and PyTorch doesn't.
         torch.backends.cudnn.benchmark = True
+
+    def join(self, rank: Rank) -> None:
+        self._replicas = Replicas(rank)
 
     def probe(self) -> Probe:
         import torch
@@ -60,16 +65,17 @@ class TorchEngine(Engine):
         from polybench.engines.pytorch.layers import network
 
         self._job = job
+        self._replicas.check(job)
         self._graphed = "cudagraph" in job.variants
         if self._graphed:
             check_graphable(job)
-        self._device = find_device(job.device)
+        self._device = find_device(self._replicas.device(job))
         # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
         self.sample_kind = "block" if self._device.type == "cuda" else "step"
         self._dtype = getattr(torch, job.dtype)
         channels_last = "channels_last" in job.variants
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
-        set_threads(job.workload.threads)
+        set_threads(self._replicas.threads(job))
         set_tf32(job.workload.precision == "tf32")
 
         self._network = network(job.model.layers, job.model.input_shape, given_masks=job.dropout == "given")
@@ -82,7 +88,9 @@ class TorchEngine(Engine):
             job.workload.optimizer, model.parameters(), foreach="foreach" in job.variants
         )
         autocast = job.workload.precision == "bf16" and job.dtype == "float32"
-        self._loss_of = loss_of_batch(model, self._device.type, autocast)
+        self._loss_of = loss_of_batch(
+            self._replicas.parallel(model, self._device), self._device.type, autocast
+        )
         if "compile" in job.variants:
             # In float64 the compiler may read a max-pool's gradient before it is written, and takes it for
             # zero: https://github.com/pytorch/pytorch/issues/185509, torch 2.13. It does so only where it
@@ -129,7 +137,7 @@ class TorchEngine(Engine):
             for name, tensor in (self._parameters | self._state).items():
                 tensor.copy_(self._initial[name])
         # Dropout of its own draws the same masks after every reset.
-        torch.manual_seed(self._job.seed)
+        torch.manual_seed(self._job.seed + self._replicas.rank.number)
         self._optimizer.zero_grad()
         # Zero state is what missing state means. In place: a CUDA graph has the addresses.
         for state in self._optimizer.state.values():
@@ -169,8 +177,12 @@ class TorchEngine(Engine):
         self._loss = loss.detach()
         return seconds
 
+    def run_steps_apart(self, first: int, n: int) -> float | None:
+        with self._replicas.apart():
+            return self.run_steps(first, n)
+
     def loss(self) -> float:
-        return float(self._loss.item())
+        return float(self._replicas.mean(self._loss).item())
 
     def correct(self, images: Array, labels: Array) -> int:
         import torch
@@ -189,12 +201,11 @@ class TorchEngine(Engine):
         (step,) = self._with_masks([step])
         state = {name: _canonical(tensor) for name, tensor in self._state.items()}
         loss = self._loss_of(*self._batches[step % len(self._batches)])
-        # Unlike `backward`, `grad` leaves nothing behind in the parameters.
-        gradients = torch.autograd.grad(loss, list(self._parameters.values()))
+        gradients = self._replicas.gradients(loss, list(self._parameters.values()))
         for name, value in state.items():  # the forward pass has moved it
             self._state[name].copy_(torch.from_numpy(value))
         return Snapshot(
-            loss.item(),
+            self._replicas.mean(loss.detach()).item(),
             {name: _canonical(gradient) for name, gradient in zip(self._parameters, gradients, strict=True)},
             {name: _canonical(parameter.detach()) for name, parameter in self._parameters.items()} | state,
         )
@@ -246,6 +257,7 @@ class TorchEngine(Engine):
 
     def close(self) -> None:
         self._batches = []  # ends the pipeline's worker processes
+        self._replicas.leave()
 
     def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
         """The same steps; where dropout masks are given, each one's are put in place before it."""
@@ -254,9 +266,11 @@ class TorchEngine(Engine):
     def _give_masks(self, step: int) -> int:
         import torch
 
-        batch_size = len(self._batches[step % len(self._batches)][1])
+        rank = self._replicas.rank
+        batch_size = rank.count * len(self._batches[step % len(self._batches)][1])
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
-            self._network.named[name].mask = torch.from_numpy(mask).to(self._device, self._dtype)
+            own = torch.from_numpy(mask[rank.part(batch_size)])
+            self._network.named[name].mask = own.to(self._device, self._dtype)
         return step
 
     def _placed(self, batch: Any) -> Any:

@@ -26,7 +26,8 @@ def touch(batches: Array) -> None:
     """Read one value of every page of a mapped file, so that no page fault is left for the timed steps.
 
     Args:
-        batches: C order.
+        batches: each in C order.
     """
     page_bytes = 4096
-    batches.reshape(-1)[:: max(1, page_bytes // batches.itemsize)].sum()
+    for batch in batches:  # which are contiguous, even where they are parts of larger ones
+        batch.reshape(-1)[:: max(1, page_bytes // batches.itemsize)].sum()

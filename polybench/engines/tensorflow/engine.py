@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
@@ -34,6 +35,8 @@ from polybench.engines.support.tensorflow.build_facts import build_facts
 from polybench.engines.support.tensorflow.threads import set_threads
 from polybench.engines.tensorflow.device import show_only
 from polybench.engines.tensorflow.pipeline import Pipeline
+from polybench.engines.tensorflow.replicas import Replicas, cut_cpu
+from polybench.engines.tensorflow.replicas import check as check_replicas
 from polybench.engines.tensorflow.training_step import step_functions
 
 
@@ -50,6 +53,7 @@ class TensorFlowEngine(Engine):
     def __init__(self) -> None:
         self._batches: list[Batch] | DrawnBatches = []
         self._pipeline: Pipeline | None = None
+        self._replicas: Replicas | None = None
 
     def load_framework(self) -> None:
         import_framework("tensorflow", "TensorFlow", "tf")
@@ -73,6 +77,7 @@ class TensorFlowEngine(Engine):
         from polybench.engines.support.keras.optimizers import CanonicalOptimizer
 
         self._job = job
+        check_replicas(job)
         self._fit = "keras_fit" in job.variants
         self._on_gpu = job.device != "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
@@ -80,7 +85,11 @@ class TensorFlowEngine(Engine):
         self.calls_cost = self._fit
         self._device = "/GPU:0" if self._on_gpu else "/CPU:0"
         set_threads(job.workload.threads)
-        show_only(job.device)
+        show_only(job.device, job.workload.replicas)
+        several = job.workload.replicas > 1
+        if several and not self._on_gpu:
+            cut_cpu(job.workload.replicas)
+        self._replicas = replicas = Replicas(job) if several else None
         tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
         self._dtype = job.dtype
         xla, eager = ("xla" in job.variants), ("eager" in job.variants)
@@ -88,8 +97,9 @@ class TensorFlowEngine(Engine):
             raise Unavailable("XLA compiles a tf.function, and eager has none", "leave +xla or +eager out")
         if "unrolled" in job.variants and not any(isinstance(one, LSTM) for one in walk(job.model.layers)):
             raise Unavailable(f"{job.model.name} has no LSTM to unroll", "leave +unrolled out")
-        with tf.device(self._device):
-            self._network = CanonicalModel(job, weights)
+        with tf.device(self._device) if replicas is None else replicas.scope():
+            masks = () if replicas is None else (replicas.assign_parts,)
+            self._network = CanonicalModel(job, weights, *masks)
             self._model = self._network.model
             self._optimizer = CanonicalOptimizer(job.workload.optimizer, self._model.trainable_variables)
         self._loss_function = loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -101,10 +111,11 @@ class TensorFlowEngine(Engine):
         self._logits = tf.function(lambda images: self._model(images, training=False))
         # None leaves it to TensorFlow's own switches.
         compiled = (lambda function: function) if eager else tf.function(jit_compile=xla or None)
-        self._step, self._gradients = step_functions(
-            self._model, self._optimizer.keras, loss_function, compiled
-        )
-
+        parts = self._model, self._optimizer.keras, loss_function
+        if replicas is None:
+            self._step, self._gradients = step_functions(*parts, compiled)
+        else:
+            self._step, self._gradients, self._step_apart = replicas.step_functions(*parts)
         self._conventions = conventions(job)
         self.reset()
 
@@ -115,9 +126,10 @@ class TensorFlowEngine(Engine):
         import tensorflow as tf
 
         self._pipeline = None
-        with tf.device(self._device):
+        placed = tf.constant if self._replicas is None else self._replicas.split
+        with tf.device(self._device) if self._replicas is None else contextlib.nullcontext():
             self._batches = [
-                (tf.constant(as_input(batch_to_keras(x), self._dtype)), tf.constant(y))
+                (placed(as_input(batch_to_keras(x), self._dtype)), placed(y))
                 for x, y in zip(images, labels, strict=True)
             ]
 
@@ -141,6 +153,15 @@ class TensorFlowEngine(Engine):
 
     def run_steps(self, first: int, n: int) -> float:
         return self._timed(self._training(first, n))
+
+    def run_steps_apart(self, first: int, n: int) -> float | None:
+        if self._replicas is None:
+            return None
+        together, self._step = self._step, self._step_apart
+        try:
+            return self.run_steps(first, n)
+        finally:
+            self._step = together
 
     def _training(self, first: int, n: int) -> Callable[[], Any]:
         """What trains these steps and answers the last loss; all that need not be timed is done."""

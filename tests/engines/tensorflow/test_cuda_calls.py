@@ -104,4 +104,9 @@ def test_the_device_is_synchronized_at_both_ends_of_a_block_and_nowhere_else(lab
 
 def test_all_names_are_found_in_the_sources() -> None:
     assert {"tf.test.experimental.sync_devices", "tf.config.experimental.set_memory_growth"} <= NAMES
-    assert {name for name in ALL - NAMES if "threading" not in name} == set()
+    of_the_cpu = (
+        "threading",
+        "logical_device",
+        "LogicalDevice",
+    )  # they run, in tests/engines/test_replicas.py
+    assert {name for name in ALL - NAMES if not any(part in name for part in of_the_cpu)} == set()

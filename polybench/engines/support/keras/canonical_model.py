@@ -28,6 +28,14 @@ LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 POLICIES = {"fp32": "float32", "tf32": "float32", "bf16": "mixed_bfloat16"}
 
 
+Assign = Callable[[Any, Array], None]
+"""Of a Keras variable and a value."""
+
+
+def _assign(variable: Any, value: Array) -> None:
+    variable.assign(value)
+
+
 class _Placed(NamedTuple):
     """A Keras variable, and how it lies there.
 
@@ -54,17 +62,23 @@ class CanonicalModel:
     """The network of a job, built where the caller is, in the job's type.
 
     `model` is Keras's, `named` are those of its layers that have names.
+
+    Args:
+        job: what to build.
+        weights: the initial ones.
+        assign_masks: puts those of a whole batch into a variable, which has a replica's part of them.
     """
 
-    def __init__(self, job: Job, weights: Weights) -> None:
-        self._job = job
+    def __init__(self, job: Job, weights: Weights, assign_masks: Assign = _assign) -> None:
+        self._job, self._assign_masks = job, assign_masks
         # Whatever the user's ~/.keras/keras.json says.
         keras.config.set_image_data_format("channels_last")
         keras.config.set_floatx(job.dtype)
         keras.config.set_dtype_policy(
             "float64" if job.dtype == "float64" else POLICIES[job.workload.precision]
         )
-        masks_for = job.workload.batch_size if job.dropout == "given" else None
+        each = job.workload.batch_size // job.workload.replicas
+        masks_for = each if job.dropout == "given" else None
         made = network(job.model, masks_for=masks_for, seed=job.seed, unrolled="unrolled" in job.variants)
         self.model, self.named = made
         self._flattened = flattened_shapes(job.model)
@@ -145,5 +159,5 @@ class CanonicalModel:
         batch_size = self._job.workload.batch_size
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
             values = batch_to_keras(mask, self._flattened.get(name))
-            self.named[name].mask.assign(values.astype(self._job.dtype))
+            self._assign_masks(self.named[name].mask, values.astype(self._job.dtype))
         return step

@@ -1,0 +1,58 @@
+"""What a study with replicas may ask for, and what its files and workers are then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.planning import shared_files
+from polybench.planning.plan import Plan, estimated_bytes, resolve
+
+
+def plan(**fields: Any) -> Plan:
+    settings = {"engines": ("fake", "tf"), "devices": ("cpu",), "data": "synthetic", "threads": 4}
+    return resolve(Study(**(settings | fields)))
+
+
+def test_each_cell_has_its_number_and_the_whole_batch() -> None:
+    found = plan(replicas=(1, 4), batch_size=64)
+    jobs = [found.job(cell).workload for cell in found.cells]
+    assert [(one.replicas, one.batch_size, one.threads) for one in jobs] == [(1, 64, 4), (4, 64, 4)] * 2
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"--replicas 3 does not divide the batch of 64.*--batch-size 63"):
+        plan(replicas=3, batch_size=64)
+    with pytest.raises(BadInput, match=r"--batch-size 4$"):
+        plan(replicas=4, batch_size=2)
+
+
+def test_each_replica_on_the_cpu_needs_a_thread() -> None:
+    with pytest.raises(BadInput, match=r"--replicas 8 share 4 threads.*--threads 8"):
+        plan(replicas=8)
+    assert plan(replicas=8, devices=("cuda",)).cells
+
+
+def test_only_processes_take_the_memory_of_a_framework_each() -> None:
+    found = plan(replicas=(1, 2))
+    of = {cell.name: estimated_bytes(found, cell, 0) for cell in found.cells}
+    assert of["fake/cpu/2x"] - of["fake/cpu"] > 60 << 20
+    assert of["tf/cpu/2x"] - of["tf/cpu"] < 10 << 20
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "replicas", "checked"), [(20, 1, 16), (42, (3, 7), 21), (24, (3, 4), 12), (12, (1, 6), 12)]
+)
+def test_the_checks_batch_can_be_divided(
+    batch_size: int, replicas: Any, checked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 640)
+    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=8)
+    found = found._replace(model=msgspec.structs.replace(found.model, parity_batch_size=16))
+    assert shared_files.write(found, tmp_path).parity.batch_size == checked
