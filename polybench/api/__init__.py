@@ -21,6 +21,7 @@ from polybench.api.results import (
 from polybench.api.saved import diff, explain, history, html_report, load, load_sweep, merge
 from polybench.api.study_results import ParityResult, StudyResult
 from polybench.core.errors import BadInput, said
+from polybench.core.model import Model
 from polybench.core.names import pick, split_names
 from polybench.core.spec import Study, refuse_unused_environments
 from polybench.machine.host import usable_threads
@@ -32,6 +33,7 @@ from polybench.measuring.sweep import run_sweep
 from polybench.measuring.sweep_checkpoint import Series
 from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES
+from polybench.planning.network_file import with_network
 from polybench.report.overhead import summarize as summarize_overhead
 from polybench.report.sweep import summarize as summarize_sweep
 
@@ -73,7 +75,7 @@ class Options(TypedDict, total=False):
     engines: Sequence[str]
     devices: Sequence[str] | None
     env: dict[str, str]
-    model: str
+    model: str | Model
     data: str
     batch_size: int | None
     optimizer: str | None
@@ -280,5 +282,6 @@ def _study(options: Options) -> Study:
         study = msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:
         raise BadInput(said(error)) from error
+    study = with_network(study)
     refuse_unused_environments(study)
     return study

@@ -15,7 +15,7 @@ from polybench.core.spec import Study, environments_of, refuse_unused_environmen
 def make_study(**fields: Any) -> Study:
     """The study with these fields; a value outside its range is bad input that names the option."""
     try:
-        study = msgspec.convert(fields, Study)
+        study = _with_network(msgspec.convert(fields, Study))
         refuse_unused_environments(study)
         return study
     except msgspec.ValidationError as error:
@@ -35,6 +35,15 @@ def make_study(**fields: Any) -> Study:
         raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
     except UnicodeEncodeError as error:
         raise BadInput(f"{error.object!r} is no text; give names in UTF-8") from error
+
+
+def _with_network(study: Study) -> Study:
+    """The same with the network itself where a file was named, without loading NumPy where none was."""
+    if not isinstance(study.model, str) or not study.model.endswith(".toml"):
+        return study
+    from polybench.planning.network_file import with_network
+
+    return with_network(study)
 
 
 class Changes:

@@ -123,7 +123,7 @@ WHAT = _panel(
         kind=list[str] | None,
         read=lambda texts: parse_paths(texts, "--env"),
     ),
-    _option("model", "The network; all: polybench models."),
+    _option("model", "The network, or a file of your own, my_net.toml; all: polybench models.", kind=str),
     _option(
         "data",
         "auto (CIFAR-10, MNIST or IMDb if it is on disk and fits the network, else synthetic), synthetic,"

@@ -54,6 +54,15 @@ class Model(msgspec.Struct, frozen=True):
         first = self.layers[0]
         return first.vocabulary if isinstance(first, Embedding) else None
 
+    @property
+    def unit(self) -> Literal["image", "sequence"]:
+        """What one input is called."""
+        return "image" if len(self.input_shape) == 3 else "sequence"
+
+    def unnamed(self) -> Model:
+        """What it computes, whatever it is called and what is said of it."""
+        return msgspec.structs.replace(self, name="", summary="", published_parameters=None)
+
     def weight_shapes(self) -> dict[str, Shape]:
         """What is trained, see `core.layers.weight_shapes`."""
         return weight_shapes(self.layers)

@@ -117,11 +117,12 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(model: Model) -> list[Piece]:
     """In the order of `model.activations()`: of a residual block the body, the shortcut, then the sum."""
-    return list(_Cutter().cut(model.layers, model.input_shape))
+    return list(_Cutter(model.layers).cut(model.layers, model.input_shape))
 
 
 class _Cutter:
-    def __init__(self) -> None:
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._taken = {layer.name for layer in walk(layers) if isinstance(layer, Named)}
         self._numbers: Counter[str] = Counter()
         self._weights_before = False
 
@@ -141,14 +142,22 @@ class _Cutter:
             shape = after
 
     def _name(self, layer: Layer) -> str:
-        """Its own; what has none has a number; a block is called by what all names in it begin with."""
+        """Its own; what has none has a number; a block is called by what all names in it begin with.
+
+        No two are called the same.
+        """
         if isinstance(layer, Named):
             return layer.name
         inside = [one.name.rpartition(".")[0] for one in walk([layer]) if isinstance(one, Named)]
         shared = commonpath(name.replace(".", "/") for name in inside).replace("/", ".") if inside else ""
         kind = str(layer.__struct_config__.tag)
         self._numbers[kind] += 1
-        return shared or f"{kind}{self._numbers[kind]}"
+        name = shared
+        while not name or name in self._taken:
+            name = f"{kind}{self._numbers[kind]}"
+            self._numbers[kind] += name in self._taken
+        self._taken.add(name)
+        return name
 
 
 def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ...]]]:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
+from polybench.core.model import Model
 from polybench.core.names import EngineName, check_environment
 from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, WeightDecay
 
@@ -103,7 +104,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     env: dict[str, str] = {}
     """Environments by the names that engines have behind their @: a folder with `bin/python`, such a program,
     or the folder of an engine's own kind of project."""
-    model: str = "lenet"
+    model: str | Model = "lenet"
+    """A name, or the network itself, where it came from a file of the user's."""
     data: str = "auto"
     batch_size: PositiveInt | None = None
     optimizer: str | None = None

@@ -62,9 +62,9 @@ class KeptChecks:
 
     def key(self, task: Task, circumstances: Circumstances) -> str:
         """Names a check by everything that decides it, and that can be known beforehand."""
-        # The content of the batches counts, not where they came from.
-        workload = msgspec.structs.replace(task.job.workload, dataset="")
-        job = msgspec.structs.replace(task.job, workload=workload)
+        # The content of the batches and of the network counts, not where they came from or what it is called.
+        workload = msgspec.structs.replace(task.job.workload, dataset="", model="")
+        job = msgspec.structs.replace(task.job, workload=workload, model=task.job.model.unnamed())
         files = [task.weights, Path(task.epoch.images_path), Path(task.epoch.labels_path)]
         drawn: tuple[int, ...] | None = None
         if (stream := task.stream) is not None:

@@ -31,12 +31,20 @@ def training_key(job: Job, steps: int, files: Iterable[Path]) -> str:
         steps: how many it trains.
         files: initial weights and batches, whose content counts.
     """
-    # The content of the batches counts, not where they came from. The reference computes in float64 always.
+    # The content of the batches and of the network counts, whatever they are called. The reference computes
+    # in float64 always.
     workload = msgspec.structs.replace(
-        job.workload, dataset="", precision="fp32", threads=1, input="preload", workers=None, augment=False,
+        job.workload,
+        dataset="",
+        model="",
+        precision="fp32",
+        threads=1,
+        input="preload",
+        workers=None,
+        augment=False,
         replicas=1,
-    )  # fmt: skip
-    job = msgspec.structs.replace(job, workload=workload)
+    )
+    job = msgspec.structs.replace(job, workload=workload, model=job.model.unnamed())
     return key_of(job, steps, np.__version__, *files, *_sources())
 
 

@@ -16,6 +16,7 @@ from polybench.core.document.circumstances import RoundNoise
 from polybench.core.document.limit import LimitDocument
 from polybench.core.errors import BadInput, CellFailed
 from polybench.core.layers import Conv, Dense
+from polybench.core.model import Model
 from polybench.core.pieces import Piece, pieces
 from polybench.core.spec import Study
 from polybench.core.units import nbytes
@@ -164,7 +165,13 @@ def _measured(study: Study, progress: Progress, argv: Sequence[str]) -> LimitDoc
         finished = state.finish()
         cells = [result.cell for result in finished.results if result.status != "failed"]
         timings = [timing for cell in cells for timing in work.timings(cell)]
-        document = limit_document(finished, [*timings, *work.timings_of_numpy()], np.__version__)
+        asked = state.plan.study.model
+        document = limit_document(
+            finished,
+            [*timings, *work.timings_of_numpy()],
+            np.__version__,
+            network=asked if isinstance(asked, Model) else None,
+        )
     KeptRoofs().keep(document)
     return document
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -16,8 +15,11 @@ from polybench.measuring.fleet_checkpoint import Fleet, UnfinishedFleets
 from polybench.measuring.kept import Kept
 from polybench.measuring.sweep_checkpoint import Series, SweepCheckpoint, UnfinishedSweeps
 from polybench.measuring.unchanged import different
+from polybench.models import find_model
 from polybench.planning.grid import points
+from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import resolve
+from polybench.planning.toml_text import TomlText
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.document import known_versions, rounds_of, study_toml
 from polybench.report.listed import Listed, ListedCell, seconds_of
@@ -98,7 +100,7 @@ def find_study(study: Study, store: Store) -> str:
     if not kept:
         raise _nothing(store, damaged)
     id, asked = kept[0]
-    raise BadInput("; ".join([_differs(id, tomllib.loads(asked), tomllib.loads(wanted)), *damaged]))
+    raise BadInput("; ".join([_differs(id, _fields(asked), _fields(wanted)), *damaged]))
 
 
 def find_sweep(series: Series, store: Store) -> str:
@@ -112,8 +114,8 @@ def find_sweep(series: Series, store: Store) -> str:
         raise _nothing(store, damaged)
     id, one = kept[0]
     axes = {axis: list(values) for axis, values in series.axes.items()}
-    before = tomllib.loads(one.study) | {"what is varied": one.axes, "command": one.kind}
-    now = tomllib.loads(study_toml(series.study)) | {"what is varied": axes, "command": series.kind}
+    before = _fields(one.study) | {"what is varied": one.axes, "command": one.kind}
+    now = _fields(study_toml(series.study)) | {"what is varied": axes, "command": series.kind}
     raise BadInput("; ".join([_differs(id, before, now), *damaged]))
 
 
@@ -138,6 +140,13 @@ def find_fleet(fleet: Fleet, store: Store) -> str:
 def _nothing(store: Store, damaged: Iterable[str]) -> BadInput:
     nothing = f"there is nothing to resume in {store.folder}; leave --resume out"
     return BadInput("; ".join([nothing, *damaged]))
+
+
+def _fields(study: str) -> dict[str, Any]:
+    """Those of a study, a network of a file by its name."""
+    text = TomlText("a study", study)
+    fields = with_network_of(text, text.load())
+    return fields | {"model": find_model(fields["model"]).name}
 
 
 def _differs(id: str, before: dict[str, Any], now: dict[str, Any]) -> str:

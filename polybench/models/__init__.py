@@ -32,16 +32,23 @@ NAMES = tuple(_CATDOG if name == "catdog-2" else name for name in MODELS)
 """What may be asked for, in the order of MODELS; N is a number."""
 
 
-def find_model(name: str) -> Model:
+def find_model(name: str | Model) -> Model:
     """The network of this name: a row of MODELS, `catdog-N` for a depth N, or a layer (see `single_layer`).
 
-    `NAME@SIZE` is a network for images of SIZE x SIZE pixels.
+    `NAME@SIZE` is a network for images of SIZE x SIZE pixels. A network itself is what it is.
 
     Raises:
         BadInput: there is none; the message has the nearest names, or the depths.
     """
+    if isinstance(name, Model):
+        return name
     if " " in name:
         return single_layer(name)
+    if "~" in name:
+        raise BadInput(
+            f"{name} was read from a file: give that, or write it anew from a study that has it,"
+            f" polybench models ID --format toml > {name.partition('~')[0]}.toml"
+        )
     name, at, size = name.partition("@")
     if at:
         return _resized(name, size)

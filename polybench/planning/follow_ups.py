@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,9 +12,12 @@ import msgspec
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
+from polybench.core.model import Model
 from polybench.core.names import EngineName
 from polybench.core.spec import Study, environments_of
 from polybench.engines import ENGINES
+from polybench.planning.network_file import file_of, with_network_of
+from polybench.planning.toml_text import TomlText
 
 _DEFAULTS = msgspec.structs.asdict(Study())
 _OTHER_SPELLING = {"handicaps": "handicap", "prices": "price"}
@@ -38,8 +40,9 @@ def measured_study(document: StudyDocument) -> Study:
         BadInput: another version of polybench wrote it, with settings that this one does not know.
     """
     try:
-        study = msgspec.convert(tomllib.loads(document.study), Study)
-    except (msgspec.ValidationError, tomllib.TOMLDecodeError) as error:
+        text = TomlText(f"the study of {document.id}", document.study)
+        study = msgspec.convert(with_network_of(text, text.load()), Study)
+    except (msgspec.ValidationError, BadInput) as error:
         raise BadInput(f"cannot read the settings of study {document.id}: {error}") from error
     return msgspec.structs.replace(study, threads=document.settings.threads)
 
@@ -122,7 +125,9 @@ def _words(field: str, value: Any) -> Iterator[str]:
     if value == _DEFAULTS[field] and field != "engines":  # whom it is about is said in any case
         return
     option = f"--{_OTHER_SPELLING.get(field, field).replace('_', '-')}"
-    if isinstance(value, bool):
+    if isinstance(value, Model):  # where its file is, a study does not say
+        yield from (option, file_of(value))
+    elif isinstance(value, bool):
         yield option if value else option.replace("--", "--no-", 1)
     elif isinstance(value, dict) or field == "schedule":
         for name, number in value.items() if isinstance(value, dict) else value:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from polybench.core.errors import BadInput
+from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.planning.plan import resolve
@@ -49,7 +50,7 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[Point]:
         pick(axis, dict.fromkeys(AXES), "field of a sweep")
         _check(axis, several)
     combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axes.values()))]
-    checked: set[str] = set()
+    checked: set[str | Model] = set()
     made = []
     for values in combinations:
         point = _at(study, values, len(combinations))
@@ -83,9 +84,19 @@ def _at(study: Study, values: Mapping[str, int], parts: int) -> Study:
     }
     if "augment" in fields:
         fields["augment"] = bool(fields["augment"])
-    model, _, size = study.model.partition("@")
-    if "depth" in values:
-        model = f"{model.partition('-')[0]}-{values['depth']}"
-    size = str(values.get("resolution", size))
-    fields["model"] = f"{model}@{size}" if size else model
+    fields["model"] = _model(study.model, values)
     return msgspec.structs.replace(study, budget=study.budget / parts, **fields)
+
+
+def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:
+    """The network of a point: `depth` and `resolution` are parts of its name."""
+    if isinstance(model, Model):
+        for axis in values:
+            if axis in ("depth", "resolution"):
+                raise BadInput(f"{_option(axis)}: {model.name} is what its file says; write a file for each")
+        return model
+    name, _, size = model.partition("@")
+    if "depth" in values:
+        name = f"{name.partition('-')[0]}-{values['depth']}"
+    size = str(values.get("resolution", size))
+    return f"{name}@{size}" if size else name

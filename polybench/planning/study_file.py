@@ -17,6 +17,7 @@ from polybench.core.machines import MachineGroup, check_machines, split_baseline
 from polybench.core.names import pick
 from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
 from polybench.planning.grid import points
+from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import resolve
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import Place, TomlText
@@ -70,7 +71,7 @@ def read(path: Path, *, quick: bool = False) -> StudyFile:
         BadInput: it cannot be read, or no machine could run what it says.
     """
     text = TomlText.read(path)
-    study, extra = _parse(text, quick)
+    study, extra = _parse(text, quick, path.parent)
     axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
     published: list[Published] = []
     _check_machines(text, study, extra)
@@ -102,19 +103,21 @@ def _check_machines(text: TomlText, study: Study, extra: Extra) -> None:
 
 def parse(text: str, name: str) -> Study:
     """The study in the text of a study file; `name` is for errors, which are BadInput."""
-    return _parse(TomlText(name, text), quick=False)[0]
+    return _parse(TomlText(name, text), quick=False, folder=Path())[0]
 
 
-def _parse(text: TomlText, quick: bool) -> tuple[Study, Extra]:
+def _parse(text: TomlText, quick: bool, folder: Path) -> tuple[Study, Extra]:
     table = text.load()
     if not table:
         raise BadInput(f'{text.name} says nothing; write, for example, engines = ["torch", "tf"]')
     _known(text, (), table, _KEYS, "key")
+    table = with_network_of(text, table, (), folder)
     extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), Extra)
     _known(text, ("when_quick",), extra.when_quick, _STUDY, "key of when_quick")
+    when_quick = with_network_of(text, extra.when_quick, ("when_quick",), folder)
     own = _entries({key: table[key] for key in table if key in _STUDY})
-    kept = {key: entry for key, entry in own.items() if key[0] not in extra.when_quick}
-    scaled = kept | _entries(extra.when_quick, "when_quick")
+    kept = {key: entry for key, entry in own.items() if key[0] not in when_quick}
+    scaled = kept | _entries(when_quick, "when_quick")
     studies = [_study(text, entries) for entries in (own, scaled)]  # both are checked, whichever it is to be
     _refuse_unused(text, studies[0])
     if not quick and not extra.quick:
@@ -142,7 +145,7 @@ def _known(
                 raise text.error((*above, key), error) from None
 
 
-_Entries = dict[Place, tuple[Place, Any]]
+_Entries = dict[tuple[str, ...], tuple[Place, Any]]
 """Key in the study -> where the file defines it, and its value. Tables are taken apart."""
 
 

@@ -23,7 +23,7 @@ def draw(document: LimitDocument) -> Plot:
         raise NothingToDraw("no roof was measured: there is nothing to draw")
     layers = [
         (piece.name, flop / moved)
-        for piece in pieces(find_model(document.model))
+        for piece in pieces(document.network or find_model(document.model))
         if (flop := piece.flop("forward", document.batch_size))
         and (moved := piece.compulsory_bytes("forward", document.batch_size))
     ]

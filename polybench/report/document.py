@@ -17,7 +17,9 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BlockMeans, Pipeline, Samples, Startup, StepSeconds
 from polybench.core.document.training import TimeToAccuracy, Training
+from polybench.core.model import Model
 from polybench.core.spec import Study, Workload, most_epochs
+from polybench.planning.network_table import network_table
 from polybench.planning.pace import Block
 from polybench.planning.plan import Plan, row
 from polybench.planning.shared_files import SharedFiles
@@ -50,6 +52,8 @@ class Context(msgspec.Struct, frozen=True):
 def study_toml(study: Study) -> str:
     """The whole study, defaults included, as TOML; what is derived is left out, since TOML has no null."""
     fields = {name: value for name, value in msgspec.to_builtins(study).items() if value is not None}
+    if isinstance(study.model, Model):
+        fields["model"] = network_table(study.model)
     return tomli_w.dumps(fields)
 
 

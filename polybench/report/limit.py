@@ -14,6 +14,7 @@ from polybench.core.document.limit import STEADY, Kind, LimitDocument, LimitEngi
 from polybench.core.document.result import Result
 from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
+from polybench.core.model import Model
 from polybench.core.pieces import Piece
 from polybench.core.spec import Cell
 from polybench.core.statistics import median_interval
@@ -78,7 +79,10 @@ def square(size: int) -> str:
 
 
 def limit_document(
-    study: StudyDocument, timings: Iterable[Timing], numpy: str | None = None
+    study: StudyDocument,
+    timings: Iterable[Timing],
+    numpy: str | None = None,
+    network: Model | None = None,
 ) -> LimitDocument:
     """The fastest of each kind, by its median over rounds.
 
@@ -86,6 +90,7 @@ def limit_document(
         study: whose cells, all of one device and one precision, were timed.
         timings: of cells that did not fail, and of NumPy.
         numpy: its version.
+        network: of the study, where its model is no name.
     """
     settings = study.settings
     fastest: dict[Kind, Timing] = {}
@@ -98,6 +103,7 @@ def limit_document(
         polybench=study.polybench,
         argv=study.argv,
         model=settings.model,
+        network=network,
         batch_size=settings.batch_size,
         threads=settings.threads,
         heap=settings.heap,

@@ -12,6 +12,7 @@ import msgspec
 
 from polybench.core.document.circumstances import Host, Tool
 from polybench.core.document.row import Row
+from polybench.core.model import Model
 
 Kind = Literal["gemm", "convolution", "triad"]
 """A product of square matrices; a convolution of the network; a = b + s c over arrays that no cache holds."""
@@ -67,6 +68,8 @@ class LimitDocument(msgspec.Struct, kw_only=True):
     polybench: Tool
     argv: list[str]
     model: str
+    network: Model | None = None
+    """The network itself, where it came from a file of the user's."""
     batch_size: int
     threads: int
     heap: str
