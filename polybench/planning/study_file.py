@@ -110,6 +110,8 @@ def _parse(text: TomlText, quick: bool, folder: Path) -> tuple[Study, Extra]:
     table = text.load()
     if not table:
         raise BadInput(f'{text.name} says nothing; write, for example, engines = ["torch", "tf"]')
+    if "layers" in table:
+        raise text.error(("layers",), f"a network, and no study; try polybench compare --model {text.name}")
     _known(text, (), table, _KEYS, "key")
     table = with_network_of(text, table, (), folder)
     extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), Extra)

@@ -17,6 +17,7 @@ from polybench.data.stream import StreamFile
 from polybench.identity import kept_checks
 from polybench.identity.check import Task
 from polybench.identity.kept_checks import Circumstances, KeptCheck, KeptChecks
+from polybench.identity.reference_cache import training_key
 from polybench.wire.messages import Loaded
 from tests import small
 
@@ -111,6 +112,19 @@ def test_the_batches_count_and_not_what_they_are_called(task: Task, tmp_path: Pa
     assert kept.key(with_workload(task, dataset="/somewhere/else"), CIRCUMSTANCES) == before
     other_content(task.epoch.images_path)
     assert kept.key(task, CIRCUMSTANCES) != before
+
+
+def test_a_network_counts_and_not_what_it_is_called(task: Task, tmp_path: Path) -> None:
+    kept = KeptChecks(tmp_path / "checks")
+    model = msgspec.structs.replace(task.job.model, name="other", summary="said")
+    workload = msgspec.structs.replace(task.job.workload, model="other")
+    renamed = task._replace(job=msgspec.structs.replace(task.job, model=model, workload=workload))
+    assert kept.key(renamed, CIRCUMSTANCES) == kept.key(task, CIRCUMSTANCES)
+    assert training_key(renamed.job, 3, []) == training_key(task.job, 3, [])
+    other = msgspec.structs.replace(model, initialization="he")
+    changed = task._replace(job=msgspec.structs.replace(task.job, model=other))
+    assert kept.key(changed, CIRCUMSTANCES) != kept.key(task, CIRCUMSTANCES)
+    assert training_key(changed.job, 3, []) != training_key(task.job, 3, [])
 
 
 def test_a_pipelines_order_and_workers_count(task: Task, tmp_path: Path) -> None:
