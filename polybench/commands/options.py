@@ -130,7 +130,7 @@ WHAT = _panel(
         " cifar10, mnist, imdb, the path of an official archive or of the folder that it unpacks to, of a"
         " folder with MNIST's files, or of a folder of images, one class a subfolder.",
     ),
-    _option("batch_size", "Images a step.", show_default=_MODELS_OWN),
+    _option("batch_size", "Images or sequences a step.", show_default=_MODELS_OWN),
     _option("optimizer", f"{', '.join(OPTIMIZERS)}.", show_default=_MODELS_OWN),
     _option("learning_rate", "For the optimizer.", show_default=_MODELS_OWN),
     _option("momentum", "For the optimizer.", show_default=_MODELS_OWN),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -114,6 +115,11 @@ def with_spread(value: float, std: float | None) -> str:
 def point(values: Mapping[str, int]) -> str:
     """Of a sweep: `batch size 8, threads 2`."""
     return ", ".join(f"{axis.replace('_', ' ')} {count(value)}" for axis, value in values.items())
+
+
+def of_inputs(text: str, unit: str) -> str:
+    """What is said of images, said of what a network takes: sequences/s for images/s."""
+    return re.sub(r"\bimage(?=s?\b)", unit, text)
 
 
 def plural(number: int, noun: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polybench.core import units
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.export import WIDTH
@@ -23,7 +24,11 @@ def render(study: StudyDocument, columns: Sequence[Column], width: int = WIDTH) 
     measured = [result for result in study.results if result.measured]
     blocks = [
         [wrapped(line, width, rest="  ") for line in table.heading],
-        *(_block(column, measured, width) for column in columns if column.unit is not None),
+        *(
+            _block(column, measured, width, study.settings.unit)
+            for column in columns
+            if column.unit is not None
+        ),
     ]
     blocks.append([wrapped(f"{cell}: {outcome}", width) for cell, outcome in table.absent])
     if table.unranked:
@@ -35,7 +40,7 @@ def render(study: StudyDocument, columns: Sequence[Column], width: int = WIDTH) 
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _block(column: Column, results: Sequence[Result], width: int) -> list[str]:
+def _block(column: Column, results: Sequence[Result], width: int, unit: str) -> list[str]:
     """Empty where no row has a number above 0."""
     rows = [(result, column.value(result), column.text(result)) for result in results]
     numbers = [(one, value, text) for one, value, text in rows if isinstance(value, int | float)]
@@ -46,7 +51,7 @@ def _block(column: Column, results: Sequence[Result], width: int) -> list[str]:
     longest_name = max(map(len, names))
     room = max(width - longest_name - 4 - max(len(text) for *_, text in numbers), 10)
     return [
-        column.title,
+        units.of_inputs(column.title, unit),
         *(
             f"  {name:<{longest_name}} {_bar(value / longest, room)} {text}".rstrip()
             for name, (_, value, text) in zip(names, numbers, strict=True)

@@ -25,7 +25,15 @@ def render(document: MergeDocument, format: str) -> str:
     settings = document.settings
     heading = f"{settings.model} on {settings.dataset}, batch {settings.batch_size}, seed {settings.seed}"
     baseline = f"; baseline {document.baseline}" if document.baseline else ""
-    header = ["machine", "cell", "step time", "images/s", "speedup", "cost per epoch", "relative cost"]
+    header = [
+        "machine",
+        "cell",
+        "step time",
+        f"{settings.unit}s/s",
+        "speedup",
+        "cost per epoch",
+        "relative cost",
+    ]
     lines = [line for machine in document.machines for line in _group(document, machine)]
     lines += [[one_line(name), "", "failed", "", "", "", ""] for name in document.absent]
     shown = [number for number in range(len(header)) if number < 2 or any(line[number] for line in lines)]

@@ -51,8 +51,8 @@ def _sentences(overhead: OverheadDocument) -> Iterator[str]:
     sizes = dict.fromkeys(point.batch_size for engine in overhead.engines for point in engine.points)
     yield (
         f"a line through batch sizes {', '.join(map(units.count, sorted(sizes)))}: a step costs the fixed"
-        " cost, and the cost of a sample for each of its images; at the batch size of the last column both"
-        " are half; intervals: 95%, over fresh processes"
+        f" cost, and the cost of a sample for each of its {overhead.unit}s; at the batch size of the last"
+        " column both are half; intervals: 95%, over fresh processes"
     )
     for engine in overhead.engines:
         if engine.worst is not None and engine.worst > _NO_LINE:

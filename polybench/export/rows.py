@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from polybench.core import units
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.export import published
@@ -94,7 +95,7 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
 
     return Table(
         heading=[*([one_line(study.title)] if study.title else []), *heading(study)],
-        header=["cell", *(column.title for column in columns)],
+        header=["cell", *(units.of_inputs(column.title, study.settings.unit) for column in columns)],
         alignment=["left", *("left" if column.unit is None else "right" for column in columns)],
         ranked=[row(result) for result in study.results if result.ranked],
         unranked=[row(result) for result in study.results if failed_parity(result)],

@@ -49,7 +49,14 @@ def table_of(sweep: SweepDocument) -> Table:
     """In the order of the curves; cells without any come last."""
     axes = [axis.replace("_", " ") for axis in sweep.axes]
     by_threads = "threads" in sweep.axes
-    header = [*axes, "cell", "step time", "images/s", "speedup", *(["efficiency"] if by_threads else [])]
+    header = [
+        *axes,
+        "cell",
+        "step time",
+        f"{sweep.unit}s/s",
+        "speedup",
+        *(["efficiency"] if by_threads else []),
+    ]
     cells = [(point, cell) for point in sweep.points for cell in point.cells]
     order = {curve.cell: number for number, curve in enumerate(sweep.curves)}
     cells.sort(key=lambda one: order.get(one[1].cell, len(order)))
@@ -92,9 +99,10 @@ def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:
 
 
 def _sentences(sweep: SweepDocument) -> Iterator[str]:
-    yield "speedup: images a second, against the cell's first row; intervals: 95%, over fresh processes"
+    rate = f"{sweep.unit}s a second"
+    yield f"speedup: {rate}, against the cell's first row; intervals: 95%, over fresh processes"
     for curve in sweep.curves:
-        yield best_of(curve)
+        yield best_of(curve, sweep.unit)
     if any(point.oversubscribed for point in sweep.points):
         yield f"{_CROWDED} more threads than usable cores; such steps are slow and uneven"
     for point in sweep.points:
@@ -103,10 +111,11 @@ def _sentences(sweep: SweepDocument) -> Iterator[str]:
                 yield f"{cell.cell}: {cell.status}: {cell.reason}"
 
 
-def best_of(curve: Curve) -> str:
-    """Where the cell trains most images a second, and from where on more brings little."""
+def best_of(curve: Curve, unit: str) -> str:
+    """Where the cell trains most images or sequences a second, and from where on more brings little."""
     at = ", ".join(f"{axis.replace('_', ' ')} {_value(axis, value)}" for axis, value in curve.best.items())
-    text = f"{curve.cell}: most images a second at {at}: {units.count(round(curve.best_samples_per_second))}"
+    rate = units.count(round(curve.best_samples_per_second))
+    text = f"{curve.cell}: most {unit}s a second at {at}: {rate}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
         text += f"; 90% of that from {axis.replace('_', ' ')} {units.count(curve.knee)} on"

@@ -155,7 +155,7 @@ def _plain(value: Any) -> str:
 
 def _hashes(settings: Settings) -> list[tuple[str, str]]:
     return [
-        ("images, SHA-256", settings.data_sha256),
+        (f"{settings.unit}s, SHA-256", settings.data_sha256),
         ("weights, SHA-256", settings.weights_sha256),
         ("batches, SHA-256", settings.batches_sha256),
     ]

@@ -45,7 +45,7 @@ class SweepView(NamedTuple):
 def view_of_sweep(sweep: SweepDocument, number: int) -> SweepView:
     """The chapter of this number."""
     place, table = f"s{number}", table_of(sweep)
-    best = [best_of(curve) for curve in sweep.curves]
+    best = [best_of(curve, sweep.unit) for curve in sweep.curves]
     return SweepView(
         id=place,
         study=sweep,
@@ -75,12 +75,12 @@ def title_of(sweep: SweepDocument) -> str:
 
 
 def headline(sweep: SweepDocument) -> str:
-    """Where most images a second are trained, of all cells."""
+    """Where most images or sequences a second are trained, of all cells."""
     best = max(sweep.curves, key=lambda curve: curve.best_samples_per_second, default=None)
     if best is None:
         return "Nothing was measured."
     rate = units.count(round(best.best_samples_per_second))
-    return f"{best.cell} trains most: {rate} images a second ({_point(best.best)})."
+    return f"{best.cell} trains most: {rate} {sweep.unit}s a second ({_point(best.best)})."
 
 
 def _point(values: dict[str, int]) -> str:

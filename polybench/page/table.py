@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from polybench.core import units
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.export.footnotes import failed_parity
@@ -67,7 +68,8 @@ def table_of(study: StudyDocument) -> Table:
     known = [metric for metric in METRICS.values() if any(metric.value(one) is not None for one in measured)]
     names = {metric.name for metric in known}
     shown = [name for name in DEFAULT_COLUMNS if name in names][:_SHOWN]
-    columns = [_column(metric, metric.name in shown) for metric in known]
+    unit = study.settings.unit
+    columns = [_column(metric, metric.name in shown, unit) for metric in known]
     return Table(
         groups=list(_grouped(columns)),
         columns=columns,
@@ -78,9 +80,10 @@ def table_of(study: StudyDocument) -> Table:
 _ORDER = {"ranked": 0, "unranked": 1, "absent": 2}
 
 
-def _column(metric: Metric, shown: bool) -> Column:
-    note = ", ".join(filter(None, (metric.unit, metric.note)))
-    return Column(metric.name, metric.title, note, metric.better or "", metric.unit is not None, shown)
+def _column(metric: Metric, shown: bool, unit: str) -> Column:
+    title, note = metric.title, ", ".join(filter(None, (metric.unit, metric.note)))
+    title, note = units.of_inputs(title, unit), units.of_inputs(note, unit)
+    return Column(metric.name, title, note, metric.better or "", metric.unit is not None, shown)
 
 
 def _grouped(columns: Sequence[Column]) -> list[tuple[str, list[Column]]]:

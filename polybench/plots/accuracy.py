@@ -42,7 +42,7 @@ def draw(study: StudyDocument) -> Plot:
         traces=[trace for cell, found in curves.items() for trace in _traces(cell, found, styles[cell])],
         layout={
             "xaxis": {"title": {"text": "s of training"}, "rangemode": "tozero"},
-            "yaxis": {"title": {"text": "% of test images classified rightly"}},
+            "yaxis": {"title": {"text": f"% of test {study.settings.unit}s classified rightly"}},
             "margin": {"l": 64, "r": 24},
             "shapes": [_goal(100 * accuracy) for accuracy in wanted],
         },

@@ -47,7 +47,7 @@ def draw(document: LimitDocument) -> Plot:
         title=f"What the machine allows {document.model}",
         note=(
             f"Roofs are the most that was measured on this machine. A layer's forward pass with"
-            f" {document.batch_size} images reaches at most its mark: to the left of the bend memory is the"
+            f" {document.batch_size} inputs reaches at most its mark: to the left of the bend memory is the"
             " limit, to the right the product."
         ),
         traces=[*lines(ceilings, across), *allowed],

@@ -25,7 +25,8 @@ def draw(document: SweepDocument) -> Plot:
     # Values that are doubled again and again stand as far from each other as the first two.
     kind = "log" if min(values) > 0 and max(values) >= 8 * min(values) else "linear"
     traces = [
-        _trace(name, curve, across, look(number)) for number, (name, curve) in enumerate(curves.items())
+        _trace(name, curve, across, look(number), document.unit)
+        for number, (name, curve) in enumerate(curves.items())
     ]
     note = (
         "Bars are 95% intervals of the speed-up against the curve's first point, which has"
@@ -44,7 +45,7 @@ def draw(document: SweepDocument) -> Plot:
                 "title": {"text": words(across)}, "type": kind, "tickvals": values,
                 "ticktext": [f"{value:,}" for value in values],
             },
-            "yaxis": {"title": {"text": "images/s"}, "rangemode": "tozero", "tickformat": ",~g"},
+            "yaxis": {"title": {"text": f"{document.unit}s/s"}, "rangemode": "tozero", "tickformat": ",~g"},
             "margin": {"l": 84, "r": 24},
         },
         height=430,
@@ -62,7 +63,7 @@ def _curves(document: SweepDocument, across: str) -> dict[str, Curve]:
     return curves
 
 
-def _trace(name: str, curve: Curve, across: str, style: Look) -> Trace:
+def _trace(name: str, curve: Curve, across: str, style: Look, unit: str) -> Trace:
     rates = [cell.samples_per_second or 0.0 for _, cell in curve]
     return {
         "type": "scatter",
@@ -77,7 +78,7 @@ def _trace(name: str, curve: Curve, across: str, style: Look) -> Trace:
             "size": 9,
             "symbol": [style.symbol + "-open" * point.oversubscribed for point, _ in curve],
         },
-        "hovertemplate": f"{text(name)}, {words(across)} %{{x}}: %{{y:,.4~g}} images/s<extra></extra>",
+        "hovertemplate": f"{text(name)}, {words(across)} %{{x}}: %{{y:,.4~g}} {unit}s/s<extra></extra>",
     }
 
 

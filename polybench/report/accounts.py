@@ -19,7 +19,7 @@ from polybench.report.overhead import summarize
 Rounds = Sequence[Sequence[float]]
 """Seconds as [process][round]."""
 
-FIXED, IMAGES = "whatever the batch size", "the images"
+FIXED = "whatever the batch size"
 BETWEEN, APART, OFF_THE_LINE = "between the parts", "the two measurements apart", "off the line"
 COLLECTOR, WAITING = "the garbage collector", "waiting for data"
 
@@ -93,10 +93,10 @@ def by_batch_size(base: Result, other: Result, studies: Mapping[int, StudyDocume
     ours, theirs = summarize(both, []).engines
     if ours.fixed_seconds is None or theirs.fixed_seconds is None:
         return None
-    images = other.workload.batch_size
+    images, unit = other.workload.batch_size, next(iter(studies.values())).settings.unit
     entries = [
         _entry(FIXED, ours.fixed_seconds, theirs.fixed_seconds),
-        _entry(IMAGES, *(images * (line.seconds_per_sample or 0.0) for line in (ours, theirs))),
+        _entry(f"the {unit}s", *(images * (line.seconds_per_sample or 0.0) for line in (ours, theirs))),
     ]
     known = [entry for entry in entries if entry is not None]
     seconds, _ = difference(base, other)

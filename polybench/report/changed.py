@@ -68,7 +68,7 @@ def other_work(a: StudyDocument, b: StudyDocument, ours: Result, theirs: Result)
         if one != two:
             return f"another {name.replace('_', ' ')}: {said(one)} in A, {said(two)} in B"
     if a.settings.data_sha256 != b.settings.data_sha256:
-        return "other images"
+        return f"other {a.settings.unit}s"
     return None
 
 

@@ -115,6 +115,7 @@ def settings_of(
     return Settings(
         model=plan.model.name,
         parameters=plan.model.parameters(),
+        unit=plan.model.unit,
         dataset=files.dataset.name,
         data_sha256=files.dataset.sha256,
         weights_sha256=files.weights_sha256,

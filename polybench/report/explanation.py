@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.core.document.explanation import Account, ExplanationDocument, Pair
+import msgspec
+
+from polybench.core import units
+from polybench.core.document.explanation import Account, ExplanationDocument, Pair, Sentence
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
@@ -57,7 +60,7 @@ def explain(document: StudyDocument, saved: Saved, against: str | None = None) -
         settings=document.settings,
         host=document.host,
         pairs=sorted(pairs, key=lambda pair: pair.uncertain is None),
-        advice=[advice(gain) for gain in sorted(found, key=lambda gain: -gain.seconds)],
+        advice=[_of_inputs(advice(gain), document) for gain in sorted(found, key=lambda gain: -gain.seconds)],
         missing=list(not_measured(document, study, pairs, cells, saved.studies)),
         left_out=list(left_out(document, study)),
     )
@@ -101,8 +104,14 @@ def _pair(document: StudyDocument, base: Result, other: Result, saved: Saved) ->
         uncertain=_uncertain(found),
         accounts=[one for one in (*accounts, by_start(base, other)) if one is not None],
     )
-    pair.sentences = list(sentences(pair, base, other))
+    pair.sentences = [_of_inputs(one, document) for one in sentences(pair, base, other)]
     return pair
+
+
+def _of_inputs(sentence: Sentence, document: StudyDocument) -> Sentence:
+    """About sequences where those are what the study trains on."""
+    text = units.of_inputs(sentence.text, document.settings.unit)
+    return msgspec.structs.replace(sentence, text=text)
 
 
 def _uncertain(found: Relative | None) -> str | None:

@@ -33,6 +33,7 @@ def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> Ov
         polybench=anyone.polybench,
         argv=list(argv),
         model=anyone.settings.model,
+        unit=anyone.settings.unit,
         threads=anyone.settings.threads,
         host=anyone.host,
         engines=[_engine(result.cell, documents) for result in anyone.results],

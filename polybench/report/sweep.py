@@ -56,6 +56,7 @@ def summarize(
         polybench=anyone.polybench,
         argv=list(argv),
         model=",".join(models),
+        unit=anyone.settings.unit,
         host=anyone.host,
         axes={axis: list(values) for axis, values in axes.items()},
         points=made,

@@ -137,3 +137,9 @@ def test_reads_back_within_half_a_percent(value: float) -> None:
 )
 def test_an_age_has_one_unit(value: float, text: str) -> None:
     assert units.age(value) == text
+
+
+def test_what_is_said_of_images_is_said_of_what_a_network_takes() -> None:
+    said = "images/s of each image; imagery"
+    assert units.of_inputs(said, "image") == said
+    assert units.of_inputs(said, "sequence") == "sequences/s of each sequence; imagery"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from polybench.core.optimizers import Optimizer
+
+Unit = Literal["image", "sequence"]
+"""What one input of a network is called."""
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -12,6 +17,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     model: str
     parameters: int
+    unit: Unit = "image"
     dataset: str
     data_sha256: str
     weights_sha256: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, Tool
+from polybench.core.document.circumstances import Host, Tool, Unit
 from polybench.core.document.row import Row
 
 Interval = tuple[float, float]
@@ -52,6 +52,7 @@ class OverheadDocument(msgspec.Struct, kw_only=True):
     polybench: Tool
     argv: list[str]
     model: str
+    unit: Unit = "image"
     threads: int
     host: Host
     engines: list[EngineOverhead]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, Published, Tool
+from polybench.core.document.circumstances import Host, Published, Tool, Unit
 from polybench.core.document.study import decoded
 
 SWEEP_ID = "sweep-"
@@ -82,6 +82,7 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     polybench: Tool
     argv: list[str]
     model: str
+    unit: Unit = "image"
     host: Host
     axes: dict[str, list[int]]
     points: list[SweepPoint]
