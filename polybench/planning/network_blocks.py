@@ -122,6 +122,7 @@ class Blocks:
         self._tables.known(
             table, place, dict.fromkeys(("type", "block", "name", "times", "with")), "option of block"
         )
+        self._tables.table(table.get("with", {}), (*place, "with"))
         use = self._tables.read(renamed, place, _Use, "option of block")
         try:
             layers = pick(use.block, self._blocks, "block")

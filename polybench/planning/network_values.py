@@ -14,6 +14,12 @@ from polybench.planning.toml_text import Place, TomlText
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_TEXTS = {
+    "name": "a name has letters, digits and . _ - only, a letter first, and few of them",
+    "summary": "a summary is one line of at most 200 characters",
+}
+"""What a text should be, by its key."""
+
 
 class Tables(NamedTuple):
     """The tables of one text."""
@@ -77,8 +83,8 @@ class Tables(NamedTuple):
         except msgspec.ValidationError as error:
             numbers = [str(word) for word in _literals(hint) if isinstance(word, int)]
             problem = f"write {' or '.join(numbers)}" if numbers and not words else said(error)
-            if "regex" in problem:
-                problem = "one line of letters, digits and what is in names belongs here"
+            if isinstance(value, str) and place[-1] in _TEXTS:
+                problem = _TEXTS[str(place[-1])]
             raise self.text.error(place, f"{place[-1]} is {shown(value)}: {problem}") from None
         if isinstance(made, float) and not math.isfinite(made):
             raise self.text.error(place, f"{place[-1]} is {made}; write a finite number")

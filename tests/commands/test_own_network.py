@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 import polybench
 from polybench.api import _study
 from polybench.cli import app
+from polybench.core.document.limit import LimitDocument
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
@@ -154,5 +156,6 @@ def test_python_takes_a_file_and_a_network(file: Path) -> None:
 def test_the_roofs_of_a_network_are_drawn_without_its_file(file: Path) -> None:
     network, told = read_network(file), full_limit()
     told.model, told.network = network.name, network
+    assert msgspec.json.decode(msgspec.json.encode(told), type=LimitDocument) == told
     names = {name for trace in draw(told).traces for name in trace.get("text", ())}
     assert {"stem", "dense1"} <= names

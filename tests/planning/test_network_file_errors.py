@@ -58,7 +58,7 @@ BAD = {
     'layers = [{ type = "flatten" }, { type = "dense", outputs = 99999999 }]': "3: outputs is 99999999: ",
     'layers = [{ type = "conv", outputs = 16000000, kernel = 1 }]': "3: this layer puts out 16000000 x 8",
     "input = 3": "no TOML: Cannot overwrite a value",
-    "name = '../x'\nlayers = [1]": "3: name is '../x': one line of letters",
+    "name = '../x'\nlayers = [1]": "3: name is '../x': a name has letters",
     "initialization = 'he_normal'\nlayers = [1]": "3: unknown initialization 'he_normal'",
 }  # fmt: skip
 
@@ -85,7 +85,7 @@ AROUND = {
     "classes = 2\n": ("", "1: classes is missing here; needed are: classes, input, layers"),
     "outputs = 2\n": ("outputs = 3\n", "12: the last layer puts out 3, and there are 2 classes"),
     'type = "flatten"\n': ('type = "relu"\n', "12: dense1 takes features, and gets (4, 6, 6)"),
-    "outputs = 4": ("outputs = 4\nname = 'a b'", "7: name is 'a b': one line of letters"),
+    "outputs = 4": ("outputs = 4\nname = 'a b'", "7: name is 'a b': a name has letters"),
 }  # fmt: skip
 TRAINING = {
     "batchsize = 3": "16: unknown key of training 'batchsize'; did you mean 'batch_size'",
