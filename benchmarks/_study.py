@@ -17,6 +17,8 @@ import numpy as np
 from polybench.core.spec import UNTIMED_STEPS, Cell, Heap, Study
 from polybench.data import synthetic
 from polybench.machine.meters.kernel import KernelUse, kernel_counts
+from polybench.plain import OF_TOKENS
+from polybench.plain.folder import write_inputs
 from polybench.planning import shared_files
 from polybench.planning.pace import WARM_UP_STEPS
 from polybench.planning.plan import Plan, resolve, row
@@ -54,20 +56,26 @@ def inputs(
 ) -> Iterator[Inputs]:
     """A network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
-    The images are written as CIFAR-10's own files, because a plain script has to read them.
+    The images are written as CIFAR-10's own files, because a plain script has to read them; or tokens as
+    `--describe` writes them.
     """
     with tempfile.TemporaryDirectory(prefix="polybench-benchmark-") as folder:
         data, scratch, start = Path(folder) / "data", Path(folder) / "scratch", Path(folder) / "start.npz"
         data.mkdir()
         scratch.mkdir()
         taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
-        _write_binary_batches(data, -(-taken * batch_size // 5))
+        tokens = model in OF_TOKENS
+        if not tokens:
+            _write_binary_batches(data, -(-taken * batch_size // 5))
+        source = "synthetic" if tokens else str(data)
         study = Study(
-            engines, ("cpu",), model=model, data=str(data), batch_size=batch_size, threads=threads, heap=heap
+            engines, ("cpu",), model=model, data=source, batch_size=batch_size, threads=threads, heap=heap
         )
         plan = resolve(study)
         files = shared_files.write(plan, scratch)
-        command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", str(data)]
+        if tokens:
+            write_inputs(data, files.dataset, np.arange(len(files.dataset.labels)))
+        command = [sys.executable, "-m", "polybench", "weights", "--model", model, "--data", source]
         command += ["--batch-size", str(batch_size), "--steps", str(taken), "--output", str(start)]
         subprocess.run(command, check=True, capture_output=True)
         yield Inputs(plan, files, data, start, scratch)

@@ -17,7 +17,8 @@ the worker within 3 %.
 
 Blocks of lenet have 60 steps at batch 128, of the others 15 at batch 32. A process of lenet takes about 15
 seconds with torch or tf. With --output, processes are kept in the file as JSON lines: one that was stopped
-goes on. Flux needs the Julia packages Flux and NPZ.
+goes on. Flux needs the Julia packages Flux and NPZ. `imdb-bilstm` can be raced with torch and
+jax, --against plain: the independent programs have no sequences.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from polybench.core.errors import Unavailable
 from polybench.core.spec import UNTIMED_STEPS, Cell, Heap
 from polybench.core.statistics import ratio
 from polybench.machine import host
-from polybench.plain import NETWORKS
+from polybench.plain import NETWORKS, OF_TOKENS
 from polybench.wire.environment import TUNABLES
 
 TARGET = 1.02
 AGREES = 1.03
 """The most that `bench` and the worker may be apart, either way: they are to say the same."""
-SIZES = {"lenet": (128, 60), "rosetta": (32, 15), "resnet32": (32, 15)}
+SIZES = {"lenet": (128, 60), "rosetta": (32, 15), "resnet32": (32, 15), "imdb-bilstm": (32, 15)}
 """Batch size, and steps of a block: one takes a second or two on 2 cores."""
 _WORKER = "polybench"
 
@@ -173,7 +174,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--heap", choices=get_args(Heap), default="keep")
     parser.add_argument("--output", type=Path, help="keeps processes; goes on with what it has")
     options = parser.parse_args()
-    for given, known in ((options.models, NETWORKS), (options.against, (*OPPONENTS, BENCH))):
+    for given, known in ((options.models, (*NETWORKS, *OF_TOKENS)), (options.against, (*OPPONENTS, BENCH))):
         if unknown := set(given.split(",")) - set(known):
             parser.error(f"{', '.join(sorted(unknown))} is none of {', '.join(known)}")
     if BENCH in options.against.split(",") and options.engines != "flux":

@@ -71,14 +71,17 @@ def _program(plan: Plan, cell: Cell) -> list[str]:
 
 
 def _why_none(plan: Plan, cell: Cell) -> str:
-    from polybench.plain import NETWORKS, why_none
+    from polybench.plain import NETWORKS, OF_TOKENS, why_none
 
-    return f"no plain script for {why_none(cell, plan.workload_of(cell))}; networks: {', '.join(NETWORKS)}"
+    networks = ", ".join((*NETWORKS, *OF_TOKENS))
+    return f"no plain script for {why_none(cell, plan.workload_of(cell))}; networks: {networks}"
 
 
 def _print(plan: Plan, cell: Cell, script: Script, steps: int) -> None:
     study = plan.study
-    if study.data == "synthetic":
+    if plan.model.unit != "image":
+        echo("# Sequences are in no file that it reads; to have one: --describe FOLDER\n")
+    elif study.data == "synthetic":
         echo("# Synthetic images are in no file; to have one: --describe FOLDER\n")
     inputs = [
         "polybench", "weights", "--model", plan.model.name, "--seed", str(study.seed),

@@ -34,8 +34,15 @@ _SCRIPTS = {
     "jax": "train_jax.py",
     "keras": "train_keras.py",
 }
-_WRITTEN_IN = {"train_keras.py": "tensorflow"}
-"""Whose networks a script takes that has none of its own: those are Keras's."""
+OF_TOKENS = ("imdb-bilstm",)
+"""Networks that take tokens, which have other scripts, and not in every engine."""
+_SCRIPTS_OF_TOKENS = {"torch": "train_tokens_pytorch.py", "jax": "train_tokens_jax.py"}
+_WRITTEN_IN = {
+    "train_keras.py": "tensorflow",
+    "train_tokens_pytorch.py": "pytorch",
+    "train_tokens_jax.py": "jax",
+}
+"""Whose networks a script takes that has another name."""
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.pools),
     "torch": ("channels_last", "compile", "foreach"),
@@ -50,7 +57,7 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
     """The script that trains this cell's network and times `steps` steps; None if there is none."""
     if why_none(cell, workload, steps):
         return None
-    optimizer = workload.optimizer
+    optimizer, script = workload.optimizer, script_of(cell, workload)
     constants: dict[str, object] = {
         "DEVICE": cell.device,
         "THREADS": workload.threads,
@@ -60,7 +67,9 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
         "UNTIMED_STEPS": UNTIMED_STEPS,
         "STEPS": steps,
     }
-    if cell.engine == "keras":
+    if workload.model in OF_TOKENS:
+        del constants["MOMENTUM"]
+    elif cell.engine == "keras":
         del constants["DEVICE"], constants["TF32"]
         constants["BACKEND"] = cell.variant or "tensorflow"
     elif cell.engine == "flux":
@@ -69,21 +78,30 @@ def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
         constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
     else:
         constants |= {switch.upper(): switch in cell.variants for switch in _VARIANTS[cell.engine]}
-    return render(_SCRIPTS[cell.engine], workload.model, constants)
+    return render(script, workload.model, constants)
+
+
+def script_of(cell: Cell, workload: Workload) -> str:
+    """The file that trains this cell's network; "" where there is none."""
+    return (_SCRIPTS_OF_TOKENS if workload.model in OF_TOKENS else _SCRIPTS).get(cell.engine, "")
 
 
 def why_none(cell: Cell, workload: Workload, steps: int = 1) -> str:
     """For what there is no script that takes so many steps, of this cell; "" where there is one."""
     known, optimizer = _VARIANTS.get(cell.engine), workload.optimizer
+    plain = _plain_momentum
+    if of_tokens := workload.model in OF_TOKENS:
+        known, plain = () if cell.engine in _VARIANTS else None, _plain_adam
     in_float32 = ("fp32",) if cell.engine == "keras" else ("fp32", "tf32")
     lacking = {
         f"the engine {cell.engine}": known is None,
         f"the variant {cell.variant}": not set(cell.variants) <= set(known or ()),
-        f"the network {workload.model}": workload.model not in NETWORKS,
+        f"the network {workload.model}": not of_tokens and workload.model not in NETWORKS,
+        f"{workload.model} in {cell.engine}": not script_of(cell, workload),
         f"{workload.replicas} replicas": workload.replicas > 1,
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{cell.engine} on {cell.device}": cell.engine in ("flux", "keras") and cell.device != "cpu",
-        f"the optimizer {optimizer.name} as it is set": not _plain_momentum(optimizer, UNTIMED_STEPS + steps),
+        f"the optimizer {optimizer.name} as it is set": not plain(optimizer, UNTIMED_STEPS + steps),
     }
     return next((what for what, lacks in lacking.items() if lacks), "")
 
@@ -117,6 +135,12 @@ def _plain_momentum(optimizer: Optimizer, steps: int) -> bool:
     return optimizer.name == "momentum" and optimizer == plain and len(optimizer.stretches(0, steps)) == 1
 
 
+def _plain_adam(optimizer: Optimizer, steps: int) -> bool:
+    """The same of the scripts for tokens."""
+    plain = Optimizer("adam", optimizer.learning_rate, schedule=optimizer.schedule)
+    return optimizer == plain and len(optimizer.stretches(0, steps)) == 1
+
+
 def render(script: str, network: str, constants: Mapping[str, object]) -> str:
     """The script of this file name with another network, and with other values for its constants.
 
@@ -124,7 +148,7 @@ def render(script: str, network: str, constants: Mapping[str, object]) -> str:
         KeyError: the script has no such constant.
     """
     name, suffix = script.removeprefix("train_").split(".")
-    network_of = text_of(f"{network}_{_WRITTEN_IN.get(script, name)}.{suffix}")
+    network_of = text_of(f"{network.replace('-', '_')}_{_WRITTEN_IN.get(script, name)}.{suffix}")
     text = _with_network(text_of(script), network_of, suffix == "jl")
     text = text.replace("Train `lenet`", f"Train `{network}`", 1)
     # JSON writes texts, numbers and truth values as Julia does.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polybench.data import Dataset
 from polybench.data.batches import Order
@@ -34,7 +35,7 @@ def write_folder(
 
     Args:
         folder: made here; files of these names in it are replaced.
-        dataset: whose images are of CIFAR-10's size.
+        dataset: whose images are of CIFAR-10's size, or whose sequences are tokens.
         batches: (steps, batch size) indices into its images; the others are not written.
         weights: canonical initial weights.
         scripts: one a cell.
@@ -45,16 +46,27 @@ def write_folder(
     used, renumbered = np.unique(batches, return_inverse=True)
     start: dict[str, Any] = {**weights, "batches": renumbered.reshape(batches.shape)}
     images = folder / IMAGES
-    records = np.hstack([dataset.labels[used, None], dataset.images[used].reshape(len(used), -1)])
-    with room(folder.parent, records.nbytes + sum(array.nbytes for array in start.values())):
+    taken = len(used) * (dataset.images[0].nbytes + 1)
+    with room(folder.parent, taken + sum(array.nbytes for array in start.values())):
         images.mkdir(parents=True, exist_ok=True)
-        for number, part in enumerate(np.array_split(records.astype(np.uint8), _FILES), 1):
-            part.tofile(images / f"data_batch_{number}.bin")
+        write_inputs(images, dataset, used)
         np.savez(folder / START, **start)
         for script in scripts:
             (folder / script.file).write_text(script.text, "utf-8")
         (folder / RUN).write_text(_program(scripts), "utf-8")
         (folder / RUN).chmod(0o755)
+
+
+def write_inputs(folder: Path, dataset: Dataset, used: NDArray[np.int64]) -> None:
+    """These images as CIFAR-10's files have them, or these tokens and labels as NumPy's files."""
+    inputs, labels = dataset.images[used], dataset.labels[used]
+    if inputs.ndim == 2:
+        np.save(folder / "tokens.npy", inputs)
+        np.save(folder / "labels.npy", labels)
+        return
+    records = np.hstack([labels[:, None], inputs.reshape(len(used), -1)])
+    for number, part in enumerate(np.array_split(records.astype(np.uint8), _FILES), 1):
+        part.tofile(folder / f"data_batch_{number}.bin")
 
 
 def _program(scripts: Sequence[Script]) -> str:

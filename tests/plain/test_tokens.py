@@ -1,0 +1,93 @@
+"""The plain scripts of networks that take tokens, as `test_plain` has those of images."""
+
+import ast
+import json
+import subprocess
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Study, Workload, cells
+from polybench.data import synthetic
+from polybench.data.batches import batch_stream
+from polybench.models import find_model
+from polybench.models.initial_weights import initial_weights
+from polybench.plain import OF_TOKENS, plain_command, plain_script, why_none
+from polybench.plain.folder import IMAGES, START, write_folder
+from polybench.planning.plan import resolve
+from polybench.planning.shared_files import dataset_of
+from tests.plain.test_plain import BATCH_SIZE, DROPOUT, SEED, TIMED, losses_of_engine, workers
+
+__all__ = ["workers"]
+
+ENGINES = ("torch", "jax")
+
+
+def workload(model="imdb-bilstm", **changes):
+    declared = find_model(model).optimizer
+    return msgspec.structs.replace(Workload(model, "synthetic", 32, declared, "fp32", 3), **changes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", OF_TOKENS)
+def test_trains_as_the_engine_does(model, engine, workers, tmp_path, monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 200)
+    plan = resolve(
+        Study((engine,), ("cpu",), model=model, data="synthetic", batch_size=BATCH_SIZE, seed=SEED, threads=1)
+    )
+    expected = losses_of_engine(workers(engine), plan, tmp_path)
+    (tmp_path / "data").mkdir()
+    dataset = dataset_of(plan.study, plan.model, tmp_path / "data")
+    batches = batch_stream(len(dataset.labels), BATCH_SIZE, SEED, 2 + TIMED)
+    write_folder(tmp_path / "described", dataset, batches, initial_weights(plan.model, SEED), [])
+    script, command = plain_command(plan.cells[0], plan.workload, tmp_path)
+    script.write_text(DROPOUT.sub("0.0", plain_script(plan.cells[0], plan.workload, TIMED)))
+    command += [str(tmp_path / "described" / name) for name in (START, IMAGES)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert run.returncode == 0, run.stderr
+    printed = json.loads(run.stdout)
+    assert printed["losses"] == pytest.approx(expected, rel=1e-5)
+    assert len(set(expected)) == 2 + TIMED
+    assert len(printed["step_seconds"]) == TIMED
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", OF_TOKENS)
+def test_a_script_stands_alone_with_the_rates_of_the_model(model, engine):
+    script = plain_script(cells((engine,), ("cpu",))[0], workload(model), 7)
+    tree = ast.parse(script)
+    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in imported if name.startswith("polybench")]
+    assert f"Train `{model}`" in ast.get_docstring(tree)
+    rates = [layer.rate for layer in find_model(model).layers if hasattr(layer, "rate")]
+    assert [float(rate) for rate in DROPOUT.findall(script)] == rates
+    for line in ("THREADS = 3", "LEARNING_RATE = 0.001", "UNTIMED_STEPS = 2", "STEPS = 7"):
+        assert line in script.splitlines()
+
+
+@pytest.mark.parametrize("engine", ["flux", "tf", "keras", "torch+compile", "fake", "tf+unrolled"])
+def test_no_script_yet(engine):
+    cell = cells((engine,), ("cpu",))[0]
+    assert plain_script(cell, workload(), 7) is None
+    assert why_none(cell, workload())
+
+
+def test_no_script_of_other_optimizers():
+    cell = cells(("torch",), ("cpu",))[0]
+    for optimizer in (Optimizer("momentum"), Optimizer("adam", 0.001, weight_decay=0.1)):
+        assert plain_script(cell, workload(optimizer=optimizer), 7) is None
+
+
+def test_tokens_are_written_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setitem(synthetic.IMAGES, "train", 40)
+    study = Study(("torch",), ("cpu",), model="imdb-bilstm", data="synthetic")
+    dataset = dataset_of(study, find_model(study.model), tmp_path)
+    batches = np.array([[3, 9], [9, 30]])
+    write_folder(tmp_path / "it", dataset, batches, {}, [])
+    tokens, start = np.load(tmp_path / "it" / IMAGES / "tokens.npy"), np.load(tmp_path / "it" / START)
+    labels = np.load(tmp_path / "it" / IMAGES / "labels.npy")
+    assert (tokens[start["batches"]] == dataset.images[batches]).all()
+    assert (labels[start["batches"]] == dataset.labels[batches]).all()
