@@ -21,9 +21,10 @@ from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.planning.follow_ups import command_line, measured_study
 from polybench.planning.grid import points
-from polybench.planning.network_file import read_network
+from polybench.planning.network_file import network_of, read_network
 from polybench.planning.network_table import network_toml
 from polybench.planning.study_file import read
+from polybench.planning.toml_text import TomlText
 from polybench.plots.roofs import draw
 from tests.plots.documents import full_limit
 
@@ -159,3 +160,11 @@ def test_the_roofs_of_a_network_are_drawn_without_its_file(file: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(told), type=LimitDocument) == told
     names = {name for trace in draw(told).traces for name in trace.get("text", ())}
     assert {"stem", "dense1"} <= names
+
+
+def test_the_guide_shows_the_example() -> None:
+    guide = (EXAMPLE.parents[1] / "docs" / "guides" / "own_network.md").read_text("utf-8")
+    shown = TomlText("guide", guide.split("```toml\n")[1].split("```")[0] + "\n")
+    network = read_network(EXAMPLE)
+    assert network_of(shown, shown.load(), default_name="my_net") == network
+    assert network.name in guide
