@@ -56,6 +56,9 @@ end
     @test_throws "there is no cuda:1 here" layers(:lenet; device = "cuda:1")
 end
 
+"""A folder for the study that is measured here, where somebody wants to read it; or nothing."""
+const KEPT = get(ENV, "POLYBENCH_KEEP_STUDY", "")
+
 const SMALL = Chain(Conv((3, 3), 3 => 2, tanh), MaxPool((2, 2)), BatchNorm(2), Flux.flatten, Dense(18 => 3))
 small_loss(model, x, y) = Flux.logitcrossentropy(model(x), y)
 const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotbatch([1, 2, 3, 1], 1:3)
@@ -130,6 +133,7 @@ end
         file = write_study(folder, trial)
         study = read_study(file)
         @test file == joinpath(folder, "$(study.document["id"]).json")
+        isempty(KEPT) || cp(file, joinpath(KEPT, basename(file)))
         @test cells(study) == ["flux/cpu"]
         @test study["flux/cpu"].rounds == trial.rounds
         @test median(study["flux/cpu"]).time == median(trial).time
