@@ -14,7 +14,7 @@ import pytest
 
 from polybench.core.errors import BadInput
 from polybench.machine import cores
-from tests.measuring.test_study import Listener, run, small_data
+from tests.measuring.test_study import REAL_PIPELINE, Listener, assert_its_pipeline_is_timed, run, small_data
 
 __all__ = ["small_data"]
 
@@ -56,13 +56,15 @@ class Affinities(Listener):
     ],
 )
 def test_all_threads_and_children_of_a_worker_run_on_the_studys_cores(engine: str, processes: int) -> None:
+    """And a pipeline of PyTorch's, with its children, gives identical training there."""
     watch = Affinities()
-    fields = {"input": "pipeline", "workers": 1, "batch_size": 8} if engine != "fake" else {}
-    more = {"pin": True, "threads": 1, "processes": 1, "rounds": 2, "timeout": 300.0, "parity": False}
-    result = run(engine, listener=watch, **fields, **more)
+    fields = {"threads": 1} if engine == "fake" else REAL_PIPELINE
+    result = run(engine, listener=watch, pin=True, processes=1, rounds=2, **fields)
     if result.results[0].status == "unavailable":
         pytest.skip(result.results[0].reason or "")
     assert result.results[0].status == "ok"
+    if engine != "fake":
+        assert_its_pipeline_is_timed(result.results[0])
     (cpu,) = result.settings.pinned
     assert watch.seen == {str(cpu)}
     assert watch.most_processes >= processes
