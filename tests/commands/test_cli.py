@@ -207,6 +207,7 @@ def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) ->
     assert "cannot read the study" in shown.stderr
 
 
+@pytest.mark.slow  # it starts each engine
 def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("doctor", "--format", "json")
     report = json.loads(result.stdout)

@@ -100,14 +100,14 @@ def test_a_folder_runs(run, little_data, tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "my scripts"
     options = ["--data", "synthetic", "--steps", "3", "--batch-size", "8", "--threads", "1"]
-    assert run(str(folder), "--engines", "torch,keras+torch", *options).exit_code == 0
+    assert run(str(folder), "--engines", "torch,torch+channels_last", *options).exit_code == 0
     done = subprocess.run(
         [folder / "run.sh"], capture_output=True, text=True, check=False, cwd="/", timeout=240
     )
     assert done.returncode == 0, done.stderr
-    torch, keras = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    torch, other = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     assert len(torch["step_seconds"]) == 3
-    assert keras["losses"] == pytest.approx(torch["losses"], rel=1e-5)
+    assert other["losses"] == pytest.approx(torch["losses"], rel=1e-5)
 
 
 def test_scripts_run_in_the_environments_of_their_cells(run, little_data, tmp_path):
