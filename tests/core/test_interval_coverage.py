@@ -60,7 +60,7 @@ def bootstrap_interval(
 @pytest.mark.parametrize("processes", [3, 5, 10])
 def test_t_interval_covers_and_bootstrap_covers_less(processes: int) -> None:
     rng = np.random.default_rng(20_250_101 + processes)
-    studies, bootstrapped = 4000, 800
+    studies, bootstrapped = 2000, 400
     t_hits = bootstrap_hits = 0
     for study in range(studies):
         baseline = simulated_cell(rng, processes, BASELINE_SECONDS)
