@@ -19,8 +19,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
-from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, find
+from tests import julia_depot
 
 # Machines are shared: that an example, or the making of one, takes long says nothing of the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -79,12 +78,8 @@ def _name(value: object) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def users_julia() -> None:
-    """The Julia that a user's polybench would find, looked up before the configuration is hidden."""
-    try:
-        julia = find()
-    except Unavailable:
-        return
-    os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
+    """Looked up before the configuration is hidden."""
+    os.environ |= julia_depot.variables()
 
 
 @pytest.fixture(autouse=True)
