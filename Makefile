@@ -22,7 +22,7 @@ compare: $(INSTALLED)
 test: $(INSTALLED)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(INSTALLED) # with those marked slow, as CI runs them
+test-all: $(INSTALLED) # all of them: with those marked slow, and those that CI leaves out, marked exhaustive
 	$(PYTEST) $(ARGS)
 
 gpu: # all that needs a GPU, in build/gpu, within nine minutes; 4 where there is none

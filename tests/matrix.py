@@ -99,6 +99,10 @@ class Network(NamedTuple):
 
 COMPILING = ("flux", "jax")
 """Each compiles every network anew, layer by layer, in both precisions: half a minute, a deep one minutes."""
+COMPILED = ("resnet8", "rosetta")
+"""Of the networks those that they compile in CI. The network of all layers has every layer of the others, and
+engines that do not compile train those; all of them is for `make test-all`.
+"""
 _NOT_COMPILING = tuple(engine for engine in _EVERY_NETWORK if engine not in COMPILING)
 
 _OTHERWISE = {

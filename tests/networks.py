@@ -54,6 +54,19 @@ EVERYTHING = Model(
 )
 
 
+DROPOUTS = msgspec.structs.replace(
+    EVERYTHING,
+    name="dropouts",
+    layers=(
+        Dropout("dropout1", 0.25),
+        Flatten(),
+        Dense("dense1", 216, 6),
+        Dropout("dropout2", 0.5),
+        Dense("dense2", 6, 3),
+    ),
+)
+"""Masks of images and of features, and little else to compile."""
+
 # Every layer of sequences that all engines have, with both kinds of output of one direction and of both.
 SEQUENCES = Model(
     name="sequences",

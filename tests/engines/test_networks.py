@@ -40,8 +40,8 @@ from polybench.wire.messages import (
 from polybench.wire.process import WorkerProcess
 from tests import small
 from tests.engines.conftest import SOON_COMPILED
-from tests.matrix import COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS
-from tests.networks import EVERYTHING, FEATURES, SEQUENCES
+from tests.matrix import COMPILED, COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS
+from tests.networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
 from tests.sessions import InProcess
 
 TIMEOUT = 240.0
@@ -57,7 +57,13 @@ SEQUENCES_NAMES = [
     pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in SEQUENCES_CELLS
 ]
 PUBLISHED = [
-    pytest.param(network, name, marks=pytest.mark.slow) if name in COMPILING else (network, name)
+    pytest.param(
+        network,
+        name,
+        marks=[pytest.mark.slow, *([] if network in COMPILED else [pytest.mark.exhaustive])],
+    )
+    if name in COMPILING
+    else (network, name)
     for network, name in NETWORK_CASES
 ]
 
@@ -188,7 +194,7 @@ def test_each_precision_is_checked_at_its_own_tolerance(check: Check, tmp_path: 
 def test_dropout_of_its_own_is_random_starts_over_with_each_build_and_goes_on(
     workers: Workers, name: str, tmp_path: Path
 ) -> None:
-    job, weights, epoch, *_ = task(name, EVERYTHING, 4, 3, tmp_path)
+    job, weights, epoch, *_ = task(name, DROPOUTS, 4, 3, tmp_path)
     session = workers(name)
 
     def losses(seed: int) -> list[float]:
