@@ -14,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,17 +28,37 @@ settings.load_profile("shared")
 
 sys.dont_write_bytecode = False  # what that variable became in this process
 
-# Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
-# needs no Julia: while the first has the package precompiled, another that wanted it would only wait.
-LONGEST = (
+SHARE_ENGINES = (
     "engines/test_identity.py",
+    "engines/test_variants.py",
+    "engines/flux/test_engine.py",
+    "engines/keras/test_engine.py",
+    "engines/pytorch/test_engine.py",
+    "engines/tensorflow/test_engine.py",
+    "engines/jax/test_engine.py",
+    "engines/jax/test_arithmetic.py",
+    "engines/test_replay.py",
+    "engines/test_places.py",
+    "engines/test_allocations.py",
+    "engines/test_native.py",
+    "engines/jax/test_cuda_calls.py",
+    "engines/pytorch/test_cuda_calls.py",
+    "engines/tensorflow/test_cuda_calls.py",
+)
+"""Whose checks run in the same processes of engines (`processes` in `engines/conftest.py`): first those that
+want them as users have them, then those with variables of their own.
+"""
+
+# Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
+# needs no Julia at first: while the package is being precompiled, another that wanted it would only wait.
+LONGEST = (
+    *SHARE_ENGINES,
     "measuring/test_study.py",
     "engines/test_networks.py",
     "plain/test_plain.py",
+    "engines/flux/test_julia_package.py",
     "engines/test_optimizers.py",
     "engines/flux/test_parity.py",
-    "engines/flux/test_julia_package.py",
-    "engines/flux/test_engine.py",
     "engines/flux/test_worker.py",
     "test_notebooks.py",
     "test_examples.py",
@@ -53,7 +74,27 @@ _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _RANK.get(item.path, len(LONGEST)))
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> tuple[int, bool]:
+    rank = _RANK.get(item.path, len(LONGEST))
+    return rank, rank < len(LONGEST) and "flux" in item.name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Several processes share the files (`--dist loadfile`), but not those that share engines."""
+    from xdist.scheduler import LoadFileScheduling
+
+    shared = {f"tests/{name}" for name in SHARE_ENGINES}
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "engines" if file in shared else file
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

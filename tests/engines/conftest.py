@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -38,6 +37,9 @@ computes the same. Julia still takes what packages have precompiled with more. A
 are held to the reference in test_identity.py.
 """
 
+MOST_PROCESSES = 10
+"""At the same time: an idle one holds some hundred MiB."""
+
 
 @pytest.fixture(scope="session")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -50,24 +52,33 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def processes() -> Iterator[Callable[..., Executor]]:
-    """`processes(engine, variants, **environment)`: one for all tests of a file that want the same."""
-    with contextlib.ExitStack() as stack:
+    """`processes(engine, variants, **environment)`: one for all tests that want the same.
 
-        @functools.cache
-        def start(engine: str, environment: frozenset[tuple[str, str]]) -> Executor:
-            spawn = multiprocessing.get_context("spawn")
-            executor = stack.enter_context(ProcessPoolExecutor(1, spawn, die_with_parent))
-            with patch.dict(os.environ, dict(environment) | {"POLYBENCH_PARENT": str(os.getpid())}):
-                executor.submit(os.getpid).result()  # it has started, in this environment
-            return executor
+    Of all files: `SHARE_ENGINES` (`tests/conftest.py`) are those that one process of pytest's therefore runs.
+    """
+    started: dict[tuple[str, frozenset[tuple[str, str]]], Executor] = {}  # what was used last is last
 
-        def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
-            given = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
-            return start(engine, frozenset(given.items()))
+    def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
+        given = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
+        wanted = engine, frozenset(given.items())
+        started[wanted] = started.pop(wanted, None) or start(given)
+        if len(started) > MOST_PROCESSES:
+            started.pop(next(iter(started))).shutdown()
+        return started[wanted]
 
-        yield process
+    yield process
+    for executor in started.values():
+        executor.shutdown()
+
+
+def start(environment: dict[str, str]) -> Executor:
+    """A process in this environment, of which more is asked one after the other."""
+    executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), die_with_parent)
+    with patch.dict(os.environ, environment | {"POLYBENCH_PARENT": str(os.getpid())}):
+        executor.submit(os.getpid).result()
+    return executor
 
 
 def obtain(answer: Future[Any]) -> Any:
@@ -78,16 +89,16 @@ def obtain(answer: Future[Any]) -> Any:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run_check(problem: Path, processes: Callable[..., Executor]) -> lab.RunCheck:
     """`run_check(cell, check, **environment)`: run that function of a Lab in the process of such a cell.
 
-    XLA does not optimize there, unless the environment says how it is to compile.
+    XLA does not optimize there what JAX gives it, unless the environment says how it is to compile.
     """
-    soon = {"XLA_FLAGS": SOON_COMPILED["XLA_FLAGS"]}
 
     def run(cell: str, check: lab.Check, **environment: str) -> None:
         engine, *variants = cell.split("+")
+        soon = {"XLA_FLAGS": SOON_COMPILED["XLA_FLAGS"]} if "jax" in cell else {}
         process = processes(engine, tuple(variants), **(soon | environment))
         obtain(process.submit(lab.run, check.__module__, check.__name__, engine, problem))
 

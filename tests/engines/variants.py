@@ -6,6 +6,7 @@ ADD A VARIANT: its row in EFFECTS, with a function that answers otherwise for th
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ def channels_last(engine: Any) -> object:
 
 
 def compiled(_: Any) -> object:
-    """How many graphs the compiler has made in this process."""
+    """How many graphs the compiler has made since the engine was built."""
     return importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
 
 
@@ -151,6 +152,9 @@ def observed(name: str, variants: tuple[str, ...], folder: Path) -> object:
         return Missing(missing.reason)
     images, labels = (np.load(folder / f"{part}.npy") for part in ("images", "labels"))
     workload = Workload("lenet", "noise", images.shape[1], LENET.optimizer, "fp32", 2)
+    if dynamo := sys.modules.get("torch._dynamo"):  # what other tests of this process have compiled
+        dynamo.reset()
+        dynamo.utils.counters.clear()
     with np.load(folder / "weights.npz") as file:
         engine.build(Job(LENET, workload, "cpu", "float32", variants), dict(file))
     engine.load(images, labels)

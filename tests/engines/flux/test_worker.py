@@ -17,6 +17,7 @@ from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Advance, Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 from tests import small
+from tests.engines.conftest import SOON_COMPILED
 from tests.measuring.test_pinning import allowed_cpus
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ def test_it_starts_with_cached_code_or_cold_on_its_core_and_ends_while_julia_com
     tmp_path: Path, environment: dict[str, str], cached: dict[str, float], number: signal.Signals
 ) -> None:
     cpu = max(os.sched_getaffinity(0))
-    environment = worker_environment(ENGINES["flux"], "cpu", 2, cpus=(cpu,)) | environment
+    environment = worker_environment(ENGINES["flux"], "cpu", 2, cpus=(cpu,)) | SOON_COMPILED | environment
     with WorkerProcess(environment, tmp_path / "log") as worker:
         detail = prepare(worker, tmp_path).startup.detail
         assert {name: detail[name] for name in detail if name == "cached_code"} == cached
