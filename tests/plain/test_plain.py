@@ -3,20 +3,25 @@
 import ast
 import contextlib
 import json
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from polybench.cli import app as cli
 from polybench.commands.weights import weights
 from polybench.core.errors import Unavailable
 from polybench.core.layers import Dropout
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Study, Workload, cells
 from polybench.engines import ENGINES
+from polybench.engines.flux.julia.finding import check, find
+from polybench.engines.flux.julia.package import package_folder
 from polybench.models import find_model
 from polybench.plain import NETWORKS, plain_command, plain_script, render
 from polybench.planning import shared_files
@@ -25,6 +30,8 @@ from polybench.wire.environment import worker_environment
 from polybench.wire.messages import Load, Loaded, Prepare, Prepared
 from polybench.wire.process import WorkerProcess
 from tests import small
+from tests.engines.conftest import SOON_COMPILED
+from tests.networks import RESNET8
 
 TIMED = 4
 SEED = 3
@@ -33,6 +40,9 @@ BATCH_SIZE = 16
 OPTIMIZER = Optimizer(learning_rate=0.05, momentum=0.8)
 DROPOUT = re.compile(r"(?<=\b[Dd]ropout\()[\d.]+")
 """The rate of a layer, in each of the frameworks."""
+BY_HAND = Path(__file__).parents[2] / "examples" / "flux_by_hand.jl"
+BLOCKS, ONE_BLOCK = "range(1, 6):", "range(1, 2):"
+"""Of a stage, in the scripts of `resnet32`: one of its five is enough, and takes a third of the time."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +53,7 @@ def workers(tmp_path_factory):
 
         def worker(engine):
             if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 1)
+                environment = worker_environment(ENGINES[engine], "cpu", 1) | SOON_COMPILED
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
                 started[engine].ask(Load(ENGINES[engine].factory), Loaded, 120)
@@ -65,7 +75,8 @@ def plan_of(engine, model, folder):
         (engine,), ("cpu",), model=model, data=str(folder), batch_size=BATCH_SIZE, seed=SEED, threads=1,
         learning_rate=OPTIMIZER.learning_rate, momentum=OPTIMIZER.momentum,
     )  # fmt: skip
-    return resolve(study)
+    plan = resolve(study)
+    return plan._replace(model=RESNET8) if model == "resnet32" else plan
 
 
 def losses_of_engine(worker, plan, tmp_path):
@@ -86,15 +97,20 @@ def run_script(plan, folder, tmp_path):
     app = typer.Typer()
     app.command()(weights)
     options = {
-        "model": plan.model.name, "data": folder, "seed": SEED, "batch-size": BATCH_SIZE,
+        "model": plan.workload.model, "data": folder, "seed": SEED, "batch-size": BATCH_SIZE,
         "steps": 2 + TIMED, "output": start,
     }  # fmt: skip
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     script, command = plain_command(plan.cells[0], plan.workload, tmp_path)
-    script.write_text(DROPOUT.sub("0.0", plain_script(plan.cells[0], plan.workload, TIMED)))
+    text = DROPOUT.sub("0.0", plain_script(plan.cells[0], plan.workload, TIMED))
+    assert text.count(BLOCKS) == (plan.model is RESNET8)
+    script.write_text(text.replace(BLOCKS, ONE_BLOCK))
     command += [str(start), str(folder)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    if script.suffix == ".jl":
+        command.insert(1, "-O0")
+    soon = os.environ | {"XLA_FLAGS": SOON_COMPILED["XLA_FLAGS"]}
+    run = subprocess.run(command, env=soon, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -120,7 +136,7 @@ def run_script(plan, folder, tmp_path):
             )
         ),
         *(("rosetta", e) for e in ("flux", "torch", "tf", "jax", "keras")),
-        # Flux compiles this one for two minutes, once for the engine and once for the script.
+        # Flux compiles this one for minutes, once for the engine and once for the script.
         *(("resnet32", e) for e in ("torch", "tf", "jax")),
     ],
 )
@@ -134,6 +150,30 @@ def test_trains_as_the_engine_does(model, engine, workers, folder, tmp_path):
     assert len(set(expected)) == 2 + TIMED
     assert len(printed["step_seconds"]) == TIMED
     assert min(printed["step_seconds"]) > 0
+
+
+@pytest.mark.slow
+def test_the_example_in_plain_julia_does(workers, folder, tmp_path):
+    """examples/flux_by_hand.jl prints the losses that the engine has."""
+    try:
+        check(julia := find())
+    except Unavailable as missing:
+        pytest.skip(missing.reason)
+    start = tmp_path / "start.npz"
+    options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
+    assert CliRunner().invoke(cli, ["weights", *options, "--output", str(start)]).exit_code == 0
+    # What it calls is precompiled, and the rest does not wait for a compiler.
+    options = [f"--project={julia.project}", "--startup-file=no", "--compile=min"]
+    environment = os.environ | {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
+    run = subprocess.run(
+        [julia.executable, *options, str(BY_HAND), str(start), str(folder)],
+        env=environment, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    printed = [float(loss) for loss in re.findall(r"^step \d+: loss (\S+),", run.stdout, re.MULTILINE)]
+    plan = resolve(Study(("flux",), ("cpu",), data=str(folder), batch_size=BATCH_SIZE, threads=1))
+    assert printed == pytest.approx(losses_of_engine(workers("flux"), plan, tmp_path), rel=1e-5)
+    assert " allocations, " in run.stdout
 
 
 @pytest.mark.parametrize("engine", ["flux", "torch", "tf", "jax", "keras"])
