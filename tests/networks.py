@@ -58,6 +58,7 @@ DROPOUTS = msgspec.structs.replace(
     EVERYTHING,
     name="dropouts",
     layers=(
+        BatchNorm("norm1", 3),
         Dropout("dropout1", 0.25),
         Flatten(),
         Dense("dense1", 216, 6),
@@ -65,7 +66,7 @@ DROPOUTS = msgspec.structs.replace(
         Dense("dense2", 6, 3),
     ),
 )
-"""Masks of images and of features, and little else to compile."""
+"""What a step changes besides weights, and little else to compile."""
 
 # Every layer of sequences that all engines have, with both kinds of output of one direction and of both.
 SEQUENCES = Model(

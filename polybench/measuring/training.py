@@ -102,9 +102,14 @@ class _Training:
         for training in earlier:
             done = len(training.epochs)
             file = self._file(done)
-            if file is None or not file.exists():
+            if not done:
                 continue
             words = f"the training of seed {self._seed}"
+            if file is None or not file.exists():
+                record.warnings.append(
+                    f"{words} began again: nothing was kept of {units.plural(done, 'epoch')}"
+                )
+                return
             try:
                 worker.ask(GoOn(str(file)), Advanced, self._study.timeout)
             except CellFailed:

@@ -77,9 +77,7 @@ from polybench.worker.numpy_limits import product_seconds, triad_seconds
 from polybench.worker.separately import pipeline_seconds, training_seconds
 from polybench.worker.tensors import read_tensors, write_tensors
 from polybench.worker.timed import finite_loss, measure_block
-
-EVALUATED = 500
-"""Test images that are classified at a time: divides CIFAR-10's 10,000, others have a shorter last batch."""
+from polybench.worker.trained import accuracy, keep_training
 
 
 class Worker:
@@ -225,26 +223,17 @@ class Worker:
 
     @_obey.register
     def _keep_training(self, request: KeepTraining) -> TrainingKept:
-        state = self.engine.training_state()
-        if not state:
-            return TrainingKept("this engine cannot go on with another process's training")
-        try:
-            _save(request.path, state)
-        except OSError as error:
-            return TrainingKept(f"cannot write {request.path}: {error}")
-        return TrainingKept("")
+        return keep_training(self.engine, request.path)
 
     @_obey.register
     def _go_on(self, request: GoOn) -> Advanced:
-        self.engine.go_on_from(_weights(request.path))
+        self.engine.go_on_from(read_tensors(request.path))
         return Advanced()
 
     @_obey.register
     def _evaluate(self, request: Evaluate) -> Evaluated:
         images, labels = (part[0] for part in open_epoch(request.test))
-        batches = (slice(first, first + EVALUATED) for first in range(0, len(labels), EVALUATED))
-        right = sum(self.engine.correct(images[batch], labels[batch]) for batch in batches)
-        return Evaluated(right / len(labels))
+        return Evaluated(accuracy(self.engine, images, labels))
 
     @_obey.register
     def _count(self, request: Count) -> Counted:

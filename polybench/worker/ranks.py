@@ -18,7 +18,7 @@ import msgspec
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.job import PINNED, RANKS, Rank
-from polybench.wire.messages import Answer, Closed, Evaluate, Failed, Load, Missing, Request
+from polybench.wire.messages import Answer, Closed, Evaluate, Failed, KeepTraining, Load, Missing, Request
 from polybench.wire.process import WorkerProcess
 from polybench.worker.handler import Worker
 from polybench.worker.together import together
@@ -46,8 +46,8 @@ class Leader:
         """Obey, all of them at the same time; the answer is of all."""
         if self._shares and isinstance(request, Load) and not self._ranks:
             self._start()
-        # Whoever evaluates has no need of the others.
-        if not self._ranks or isinstance(request, Evaluate):
+        # Whoever evaluates has no need of the others, and weights and optimizer are the same in all.
+        if not self._ranks or isinstance(request, Evaluate | KeepTraining):
             return self._worker.answer(request)
         answered = threading.Event()
         with ThreadPoolExecutor(len(self._ranks)) as pool:

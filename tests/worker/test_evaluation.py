@@ -12,7 +12,7 @@ from polybench.engines.reference.inference import logits
 from polybench.models.initial_weights import initial_weights
 from polybench.models.lenet import LENET
 from polybench.wire.messages import Evaluate, Evaluated, Prepare, Prepared
-from polybench.worker import handler
+from polybench.worker import trained
 from tests import small
 from tests.sessions import InProcess
 
@@ -21,7 +21,7 @@ from tests.sessions import InProcess
 def test_the_accuracy_is_that_of_all_images(
     images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "EVALUATED", 8)
+    monkeypatch.setattr(trained, "EVALUATED", 8)
     files, folder = small.files(tmp_path), tmp_path / "test"
     folder.mkdir()
     worker = InProcess("polybench.engines.reference.engine:ReferenceEngine")

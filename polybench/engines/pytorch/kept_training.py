@@ -24,12 +24,19 @@ def training_state(tensors: Mapping[str, Any], optimizer: Any, device: Any) -> W
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in found.items()}
 
 
-def put_back(state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: Any) -> None:
-    """The other arguments are those of `training_state`; the optimizer has made a step."""
+def put_back(
+    state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: Any, *, generators: bool
+) -> None:
+    """The other arguments are those of `training_state`; the optimizer has made a step.
+
+    The `generators` that were kept are those of the first of several replicas, which draw masks of their own.
+    """
     kept = {name: torch.from_numpy(value) for name, value in state.items()}
     with torch.no_grad():
         for name, tensor in _changing(tensors, optimizer).items():
             tensor.copy_(kept[name])  # in place: a CUDA graph has the addresses
+    if not generators:
+        return
     torch.set_rng_state(kept["generator"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(kept["device's generator"], device)
