@@ -23,16 +23,14 @@ from polybench.wire.messages import (
     Advanced,
     Evaluate,
     Evaluated,
-    GoOn,
-    KeepTraining,
     Loaded,
     Prepared,
     Restart,
     Train,
     Trained,
-    TrainingKept,
 )
 from polybench.wire.process import WorkerProcess
+from polybench.wire.training_messages import GoOn, KeepTraining, TrainingKept
 
 SPANS = 10
 """Parts of an epoch whose speed is told apart, so that a slow start or heat shows; one where calls cost."""

@@ -26,6 +26,7 @@ from polybench.wire.layer_messages import (
 )
 from polybench.wire.limit_messages import NumpyTimed, OpenAlone, TimeNumpy
 from polybench.wire.replica_messages import ExchangeTimed, Seconds, TimeExchange
+from polybench.wire.training_messages import GoOn, KeepTraining, TrainingKept
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
@@ -91,18 +92,6 @@ class Train(msgspec.Struct, frozen=True, tag="train"):
 
     first: int
     n: int
-
-
-class KeepTraining(msgspec.Struct, frozen=True, tag="keep_training"):
-    """Write all that the next step depends on to an `.npz` file. Answer: TrainingKept."""
-
-    path: str
-
-
-class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
-    """Take up the training that another process of the same versions has kept in a file. Answer: Advanced."""
-
-    path: str
 
 
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
@@ -219,12 +208,6 @@ class Trained(msgspec.Struct, frozen=True, tag="trained"):
 
     seconds: Seconds
     loss: float
-
-
-class TrainingKept(msgspec.Struct, frozen=True, tag="training_kept"):
-    """`why_not` is empty where it was."""
-
-    why_not: str
 
 
 class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):

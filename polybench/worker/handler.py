@@ -44,8 +44,6 @@ from polybench.wire.messages import (
     Evaluated,
     Failed,
     FindPlaces,
-    GoOn,
-    KeepTraining,
     Load,
     Loaded,
     Measure,
@@ -64,10 +62,10 @@ from polybench.wire.messages import (
     TimeSeparately,
     Train,
     Trained,
-    TrainingKept,
     tag,
 )
 from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
+from polybench.wire.training_messages import GoOn, KeepTraining, TrainingKept
 from polybench.worker.counted import count, start
 from polybench.worker.exchanged import exchange_seconds
 from polybench.worker.layers import Layers, alone, of_network, write_layers

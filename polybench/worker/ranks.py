@@ -18,8 +18,9 @@ import msgspec
 
 from polybench.core.errors import CellFailed, Unavailable
 from polybench.core.job import PINNED, RANKS, Rank
-from polybench.wire.messages import Answer, Closed, Evaluate, Failed, KeepTraining, Load, Missing, Request
+from polybench.wire.messages import Answer, Closed, Evaluate, Failed, Load, Missing, Request
 from polybench.wire.process import WorkerProcess
+from polybench.wire.training_messages import KeepTraining
 from polybench.worker.handler import Worker
 from polybench.worker.together import together
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.engines.base import Array, Engine
-from polybench.wire.messages import TrainingKept
+from polybench.wire.training_messages import TrainingKept
 from polybench.worker.tensors import write_tensors
 
 EVALUATED = 500

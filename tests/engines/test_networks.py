@@ -24,8 +24,6 @@ from polybench.models.lenet import LENET
 from polybench.wire.environment import worker_environment
 from polybench.wire.messages import (
     Advanced,
-    GoOn,
-    KeepTraining,
     Load,
     Loaded,
     Prepare,
@@ -35,9 +33,9 @@ from polybench.wire.messages import (
     TakeSnapshot,
     Train,
     Trained,
-    TrainingKept,
 )
 from polybench.wire.process import WorkerProcess
+from polybench.wire.training_messages import GoOn, KeepTraining, TrainingKept
 from tests import small
 from tests.engines.conftest import SOON_COMPILED
 from tests.matrix import COMPILED, COMPILING, EVERYTHING_CELLS, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS

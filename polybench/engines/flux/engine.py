@@ -24,6 +24,7 @@ from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.package import package_folder
 from polybench.engines.flux.julia.starting import compiled_code, cuda_wanted, first_line, start_julia
+from polybench.engines.flux.kept_training import crossing, training_state
 from polybench.engines.flux.replay import replay, timed
 from polybench.engines.support.arrays import as_dtype, is_tokens, touch
 from polybench.engines.support.dropout_masks import dropout_masks
@@ -169,18 +170,10 @@ class FluxEngine(Engine):
         self._polybench.start_from_b(self._trainer, addresses(arrays))
 
     def training_state(self) -> Weights:
-        kept = self._polybench.kept_training(self._trainer)
-        return {
-            "numbers": np.array(kept.numbers),
-            "rate": np.array(float(kept.rate)),
-            "generator": np.array(kept.generator),
-        }
+        return training_state(self._polybench.kept_training(self._trainer))
 
     def go_on_from(self, state: Weights) -> None:
-        numbers, generator = state["numbers"], state["generator"]
-        self._polybench.go_on_from_b(
-            self._trainer, numbers.ctypes.data, len(numbers), float(state["rate"]), generator.ctypes.data
-        )
+        self._polybench.go_on_from_b(self._trainer, *crossing(state))
         self._rate = float(state["rate"])
 
     def run_steps(self, first: int, n: int) -> float:
