@@ -60,6 +60,10 @@ class Machine:
             self.document = self._store.load(id)
         except BadInput:  # nothing of it came
             self.member.ended = False
+            return
+        if self.document.finished and self.complete:  # the driver died before it was told so
+            self.member.ended = True
+            self._unfinished.drop(id)
 
     @property
     def state(self) -> bytes | None:

@@ -224,8 +224,8 @@ def _why_not(text: str, version: str) -> str:
         )
     if "Starting Ray client server failed" in text:
         return (
-            "Ray's head could not start a server for this client within 30 s; is it busy? Its log"
-            " there: /tmp/ray/session_latest/logs/ray_client_server_*.err"
+            "Ray's head could not start a server for this client within 30 s; is it busy? Among Ray's logs"
+            " there: ray_client_server_*.err"
         )
     if "timeout" in text or "timed out" in text:
         return "somebody listens there, and it is no Ray client server (ray start --head, port 10001)"

@@ -9,12 +9,14 @@ import msgspec
 import pytest
 
 from polybench.core.document.circumstances import Background, Published
+from polybench.core.document.result import Status
 from polybench.core.document.study import to_json
 from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.machines import MachineGroup
 from polybench.export.merge import render
 from polybench.fleet import run as fleet_run
 from polybench.fleet.executor import EXECUTORS, Event, Lost, executor
+from polybench.fleet.machine import Machine
 from polybench.fleet.messages import (
     Finished,
     Hello,
@@ -28,6 +30,7 @@ from polybench.fleet.messages import (
 )
 from polybench.fleet.program import this_program
 from polybench.fleet.run import run_fleet
+from polybench.measuring.fleet_checkpoint import Member
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -176,3 +179,19 @@ def test_what_is_sent_arrives_as_it_was(tmp_path: Path) -> None:
     saved = Saved(b'{"a": "\xc3\xa9"}', None, {"fake.log": b"\n\xff"})
     assert message_decoder.decode(line_of(saved)) == saved
     assert line_of(saved).count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "finished", "ended"), [("ok", True, True), ("interrupted", True, False), ("ok", False, False)]
+)
+def test_a_study_whose_last_document_came_is_not_measured_again(
+    status: Status, finished: bool, ended: bool, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    came = study(measured("fake/cpu", 0.01))
+    came.id, came.finished, came.results[0].status = "20260101-000000-abcd", finished, status
+    store.save(came)
+    machine = Machine(MachineGroup(), Member(label="a", study_id=came.id), "", store, named=True)
+    machine.restore()
+    assert machine.member.ended == ended
+    assert machine.document == came
