@@ -162,8 +162,7 @@ def test_the_example_in_plain_julia_does(workers, folder, tmp_path):
     start = tmp_path / "start.npz"
     options = ["--data", str(folder), "--batch-size", str(BATCH_SIZE), "--steps", str(2 + TIMED)]
     assert CliRunner().invoke(cli, ["weights", *options, "--output", str(start)]).exit_code == 0
-    # What it calls is precompiled, and the rest does not wait for a compiler.
-    options = [f"--project={julia.project}", "--startup-file=no", "--compile=min"]
+    options = [f"--project={julia.project}", "--startup-file=no", "-O0"]
     environment = os.environ | {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
     run = subprocess.run(
         [julia.executable, *options, str(BY_HAND), str(start), str(folder)],
