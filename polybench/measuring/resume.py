@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from polybench.core import units
 from polybench.core.document.circumstances import Resumed
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
@@ -83,9 +84,10 @@ def _context(checkpoint: Checkpoint, study: Study, anonymous: bool) -> Context:
 
 
 def _in_words(checkpoint: Checkpoint) -> str:
+    done = units.plural(checkpoint.done.replicates, "replicate")
     return (
-        f"resumed after {checkpoint.done.replicates} replicates: what was finished before was measured in"
-        " another run, when the machine may have been in another state"
+        f"resumed after {done}: what was finished before was measured in another run, when the machine may have"
+        " been in another state"
     )
 
 
