@@ -57,6 +57,7 @@ EVERYTHING = Model(
 DROPOUTS = msgspec.structs.replace(
     EVERYTHING,
     name="dropouts",
+    optimizer=Optimizer("adam", 0.001, weight_decay=0.1, schedule=((1, 0.0005), (4, 0.0001))),
     layers=(
         BatchNorm("norm1", 3),
         Dropout("dropout1", 0.25),

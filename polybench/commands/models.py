@@ -57,11 +57,11 @@ def _find(name: str, results: Path | None) -> Model:
     """A network by its name, its file, or a study that was measured with it."""
     from polybench.models import find_model
     from polybench.planning.follow_ups import measured_study
-    from polybench.planning.network_file import SUFFIX, read_network
+    from polybench.planning.network_file import SUFFIX, place_of, read_network
     from polybench.report.saved_studies import Store, results_folder
 
     if name.endswith(SUFFIX):
-        return read_network(Path(name).expanduser())
+        return read_network(place_of(name))
     try:
         return find_model(name)
     except BadInput as unknown:

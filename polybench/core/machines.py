@@ -11,7 +11,7 @@ from msgspec import Meta
 from polybench.core.errors import BadInput
 from polybench.core.spec import PositiveFloat, PositiveInt, Study
 
-Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=60)]
 
 
 class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

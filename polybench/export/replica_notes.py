@@ -14,23 +14,23 @@ def replica_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for result in study.results:
         if result.ranked and result.workload.replicas > 1:
-            kinds.setdefault(_kind(result), []).append(result.cell)
+            kinds.setdefault(_kind(result, study.settings.unit), []).append(result.cell)
     notes = [f"{', '.join(cells)}: {text}" for text, cells in kinds.items()]
     if not notes:
         return []
     if "efficiency" in columns and any(result.scaling for result in study.results):
         on_gpus = any(one.scaling and one.scaling.devices > 1 for one in study.results)
         over = "over their number of GPUs" if on_gpus else "which has the same threads"
-        notes.append(f"scaling efficiency: images/s to those of one replica, {over}")
+        notes.append(f"scaling efficiency: {study.settings.unit}s/s to those of one replica, {over}")
     if "communication" in columns:
         sources = dict.fromkeys(one.communication.source for one in study.results if one.communication)
         notes += [f"communication: {source}" for source in sources]
     return notes
 
 
-def _kind(result: Result) -> str:
+def _kind(result: Result, unit: str) -> str:
     replicas, work = result.workload.replicas, result.workload
-    each = f"{units.plural(work.batch_size // replicas, 'image')} of every batch each"
+    each = f"{units.plural(work.batch_size // replicas, unit)} of every batch each"
     if result.ranks == 1:
         return f"{replicas} devices of one process, {each}; they share {units.plural(work.threads, 'thread')}"
     threads = units.plural(max(1, work.threads // replicas), "thread")

@@ -86,8 +86,8 @@ def _context(checkpoint: Checkpoint, study: Study, anonymous: bool) -> Context:
 def _in_words(checkpoint: Checkpoint) -> str:
     done = units.plural(checkpoint.done.replicates, "replicate")
     return (
-        f"resumed after {done}: what was finished before was measured in another run, when the machine may have"
-        " been in another state"
+        f"resumed after {done}: what was finished before was measured in another run, when the machine may"
+        " have been in another state"
     )
 
 

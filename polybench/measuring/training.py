@@ -90,6 +90,9 @@ class _Training:
             self._epochs.append(self._epoch(worker, number, self._state.files.steps_in_epoch))
             if not completed(training, self._study):
                 self._keep(worker)
+            # The last two stay: there may be no room for the next, or for the checkpoint that tells of it.
+            self._forget(number - 1)
+        for number in range(len(self._epochs)):
             self._forget(number)
 
     def _take_up(self, weights: Path, worker: WorkerProcess) -> None:
@@ -98,15 +101,14 @@ class _Training:
         earlier = [one for one in record.trainings if one.seed == self._seed]
         record.trainings = [one for one in record.trainings if one.seed != self._seed]
         for training in earlier:
-            done = len(training.epochs)
-            file = self._file(done)
-            if not done:
+            if not training.epochs:
                 continue
             words = f"the training of seed {self._seed}"
-            if file is None or not file.exists():
-                record.warnings.append(
-                    f"{words} began again: nothing was kept of {units.plural(done, 'epoch')}"
-                )
+            files = {number: self._file(number) for number in range(len(training.epochs), 0, -1)}
+            done, file = next(((n, one) for n, one in files.items() if one and one.exists()), (0, None))
+            if file is None:
+                epochs = units.plural(len(training.epochs), "epoch")
+                record.warnings.append(f"{words} began again: nothing was kept of {epochs}")
                 return
             try:
                 worker.ask(GoOn(str(file)), Advanced, self._study.timeout)
@@ -114,7 +116,7 @@ class _Training:
                 record.warnings.append(f"{words} began again: what was kept of it cannot be taken up")
                 worker.ask(Restart(str(weights)), Advanced, self._study.timeout)
                 return
-            self._epochs = list(training.epochs)
+            self._epochs = list(training.epochs[:done])
             record.warnings.append(f"{words} went on in another process after {units.plural(done, 'epoch')}")
 
     def _keep(self, worker: WorkerProcess) -> None:
@@ -123,9 +125,7 @@ class _Training:
             kept = worker.ask(KeepTraining(str(file)), TrainingKept, self._study.timeout)
             if kept.why_not:
                 file.unlink(missing_ok=True)
-                self._state.progress.warn(
-                    f"a training that is stopped will begin again with its first epoch: {kept.why_not}"
-                )
+                self._state.warn(f"a training that is stopped may have to begin again: {kept.why_not}")
         self._state.save()
 
     def _forget(self, epochs: int) -> None:

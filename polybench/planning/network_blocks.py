@@ -22,7 +22,7 @@ PLACEHOLDER = "$"
 DEEPEST = 16
 """Blocks in each other, and residual blocks as well."""
 
-_Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=30)]
+_Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$(?!\n)", max_length=30)]
 
 
 class _Use(msgspec.Struct, frozen=True):

@@ -34,8 +34,8 @@ IDENTITY = "~"
 LONGEST_NAME = 40
 
 T = TypeVar("T")
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=LONGEST_NAME)]
-_Summary = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", max_length=200)]
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$(?!\n)", max_length=LONGEST_NAME)]
+_Summary = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$(?!\n)", max_length=200)]
 
 
 class _Network(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def with_network(study: Study, folder: Path = Path()) -> Study:
     model = study.model
     if isinstance(model, Model) or not model.endswith(SUFFIX):
         return study
-    return msgspec.structs.replace(study, model=read_network(folder / Path(model).expanduser()))
+    return msgspec.structs.replace(study, model=read_network(place_of(model, folder)))
 
 
 def with_network_of(
@@ -120,9 +120,17 @@ def with_network_of(
     if not isinstance(model, str) or not model.endswith(SUFFIX):
         return table
     try:
-        return table | {"model": read_network(folder / Path(model).expanduser())}
+        return table | {"model": read_network(place_of(model, folder))}
     except BadInput as error:
         raise text.error(place, error) from None
+
+
+def place_of(name: str, folder: Path = Path()) -> Path:
+    """Where the file of this name is; raises BadInput for a home of nobody."""
+    try:
+        return folder / Path(name).expanduser()
+    except RuntimeError as error:
+        raise BadInput(f"cannot read {name}: {error}") from None
 
 
 def read_network(path: Path) -> Model:

@@ -39,7 +39,7 @@ _INFERRED: dict[type[Layer], tuple[str, Callable[[Shape], int]]] = {
 
 _SIZE = Annotated[int, Meta(ge=1, le=1 << 24)]
 _LIMITS: dict[str, Any] = {
-    "name": Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$", max_length=60)],
+    "name": Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$(?!\n)", max_length=60)],
     "rate": Annotated[float, Meta(gt=0, lt=1)],
     "epsilon": Annotated[float, Meta(gt=0, le=1)],
     "momentum": Annotated[float, Meta(gt=0, le=1)],
@@ -100,6 +100,7 @@ class _Reader:
         self.blocks, self.parameters = blocks, 0
         self._tables, self._vocabulary = tables, vocabulary
         self._named: dict[str, _Place] = {}
+        self._plain: dict[str, _Place] = {}
         self._count = 0
 
     def layers(self, entries: object, place: Place, shape: Shape, scope: Scope) -> tuple[list[Layer], Shape]:
@@ -193,10 +194,11 @@ class _Reader:
 
     def _name(self, at: _Place, kind: str, given: str | None) -> str:
         name = at.scope.name(given, kind, self._named)
-        if name in self._named:
-            first = self._tables.text.line(self._named[name].place)
+        plain = name.replace(".", "_")  # as Keras has it
+        if plain in self._plain:
+            first = self._tables.text.line(self._plain[plain].place)
             raise self._error(at, f"{name} is the name of the layer in line {first} already", "name")
-        self._named[name] = at
+        self._named[name] = self._plain[plain] = at
         return name
 
     def _after(self, at: _Place, layer: Layer, shape: Shape) -> Shape:

@@ -133,17 +133,17 @@ def resolve(study: Study) -> Plan:
 
 
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:
-    """Each replica has its part of a batch and, on the CPU, at least a thread of its own."""
+    """Each replica has its part of a batch and, on the CPU, of the threads."""
     for count in counts:
         if workload.batch_size % count:
             raise BadInput(
                 f"--replicas {count} does not divide the batch of {workload.batch_size}, of which each has"
                 f" its part; give --batch-size {count * max(1, workload.batch_size // count)}"
             )
-        if count > workload.threads and "cpu" in devices:
+        if workload.threads % count and "cpu" in devices:
             raise BadInput(
-                f"--replicas {count} share {plural(workload.threads, 'thread')}, and each needs one;"
-                f" give --threads {count}, or fewer replicas"
+                f"--replicas {count} share {plural(workload.threads, 'thread')} evenly, and each needs one;"
+                f" give --threads {count * max(1, workload.threads // count)}, or other replicas"
             )
 
 

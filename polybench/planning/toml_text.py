@@ -23,6 +23,10 @@ _ENDS = ("", *("\n]}" * depth + "\n]" for depth in range(17)))
 of the tables that these are in."""
 
 
+_WORK = 4 << 20
+"""Characters that are parsed at most for each halving of the lines; then an earlier line is said."""
+
+
 class TomlText(NamedTuple):
     """The text of a TOML file; lines end with a bare line feed."""
 
@@ -34,10 +38,10 @@ class TomlText(NamedTuple):
         """The file's text; raises BadInput if it cannot be read."""
         try:
             content = regular_bytes(path, _LARGEST_BYTES).decode("utf-8-sig")
-        except OSError as error:
-            raise BadInput(f"cannot read {path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise BadInput(f"cannot read {path}: byte {error.start} is not UTF-8, as TOML must be") from error
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
         return cls(str(path), content.replace("\r\n", "\n") + "\n")  # tomllib finds no line at a bare end
 
     def load(self) -> dict[str, Any]:
@@ -83,7 +87,9 @@ def _longest(
     lines: Sequence[str], low: int, high: int, ends: Sequence[str]
 ) -> tuple[int, dict[str, Any] | None]:
     """How many lines, more than `low` and at most `high`, are TOML with an end, and what they say."""
-    for number in range(high, low, -1):
+    size = sum(len(line) + 1 for line in lines[:high])
+    most = max(1, _WORK // (len(ends) * max(1, size)))
+    for number in range(high, max(low, high - most), -1):
         for end in ends:
             with contextlib.suppress(ValueError, RecursionError):
                 return number, tomllib.loads("\n".join(lines[:number]) + end)

@@ -12,6 +12,7 @@ from polybench.core.document.resources import Energy, Memory, Utilization
 from polybench.core.document.result import Result
 from polybench.machine.meters.nvml import THROTTLE_REASONS, THROTTLED
 from polybench.machine.meters.usage import BlockUsage, GpuSample, GpuUsage
+from polybench.report.replicas import devices
 
 BY_PROCESS = "NVML, by process id"
 BY_DIFFERENCE = "NVML, difference of the device's used memory when the worker ended"
@@ -35,7 +36,8 @@ def add_usage(result: Result, blocks: Sequence[BlockUsage], gpu_bytes_freed: int
     samples = [sample for gpu in gpus for sample in gpu.samples]
     package, gpu = _package_power(blocks), _gpu_power(gpus)
     result.utilization = _utilization(blocks, samples, package if result.device == "cpu" else gpu)
-    result.energy = _energy(result.epoch_seconds, gpu, package)
+    # Of several GPUs the meters have seen the first one alone.
+    result.energy = _energy(result.epoch_seconds, gpu, package) if devices(result) == 1 else Energy()
     result.memory = _memory(result.memory, samples, gpu_bytes_freed)
     result.warnings += _warnings(blocks, gpus, bool(gpus) and result.memory.device_nvml_bytes is None)
 

@@ -6,6 +6,7 @@ others wait for it in an exchange of gradients, which may take for ever.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -106,7 +107,8 @@ class Leader:
         ended = [other.result() for rank, other in pairs if other.done() and rank.ended]
         for rank, other in pairs:
             if not other.done():
-                os.kill(rank.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                    os.kill(rank.pid, signal.SIGKILL)
         return next(iter(ended), own)
 
     def _of_all(self, own: Answer, others: Sequence[Answer]) -> Answer:

@@ -130,12 +130,24 @@ def test_a_killed_training_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
     assert unfinished.ids() == []
 
 
+def test_a_training_whose_last_epoch_found_no_room_goes_on_after_the_one_before(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=4)
+    unfinished = kill_at("epoch 4", tmp_path, study)
+    (id,) = unfinished.ids()
+    one, other = sorted((unfinished.folder / id).glob("training-*.npz"))
+    other.unlink()
+    document = resume_study(id, listener := Listener(), store=Store(tmp_path))
+    assert one.name.endswith("-2.npz")
+    assert [text[-7:] for text in listener.stages if "epoch" in text] == ["epoch 3", "epoch 4"]
+    (training,) = document.results[0].trainings
+    assert len(training.epochs) == 4
+
+
 def test_a_training_of_which_nothing_usable_is_kept_begins_again(tmp_path: Path) -> None:
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3)
     unfinished = kill_at("epoch 3", tmp_path, study)
     (id,) = unfinished.ids()
-    (kept,) = (unfinished.folder / id).glob("training-*.npz")
-    kept.write_bytes(b"no archive")
+    max((unfinished.folder / id).glob("training-*.npz")).write_bytes(b"no archive")
     document = resume_study(id, listener := Listener(), store=Store(tmp_path))
     assert sum("epoch" in text for text in listener.stages) == 3
     (training,) = document.results[0].trainings

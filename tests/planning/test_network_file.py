@@ -27,7 +27,7 @@ from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.pieces import pieces
 from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
 from polybench.models import MODELS, find_model
-from polybench.planning.network_file import IDENTITY, network_of, read_network
+from polybench.planning.network_file import IDENTITY, network_of, place_of, read_network
 from polybench.planning.network_table import network_table, network_toml
 from polybench.planning.toml_text import TomlText
 from tests.planning.networks import networks
@@ -156,6 +156,24 @@ def test_no_name_is_given_twice() -> None:
     layers = f"layers = [\n{twice}\n{twice}\n]"
     with pytest.raises(BadInput, match=r"x\.toml:5: x is the name of the layer in line 4 already"):
         parsed(IMAGES + layers)
+
+
+def test_names_that_one_of_the_engines_does_not_tell_apart_are_one() -> None:
+    layers = LAYERS.replace('type = "conv"', 'type = "conv"\nname = "a.b"', 1)
+    with pytest.raises(BadInput, match=r"a_b is the name of the layer in line \d+ already"):
+        parsed(IMAGES + layers.replace('type = "dense"', 'type = "dense"\nname = "a_b"', 1))
+
+
+def test_a_name_is_one_line() -> None:
+    with pytest.raises(BadInput, match=r"x\.toml:1"):
+        parsed('name = "mine\\n"\n' + IMAGES + LAYERS)
+
+
+def test_a_name_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot read ~nobody-of-this-name/net\.toml"):
+        place_of("~nobody-of-this-name/net.toml")
+    with pytest.raises(BadInput, match=r"cannot read .*null byte"):
+        read_network(tmp_path / "a\0.toml")
 
 
 def test_a_number_of_parameters_is_held_to() -> None:

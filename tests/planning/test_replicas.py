@@ -33,7 +33,9 @@ def test_a_batch_that_cannot_be_divided_is_refused() -> None:
         plan(replicas=4, batch_size=2)
 
 
-def test_each_replica_on_the_cpu_needs_a_thread() -> None:
+def test_replicas_on_the_cpu_have_equal_parts_of_the_threads() -> None:
+    with pytest.raises(BadInput, match=r"--replicas 3 share 4 threads evenly.*--threads 3,"):
+        plan(replicas=3, batch_size=48)
     with pytest.raises(BadInput, match=r"--replicas 8 share 4 threads.*--threads 8"):
         plan(replicas=8)
     assert plan(replicas=8, devices=("cuda",)).cells
@@ -53,6 +55,6 @@ def test_the_checks_batch_can_be_divided(
     batch_size: int, replicas: Any, checked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 640)
-    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=8)
+    found = plan(engines=("fake",), batch_size=batch_size, replicas=replicas, threads=84)
     found = found._replace(model=msgspec.structs.replace(found.model, parity_batch_size=16))
     assert shared_files.write(found, tmp_path).parity.batch_size == checked

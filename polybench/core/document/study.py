@@ -81,7 +81,7 @@ def decoded(text: bytes, kind: type[T]) -> T:
     """A record from JSON; raises msgspec.ValidationError or msgspec.DecodeError, whatever the text is."""
     try:
         return msgspec.json.decode(text, type=kind)
-    except (RecursionError, UnicodeDecodeError) as error:
+    except (RecursionError, UnicodeDecodeError, ArithmeticError, LookupError) as error:  # also of a network
         raise msgspec.DecodeError(str(error)) from None
 
 

@@ -128,7 +128,7 @@ class JaxEngine(Engine):
 
         bare = self._state._replace(key=jax.random.key_data(self._state.key))
         kept = (state[str(index)] for index in range(len(state)))
-        leaves = [jax.device_put(leaf, self._device, may_alias=False) for leaf in kept]
+        leaves = [jax.device_put(leaf, self._placement.state, may_alias=False) for leaf in kept]
         found = jax.tree.unflatten(jax.tree.structure(bare), leaves)
         self._state = found._replace(key=jax.random.wrap_key_data(found.key))
 

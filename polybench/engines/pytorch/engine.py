@@ -161,8 +161,8 @@ class TorchEngine(Engine):
     def go_on_from(self, state: Weights) -> None:
         from polybench.engines.pytorch.kept_training import put_back
 
-        tensors, first = self._parameters | self._state, self._replicas.rank.number == 0
-        put_back(state, tensors, self._optimizer, self._device, generators=first)
+        tensors, rank = self._parameters | self._state, self._replicas.rank.number
+        put_back(state, tensors, self._optimizer, self._device, rank=rank)
 
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._train_step

@@ -24,21 +24,19 @@ def training_state(tensors: Mapping[str, Any], optimizer: Any, device: Any) -> W
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in found.items()}
 
 
-def put_back(
-    state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: Any, *, generators: bool
-) -> None:
+def put_back(state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: Any, *, rank: int) -> None:
     """The other arguments are those of `training_state`; the optimizer has made a step.
 
-    The `generators` that were kept are those of the first of several replicas, which draw masks of their own.
+    The generator that was kept is that of `rank` 0; other replicas have one of their own that begins there.
     """
     kept = {name: torch.from_numpy(value) for name, value in state.items()}
     with torch.no_grad():
         for name, tensor in _changing(tensors, optimizer).items():
             tensor.copy_(kept[name])  # in place: a CUDA graph has the addresses
-    if not generators:
-        return
     torch.set_rng_state(kept["generator"])
-    if device.type == "cuda":
+    if rank:
+        torch.manual_seed(int(torch.randint(1 << 62, ())) + rank)
+    elif device.type == "cuda":
         torch.cuda.set_rng_state(kept["device's generator"], device)
 
 
