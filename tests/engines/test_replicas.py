@@ -25,6 +25,7 @@ from polybench.wire.process import WorkerProcess
 from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
 from tests import small
 from tests.engines.conftest import REPOSITORY, SOON_COMPILED
+from tests.engines.test_networks import goes_on
 from tests.sessions import InProcess
 
 TIMEOUT = 120.0
@@ -108,6 +109,12 @@ def test_two_are_one(engine: str, worker: Any, checker: Checker, tmp_path: Path)
     session.ask(Prepare(given.job, str(given.weights), given.epoch), Prepared, TIMEOUT)
     timed = session.ask(TimeExchange(2), ExchangeTimed, TIMEOUT).seconds
     assert (timed is None) == (engine == "jax")
+
+    # Of their dropout only the first one's generator is kept.
+    layers = tuple(layer for layer in model.layers if not isinstance(layer, Dropout))
+    job = msgspec.structs.replace(given.job, model=msgspec.structs.replace(model, layers=layers))
+    session.ask(Prepare(job, str(given.weights), given.epoch), Prepared, TIMEOUT)
+    goes_on(session, given.weights, tmp_path / "kept.npz")
 
 
 @pytest.mark.parametrize(

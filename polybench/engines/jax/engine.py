@@ -56,7 +56,6 @@ class JaxEngine(Engine):
         return Probe(versions, build, ("cpu", *(f"cuda:{i}" for i in range(len(cuda_devices())))))
 
     def build(self, job: Job, weights: Weights) -> None:
-        import jax
         import jax.numpy as jnp
 
         from polybench.engines.jax import optimizers
@@ -75,7 +74,6 @@ class JaxEngine(Engine):
         dtype = jnp.bfloat16 if bf16 else job.dtype
         everywhere = self._placement.state if self._placement.several else None
         self._functions = compiled(job.model, self._optimizer, dtype, everywhere)
-        self._key = jax.random.key(job.seed)
         self._masks: dict[str, Any] = {}
         self.start_from(weights)
         self.reset()
@@ -108,7 +106,9 @@ class JaxEngine(Engine):
             {name: self._initial[name] for name in shapes}
             for shapes in (self._job.model.weight_shapes(), self._job.model.state_shapes())
         )
-        state = State(weights, running, self._optimizer.init(weights), self._key)
+        # Made anew: of what is on a device already, a copy to several may be no copy.
+        key = jax.random.key(self._job.seed)
+        state = State(weights, running, self._optimizer.init(weights), key)
         # Copies, since a step uses up the memory of the state that it is given.
         self._state = jax.block_until_ready(
             jax.tree.map(lambda value: jax.device_put(value, self._placement.state, may_alias=False), state)
