@@ -142,12 +142,12 @@ def test_a_pipelines_order_and_workers_count(task: Task, tmp_path: Path) -> None
 
 
 def test_polybenchs_own_programs_count(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = kept_checks._sources()
+    sources = kept_checks.own_programs()
     names = {path.name for path in sources}
     assert {"tensors.py", "training_step.py", "optimizers.jl", "lenet.py", "arrays.py"} <= names
     own = tmp_path / "engine.py"
     own.write_text("rate = 1")
-    monkeypatch.setattr(kept_checks, "_sources", lambda: [*sources, own])
+    monkeypatch.setattr(kept_checks, "own_programs", lambda: [*sources, own])
     before = KeptChecks(tmp_path / "checks").key(task, CIRCUMSTANCES)
     own.write_text("rate = 2")
     assert KeptChecks(tmp_path / "checks").key(task, CIRCUMSTANCES) != before

@@ -45,12 +45,18 @@ def cuda_stand_in() -> Iterator[Cuda]:
     def memory_stats(device: Any = None) -> dict[str, int]:
         return dict.fromkeys(STATS, 8 * len(cuda.order))
 
+    import torch
+
     answers: dict[str, Any] = {
         "device_count": lambda: 2,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
         "max_memory_allocated": lambda device=None: PEAK,
         "memory_stats": memory_stats,
     }
-    names = ("set_device", "synchronize", "Stream", "stream", "current_stream", "CUDAGraph", "graph")
+    names = (
+        "set_device", "synchronize", "Stream", "stream", "current_stream", "CUDAGraph", "graph",
+        "set_rng_state",
+    )  # fmt: skip
     with contextlib.ExitStack() as stack:
         for name in (*answers, *names):
             mock = stack.enter_context(patch(f"torch.cuda.{name}", autospec=True))
@@ -76,6 +82,8 @@ def _placing(devices: set[Any]) -> Any:
     class Placing(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             named = {name: placed(value) for name, value in (kwargs or {}).items()}
+            if function is torch.Tensor.cpu and args[0].device.type == "meta":
+                return torch.zeros(args[0].shape, dtype=args[0].dtype)
             return function(*map(placed, args), **named)
 
     return Placing()

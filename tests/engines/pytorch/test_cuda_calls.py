@@ -33,6 +33,7 @@ def train(lab: Lab) -> None:
     engine.run_steps(0, 2)
     engine.count_allocations(0, 2)
     engine.device_peak_bytes()
+    engine.go_on_from(engine.training_state())
     build(lab, ("cudagraph",)).run_steps(0, 2)
 
 
