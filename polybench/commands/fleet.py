@@ -12,6 +12,7 @@ from polybench.commands.execute import execute_measured
 from polybench.commands.live import progress_on_stderr
 from polybench.commands.outcome import end, ensure_writable, exit_code
 from polybench.commands.presentation import Presentation
+from polybench.commands.terminal import echo
 from polybench.core import interrupts
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.errors import BadInput
@@ -141,15 +142,28 @@ def _print_all(measure: Measure, fleet: Fleet, how: Presentation) -> NoReturn:
     with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
         measured = measure(progress, store)
     documents = [one.document for one in measured.machines if one.document is not None]
-    baseline = fleet.study.baseline if split_baseline(fleet.study.baseline)[0] is not None else None
     absent = {
         one.label: one.failure or "nothing came of it" for one in measured.machines if one.document is None
     }
-    text = render(merge(documents, {}, baseline, absent), how.format)
+    text = render(merge(documents, {}, _baseline(fleet.study, documents), absent), how.format)
     said = f"saved as {', '.join(document.id for document in documents)}"
     if measured.unfinished is not None:
         said += f"; go on with: polybench resume {measured.unfinished}"
     end(text, how, store, said, *_codes(measured, documents))
+
+
+def _baseline(study: Study, documents: Sequence[StudyDocument]) -> str | None:
+    """The row that was asked for; None for another one where it was not measured, as in a plain study."""
+    from polybench.report.merge import machine_name
+
+    wanted = study.baseline
+    if split_baseline(wanted)[0] is None:
+        return None
+    ranked = {f"{machine_name(one)}:{row.cell}" for one in documents for row in one.results if row.ranked}
+    if wanted in ranked:
+        return wanted
+    echo(f"the baseline {wanted} was not measured; another row takes its place", err=True)
+    return None
 
 
 def _codes(measured: FleetMeasured, documents: Sequence[StudyDocument]) -> list[int]:

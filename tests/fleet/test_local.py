@@ -100,6 +100,20 @@ def test_several_machines_are_studies_of_their_own_and_one_table(tmp_path: Path)
     assert "for the machines a, b; say where they are" in str(refused.exception)
 
 
+def test_a_baseline_that_was_not_measured_costs_nobody_the_table(tmp_path: Path) -> None:
+    file, images = tmp_path / "study.toml", study(tmp_path).data
+    file.write_text(
+        f'engines = ["fake", "fake+unavailable"]\ndata = "{images}"\nbatch_size = 16\nprocesses = 1\n'
+        'rounds = 1\nsteps = 2\nparity = false\nmetrics = false\nbaseline = "b:fake+unavailable/cpu"\n'
+        '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\n'
+    )
+    command = ["run", str(file), "--results", str(tmp_path / "r"), "--on", "local", "--format", "json"]
+    table = CliRunner().invoke(app, command)
+    assert table.exit_code == 0, table.output
+    assert msgspec.json.decode(table.stdout)["baseline"] == "a:fake/cpu"
+    assert "the baseline b:fake+unavailable/cpu was not measured; another row" in table.stderr
+
+
 def test_a_node_that_is_killed_is_taken_over_by_another(tmp_path: Path) -> None:
     listener = At("process 2 of 2: starting", kill_the_node)
     document = only(run(fleet(tmp_path), tmp_path / "r", listener))
