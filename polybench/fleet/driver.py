@@ -141,6 +141,13 @@ class Driver:
         )
         self._runs.start(_with_devices(machine.group, fleet.study), task, member.hostname)
 
+    def _start_again(self, machine: Machine) -> None:
+        """Where that is refused now, the other groups go on."""
+        try:
+            self._start(machine)
+        except BadInput as error:
+            self._fail(machine, str(error))
+
     def _take(self, event: Event) -> None:
         machine = self._machines[event.label]
         if machine.member.ended or machine.failure is not None:
@@ -214,7 +221,7 @@ class Driver:
         if machine.state is not None and machine.starts > 1:
             machine.forget()
             self._gathered.warn(f"{where}{refused.text}; all of it is measured again")
-            self._start(machine)
+            self._start_again(machine)
         elif refused.exit_code == BadInput.exit_code and (self._resumed or not self._any_document()):
             raise BadInput(f"{where}{refused.text}")
         else:
@@ -227,7 +234,7 @@ class Driver:
         machine.lost(lost)
         if lost.again and machine.starts < MOST_STARTS:
             self._gathered.of(machine.group.label).warn(f"{lost.reason}; another machine takes over")
-            self._start(machine)
+            self._start_again(machine)
         else:
             self._fail(machine, lost.reason)
 

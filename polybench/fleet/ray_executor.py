@@ -6,7 +6,7 @@ Ray Client has no generators that stream, so the driver asks each actor again an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +95,8 @@ class RayExecutor:
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """On a free node of the class, or as soon as there is one."""
         self._waiting.append(_Waiting(group, task, near))
-        self._place()
+        with self._or_all_lost():
+            self._place()
 
     def _place(self) -> None:
         """Have those begin for which there is a node now."""
@@ -113,17 +114,22 @@ class RayExecutor:
                 why = lacking(one.group, nodes) or "no node is left"
                 self._events.append(Event(one.group.label, Lost(why, again=False)))
             elif free:
-                self._waiting.remove(one)
                 node = min(free, key=lambda node: node.hostname != one.near)
                 taken.add(node.id)
                 self._begin(one, node)
+                self._waiting.remove(one)
 
     def _begin(self, one: _Waiting, node: Node) -> None:
+        try:
+            data = self._data_of(one.task)
+        except OSError as error:
+            text = f"cannot read the images: {error}"
+            self._events.append(Event(one.group.label, Refused(text, BadInput.exit_code)))
+            return
         whole = {"num_cpus": node.cpus, "num_gpus": node.gpus, "max_restarts": 0, "max_concurrency": 4}
         actor = self._ray.remote(ray_node.RayNode).options(**self._cluster.on_node(node, **whole)).remote()
         running = _Running(one.group.label, node, actor, one.task)
         self._events.append(Event(running.label, Stage(f"waiting for the node {node.hostname}")))
-        data = self._data_of(one.task)
         actor.begin.remote(one.task, data)
         self._ask(running)
 
@@ -150,31 +156,60 @@ class RayExecutor:
     def events(self, seconds: float) -> list[Event]:
         """Of all nodes; and where one has become free, the next group begins."""
         if not self._events and self._running:
-            with interrupts.waiting():
-                ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
-                more, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-            for answer in dict.fromkeys([*ready, *more]):
-                self._take(answer)
-            self._place()
+            with self._or_all_lost():
+                self._look(seconds)
         events, self._events = self._events, []
         return events
 
+    def _look(self, seconds: float) -> None:
+        with interrupts.waiting():
+            ready, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
+            more, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+        for answer in dict.fromkeys([*ready, *more]):
+            self._take(answer)
+        self._place()
+
+    @contextlib.contextmanager
+    def _or_all_lost(self) -> Iterator[None]:
+        """Where the cluster's head goes away, nobody is there to be asked for another node."""
+        try:
+            yield
+        except ConnectionError as error:  # what Ray's client raises is no RayError
+            lost = Lost(f"the cluster is gone: {_said(error)}", again=False)
+            waiting = [one.group.label for one in self._waiting]
+            labels = dict.fromkeys([*waiting, *(one.label for one in self._running.values())])
+            self._events += [Event(label, lost) for label in labels]
+            self._waiting.clear()
+            self._running.clear()
+
     def _take(self, answer: Any) -> None:
-        running = self._running.pop(answer)
+        running = self._running[answer]
+        last = self._hear(running, answer)
+        if last is None:
+            self._ask(running)
+        del self._running[answer]  # not before: what raises loses all that is there
+        if last is not None:
+            self._end(running, last)
+
+    def _hear(self, running: _Running, answer: Any) -> Message | Lost | None:
+        """Pass on what a node has said; its last message is returned."""
         try:
             said: list[Message | Lost | ray_node.Wanted] = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
-            self._end(running, Lost(f"the node {running.node.hostname} was lost: {_said(error)}"))
-            return
+            return Lost(f"the node {running.node.hostname} was lost: {_said(error)}")
         for one in said:
             if isinstance(one, Finished | Refused | Lost):
-                self._end(running, one)
-                return
-            if isinstance(one, ray_node.Wanted):
-                self._supply(running)
-            else:
+                return one
+            if not isinstance(one, ray_node.Wanted):
                 self._events.append(Event(running.label, one))
-        self._ask(running)
+                continue
+            try:
+                self._supply(running)
+            except ConnectionError:
+                raise
+            except (BadInput, OSError) as error:  # too large, or not there any more
+                return Refused(str(error), BadInput.exit_code)
+        return None
 
     def _end(self, running: _Running, last: Message | Lost) -> None:
         if isinstance(last, Lost):

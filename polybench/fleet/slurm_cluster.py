@@ -135,7 +135,7 @@ class SlurmCluster:
             "partition": group.partition,
             "constraint": group.constraint,
             "gres": group.accelerator and f"gpu:{group.accelerator}:1",
-            "nodelist": near,
+            "nodelist": near and _node(near),
         }
         flags: dict[str, str | bool] = {
             "job_name": f"polybench-{group.label}",
@@ -189,7 +189,7 @@ class SlurmCluster:
 
     def stay_near(self, id: str, host: str | None) -> None:
         """Have a waiting job wait for this host, where it can go on; None takes that back."""
-        _run(["scontrol", "update", f"JobId={id}", f"ReqNodeList={host or ''}"])
+        _run(["scontrol", "update", f"JobId={id}", f"ReqNodeList={_node(host or '')}"])
 
     def cancel(self, ids: Iterable[str]) -> None:
         """End jobs, or take them from the queue."""
@@ -227,6 +227,11 @@ def _minutes(limit: str) -> int | None:
         return None
     days, hours, minutes, _ = (int(part or 0) for part in match.groups())
     return (days * 24 + hours) * 60 + minutes
+
+
+def _node(host: str) -> str:
+    """SLURM's name of a host that may call itself with its domain."""
+    return host.partition(".")[0]
 
 
 def _flag(name: str, value: str | bool) -> str:

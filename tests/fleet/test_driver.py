@@ -53,6 +53,8 @@ class Scripted:
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         self.started.append((group.label, task.state, near))
+        if not self.scripts[group.label]:
+            raise BadInput("slurmctld may be down")
         script = self.scripts[group.label].pop(0)
         stand_ins = {id(DOCUMENT): document(task), id(OTHER_IMAGES): document(task, data_sha256="other")}
         self._events += [Event(group.label, stand_ins.get(id(one), one)) for one in script]
@@ -111,6 +113,14 @@ def test_a_machine_is_given_up_after_three_and_its_rows_say_why(play) -> None:  
     a, b = found.machines
     assert [(row.status, row.reason) for row in a.document.results] == [("failed", "the node went away")]
     assert {row.remedy for row in a.document.results} == {f"polybench resume {found.unfinished}"}
+    assert [row.status for row in b.document.results] == ["ok"]
+
+
+def test_a_machine_that_cannot_be_started_again_stops_no_other(play) -> None:  # type: ignore[no-untyped-def]
+    _, found, listener = play(a=[[Hello(hostname="h"), DOCUMENT, GONE]], b=[ALL])
+    a, b = found.machines
+    assert [(row.status, row.reason) for row in a.document.results] == [("failed", "slurmctld may be down")]
+    assert "a: slurmctld may be down" in listener.warnings
     assert [row.status for row in b.document.results] == ["ok"]
 
 

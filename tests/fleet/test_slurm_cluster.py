@@ -58,6 +58,7 @@ def test_a_group_is_a_whole_node_with_what_it_asks_for() -> None:
     group = MachineGroup(label="v100", partition="long", constraint="ib", accelerator="v100", minutes=7)
     asked = {"--partition=long", "--constraint=ib", "--gres=gpu:v100:1", "--time=7", "--nodelist=n1"}
     assert asked <= set(flags_of(group, "n1"))
+    assert asked <= set(flags_of(group, "n1.cluster.example"))
     assert "--time=120" in flags_of(MachineGroup(partition="long"))
 
 
