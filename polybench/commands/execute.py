@@ -124,8 +124,13 @@ def execute_measured(
         write_watchable(result, how)
 
 
-def print_plan(study: Study, results: Path | None, *, recheck: bool = False) -> None:
-    """The cells that would be measured, about how long that takes, and what this guess rests on."""
+def print_plan(
+    study: Study, results: Path | None, *, recheck: bool = False, machine: str | None = None
+) -> None:
+    """The cells that would be measured, about how long that takes, and what this guess rests on.
+
+    Cells of another machine have its name before theirs; the guess is of this one.
+    """
     from polybench.machine.host import this_host
     from polybench.planning.estimate import estimate
     from polybench.planning.plan import resolve
@@ -137,7 +142,7 @@ def print_plan(study: Study, results: Path | None, *, recheck: bool = False) -> 
     expected = estimate(plan, known._replace(checked=known.checked and not recheck))
     workload, precision = plan.workload, ",".join(plan.study.precisions)
     for cell in plan.cells:
-        echo(cell.name)
+        echo(cell.name if machine is None else f"{machine}:{cell.name}")
     echo(
         f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
         f" processes {study.processes}\n{expected.in_words()}\n{_basis(plan, known)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,8 @@ from polybench.commands.series import execute_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
 from polybench.commands.sweep import print_points
 from polybench.core.errors import BadInput
+from polybench.core.machines import MachineGroup
+from polybench.core.spec import Study
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
@@ -72,7 +75,7 @@ def run(
             execute_series(Series(chosen, axes, "sweep", background), how, resume=resume)
         print_points(chosen, axes, how.results)
     elif dry_run:
-        print_plan(chosen, how.results, recheck=recheck)
+        _print_plans(chosen, machines, how.results, recheck=recheck)
     elif machines and on is None:
         labels = ", ".join(group.label for group in machines)
         raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")
@@ -84,6 +87,16 @@ def run(
         execute_rest_of(chosen, how, strict=strict)
     else:
         execute(chosen, how, background=background, strict=strict, recheck=recheck)
+
+
+def _print_plans(
+    study: Study, machines: Sequence[MachineGroup], results: Path | None, *, recheck: bool
+) -> None:
+    """Of each machine, or of this one."""
+    for group in machines:
+        print_plan(group.study(study), results, recheck=recheck, machine=group.label)
+    if not machines:
+        print_plan(study, results, recheck=recheck)
 
 
 def _find(name: str, quick: bool, results: Path | None) -> StudyFile:

@@ -41,7 +41,7 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def study(self, study: Study) -> Study:
         """What is measured there: the study with this machine's devices and price.
 
-        A baseline of another machine stands for the same cell here.
+        A baseline of another machine is none here, where its cell may not be.
         """
         devices = self.devices or study.devices
         prices = study.prices
@@ -49,8 +49,9 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             prices = dict.fromkeys(devices or ("cpu", "cuda"), self.price)
         elif self.devices is not None:
             prices = {device: price for device, price in prices.items() if device in self.devices}
-        cell = split_baseline(study.baseline)[1]
-        return msgspec.structs.replace(study, devices=devices, prices=prices, baseline=cell)
+        machine, cell = split_baseline(study.baseline)
+        baseline = cell if machine in (None, self.label) else None
+        return msgspec.structs.replace(study, devices=devices, prices=prices, baseline=baseline)
 
 
 ONE_MACHINE = (MachineGroup(),)

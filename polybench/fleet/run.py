@@ -15,7 +15,7 @@ from polybench.machine import host
 from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
 from polybench.measuring.progress import Progress
 from polybench.measuring.study import new_id
-from polybench.planning.plan import resolve
+from polybench.planning.plan import check_elsewhere
 from polybench.report.saved_studies import Store
 
 
@@ -36,7 +36,7 @@ def run_fleet(fleet: Fleet, progress: Progress, *, store: Store | None) -> Fleet
     """
     check_machines(fleet.study, fleet.groups)
     for group in fleet.groups:
-        resolve(group.study(fleet.study))  # what no machine could run is said here
+        check_elsewhere(group.study(fleet.study))  # what no machine could run is said here
     if store is not None:
         store.ensure_writable()
     ids = _new_ids(len(fleet.groups))

@@ -132,6 +132,20 @@ def resolve(study: Study) -> Plan:
     return Plan(study, model, workload, grid, _pinned(threads) if study.pin else ())
 
 
+def check_elsewhere(study: Study) -> None:
+    """Judge a study that another machine measures: by what it says, and not by this one's devices and cores.
+
+    Raises:
+        BadInput: no machine could run it.
+    """
+    fields: dict[str, object] = {"pin": False, "threads": study.threads or max(study.replica_counts)}
+    if study.devices is None:  # prices may be of more than these
+        fields |= {"devices": ("cpu", "cuda"), "prices": {}}
+    if study.devices is None and study.precisions == ("tf32",):
+        fields["devices"] = ("cuda",)
+    resolve(msgspec.structs.replace(study, **fields))
+
+
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:
     """Each replica has its part of a batch and, on the CPU, of the threads."""
     for count in counts:

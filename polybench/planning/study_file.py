@@ -5,7 +5,7 @@ The keys are the fields of core.spec.Study, and those of `Extra`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ from polybench.core.names import pick
 from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
-from polybench.planning.plan import resolve
+from polybench.planning.plan import check_elsewhere, resolve
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import Place, TomlText
 
@@ -26,6 +26,9 @@ REFERENCES = "published.toml"
 """Beside the study file: what the studies' authors printed."""
 
 T = TypeVar("T")
+
+Judge = Callable[[Study], object]
+"""Raises BadInput for a study that cannot be measured here, or on any machine."""
 
 
 class StudyFile(NamedTuple):
@@ -93,8 +96,10 @@ def _check_machines(text: TomlText, study: Study, extra: Extra) -> None:
     try:
         if extra.machines:
             check_machines(study, extra.machines)
-        for one in [group.study(study) for group in extra.machines] or [study]:
-            resolve(one)
+            for group in extra.machines:
+                check_elsewhere(group.study(study))
+        else:
+            resolve(study)
     except BadInput as error:
         raise text.error(place, error) from None
     if extra.machines and extra.sweep:
@@ -120,7 +125,10 @@ def _parse(text: TomlText, quick: bool, folder: Path) -> tuple[Study, Extra]:
     own = _entries({key: table[key] for key in table if key in _STUDY})
     kept = {key: entry for key, entry in own.items() if key[0] not in when_quick}
     scaled = kept | _entries(when_quick, "when_quick")
-    studies = [_study(text, entries) for entries in (own, scaled)]  # both are checked, whichever it is to be
+    judge = check_elsewhere if extra.machines else resolve
+    studies = [
+        _study(text, entries, judge) for entries in (own, scaled)
+    ]  # both are checked, whichever it is to be
     _refuse_unused(text, studies[0])
     if not quick and not extra.quick:
         return studies[0], extra
@@ -161,30 +169,31 @@ def _entries(table: Mapping[str, Any], *above: str) -> _Entries:
     return entries
 
 
-def _study(text: TomlText, entries: _Entries) -> Study:
+def _study(text: TomlText, entries: _Entries, judge: Judge) -> Study:
     order = ["env", *_STUDY]  # engines have environments
-    return _build(text, dict(sorted(entries.items(), key=lambda entry: order.index(entry[0][0]))), Study)
+    by_order = dict(sorted(entries.items(), key=lambda entry: order.index(entry[0][0])))
+    return _build(text, by_order, Study, judge)
 
 
-def _build(text: TomlText, entries: _Entries, kind: type[T]) -> T:
+def _build(text: TomlText, entries: _Entries, kind: type[T], judge: Judge = resolve) -> T:
     """A record of all entries; if it is wrong, the first one to blame is that from which on it is.
 
     A field of Study depends on earlier ones at most.
     """
     try:
-        return _converted(entries, kind)
+        return _converted(entries, kind, judge)
     except BadInput as whole:
         first: _Entries = {}
         for key, (place, value) in entries.items():
             first[key] = place, value
             try:
-                _converted(first, kind)
+                _converted(first, kind, judge)
             except BadInput as error:
                 raise text.error(place, error) from None
         raise BadInput(f"{text.name}: {whole}") from None
 
 
-def _converted(entries: _Entries, kind: type[T]) -> T:
+def _converted(entries: _Entries, kind: type[T], judge: Judge) -> T:
     fields: dict[str, Any] = {}
     for (field, *names), (_, value) in entries.items():
         if names:
@@ -196,6 +205,6 @@ def _converted(entries: _Entries, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise BadInput(said(error)) from error
     if isinstance(record, Study):
-        cell = split_baseline(record.baseline)[1]
-        resolve(msgspec.structs.replace(record, baseline=cell))
+        machine, cell = split_baseline(record.baseline)  # whether a machine has it, its group says
+        judge(msgspec.structs.replace(record, baseline=None if machine else cell))
     return record

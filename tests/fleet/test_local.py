@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput, StrictlyUnavailable
-from polybench.core.machines import MachineGroup
 from polybench.fleet import driver
 from polybench.fleet.driver import FleetMeasured
 from polybench.fleet.messages import Program
@@ -253,10 +252,3 @@ def test_what_no_machine_can_run_is_refused_and_nothing_kept(tmp_path: Path) -> 
     assert not (tmp_path / "r" / "unfinished").exists()
     with pytest.raises(BadInput, match="no machine is called 'c'; a, b are"):
         run(fleet(tmp_path, "a", "b", baseline="c:fake/cpu"), tmp_path / "r")
-
-
-def test_groups_say_what_is_measured_where(tmp_path: Path) -> None:
-    asked = study(tmp_path, devices=("cpu", "cuda"), prices={"cpu": 1.0, "cuda": 2.0}, baseline="x:fake/cuda")
-    there = MachineGroup(label="x", devices=("cuda",), price=3.0).study(asked)
-    assert (there.devices, there.prices, there.baseline) == (("cuda",), {"cuda": 3.0}, "fake/cuda")
-    assert MachineGroup(label="x", devices=("cpu",)).study(asked).prices == {"cpu": 1.0}

@@ -1,0 +1,57 @@
+"""Studies on several machines as files and groups say them, judged on a machine that is none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.core.machines import MachineGroup
+from polybench.planning.study_file import read
+from tests.fleet.fleets import study
+
+
+def test_the_study_file_of_the_docs_can_be_read_on_a_machine_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.machine.host.gpus", list)
+    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+    (tmp_path / "study.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    found = read(tmp_path / "study.toml")
+    small, v100 = (group.study(found.study) for group in found.machines)
+    assert (small.baseline, v100.devices, v100.baseline) == ("torch/cpu", ("cuda",), None)
+    planned = CliRunner().invoke(app, ["run", str(tmp_path / "study.toml"), "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert planned.stdout.split() == ["small:torch/cpu", "small:tf/cpu", "v100:torch/cuda", "v100:tf/cuda"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'baseline = "x:fake/cuda"',
+        'precision = "tf32"',
+        "replicas = 64\nbatch_size = 64",
+        "prices = {cuda = 3}",
+    ],
+)
+def test_what_only_this_machine_lacks_is_no_reason_to_refuse(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.machine.host.gpus", list)
+    file = tmp_path / "study.toml"
+    file.write_text(f'engines = ["fake"]\n{line}\n[[machines]]\nlabel = "x"\n')
+    assert read(file).machines[0].label == "x"
+    file.write_text('engines = ["fake"]\nbaseline = "x:fake/tpu"\n[[machines]]\nlabel = "x"\n')
+    with pytest.raises(BadInput, match="fake/tpu"):
+        read(file)
+
+
+def test_groups_say_what_is_measured_where(tmp_path: Path) -> None:
+    asked = study(tmp_path, devices=("cpu", "cuda"), prices={"cpu": 1.0, "cuda": 2.0}, baseline="x:fake/cuda")
+    there = MachineGroup(label="x", devices=("cuda",), price=3.0).study(asked)
+    assert (there.devices, there.prices, there.baseline) == (("cuda",), {"cuda": 3.0}, "fake/cuda")
+    other = MachineGroup(label="y", devices=("cpu",)).study(asked)
+    assert (other.prices, other.baseline) == ({"cpu": 1.0}, None)
