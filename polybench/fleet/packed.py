@@ -54,6 +54,11 @@ def kept(name: str, digest: str) -> Path:
     return platformdirs.user_cache_path("polybench") / _FOLDER / digest[:16] / name
 
 
+def is_there(place: Path, digest: str) -> bool:
+    """Whether it lies at this place, undamaged."""
+    return place.exists() and content_sha256(place) == digest
+
+
 def unpack(content: bytes, name: str, digest: str) -> Path:
     """Write what was sent, and look whether it is what was meant.
 
@@ -61,6 +66,8 @@ def unpack(content: bytes, name: str, digest: str) -> Path:
         BadInput: its content has another SHA-256, or there is no room for it.
     """
     place = kept(name, digest)
+    if is_there(place, digest):
+        return place
     place.parent.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent.parent) as folder:
         try:
@@ -71,10 +78,20 @@ def unpack(content: bytes, name: str, digest: str) -> Path:
         arrived = content_sha256(Path(folder) / name)
         if arrived != digest:
             raise BadInput(f"the images arrived damaged: SHA-256 {arrived[:16]}, and {digest[:16]} was sent")
-        shutil.rmtree(place.parent, ignore_errors=True)
-        Path(folder).rename(place.parent)
-        Path(folder).mkdir()  # for the context to remove
+        if not is_there(place, digest):  # two nodes may have one home, and be sent it at once
+            _put(Path(folder), place, digest)
     return place
+
+
+def _put(folder: Path, place: Path, digest: str) -> None:
+    shutil.rmtree(place.parent, ignore_errors=True)
+    try:
+        folder.rename(place.parent)
+    except OSError as error:
+        if not is_there(place, digest):
+            raise BadInput(f"cannot write the images that were sent: {error}") from error
+    else:
+        folder.mkdir()  # for the context to remove
 
 
 def _files(folder: Path) -> list[Path]:

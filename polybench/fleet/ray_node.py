@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from polybench.core.errors import BadInput
 from polybench.fleet.executor import Lost
 from polybench.fleet.messages import Message, Program, Refused, Stage, Task
 from polybench.fleet.node_process import NodeProcess
-from polybench.fleet.packed import content_sha256, kept, unpack
+from polybench.fleet.packed import is_there, kept, unpack
 from polybench.fleet.program import this_program
 
 _RAYS_OWN = ("RAY_", "OMP_NUM_THREADS")
@@ -64,7 +64,7 @@ WANTED = Wanted()
 def _place(data: Data) -> str | None:
     """Where they are here: at their own path, or where they were sent to before; None where they are not."""
     for place in (Path(data.path), kept(Path(data.path).name, data.sha256)):
-        if place.exists() and content_sha256(place) == data.sha256:
+        if is_there(place, data.sha256):
             return str(place)
     return None
 
@@ -80,20 +80,27 @@ class RayNode:
 
     def begin(self, task: Task, data: Data | None) -> None:
         """Start the node program, or ask for its data first where they are not here."""
-        place = None if data is None else _place(data)
-        if data is None or place is not None:
-            self._start(task, place)
-        else:
-            self._waits_for_data = task
-            self._own += [Stage("receiving images"), WANTED]
+        with self._or_refused():
+            place = None if data is None else _place(data)
+            if data is None or place is not None:
+                self._start(task, place)
+            else:
+                self._waits_for_data = task
+                self._own += [Stage("receiving images"), WANTED]
 
     def supply(self, content: bytes, data: Data) -> None:
         """Start the node program with data that were sent."""
         assert self._waits_for_data is not None
-        try:
+        with self._or_refused():
             self._start(self._waits_for_data, str(unpack(content, Path(data.path).name, data.sha256)))
-        except BadInput as error:
-            self._own.append(Refused(str(error), error.exit_code))
+
+    @contextlib.contextmanager
+    def _or_refused(self) -> Iterator[None]:
+        """Nobody asks for what `begin` and `supply` raise: what is not said would be waited for."""
+        try:
+            yield
+        except (BadInput, OSError) as error:
+            self._own.append(Refused(str(error), BadInput.exit_code))
 
     def _start(self, task: Task, place: str | None) -> None:
         if place is not None:

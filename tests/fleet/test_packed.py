@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,29 @@ def test_a_file_arrives_as_it_was(images: Path) -> None:
     assert unpack(pack(file), "2.png", content_sha256(file)).read_bytes() == b"two"
 
 
+def test_what_another_node_of_the_same_home_reads_is_not_replaced_unless_it_is_damaged(images: Path) -> None:
+    digest = content_sha256(images)
+    place = unpack(pack(images), "images", digest)
+    before = place.stat().st_ino
+    assert unpack(pack(images), "images", digest).stat().st_ino == before
+    (place / "2.png").write_bytes(b"damaged")
+    assert content_sha256(unpack(pack(images), "images", digest)) == digest
+    assert [path.name for path in place.parent.parent.iterdir()] == [place.parent.name]
+
+
+def test_the_slower_of_two_nodes_takes_what_the_other_one_wrote(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest, rename = content_sha256(images), Path.rename
+
+    def after_the_other(folder: Path, place: Path) -> Path:
+        shutil.copytree(folder, place)
+        return rename(folder, place)
+
+    monkeypatch.setattr(Path, "rename", after_the_other)
+    assert content_sha256(unpack(pack(images), "images", digest)) == digest
+
+
 def test_damage_is_refused(images: Path) -> None:
     digest = content_sha256(images)
     damaged = pack(images).replace(b"one", b"0ne")
@@ -66,3 +90,15 @@ def test_a_node_asks_for_images_that_it_lacks(images: Path, tmp_path: Path) -> N
     (refused,) = node.next(0)
     assert isinstance(refused, Refused)
     assert refused.exit_code == 2
+
+
+def test_a_node_that_cannot_read_its_images_says_so(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_allowed(*_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(images))
+
+    monkeypatch.setattr("polybench.fleet.ray_node.is_there", not_allowed)
+    node, task = RayNode(), Any
+    node.begin(task, Data(str(images), "0"))  # type: ignore[arg-type]
+    (refused,) = node.next(0)
+    assert isinstance(refused, Refused)
+    assert "Permission denied" in refused.text
