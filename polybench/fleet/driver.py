@@ -91,6 +91,7 @@ class Driver:
         if self._resumed:
             for machine in self._machines.values():
                 machine.restore()
+                self._refuse_other_images(machine)  # those before it are restored, and were heard before
         self._gathered.stage(f"looking at the machines of {self._fleet.on}")
         for text in self._runs.check([_with_devices(one.group, self._fleet.study) for one in self._open()]):
             self._gathered.warn(text)
@@ -199,12 +200,12 @@ class Driver:
 
     def _refuse_other_images(self, machine: Machine) -> None:
         """Speeds on other images are no speeds of the same training; it is known as soon as one has come."""
-        assert machine.document is not None
+        if machine.document is None:
+            return
         for other in self._machines.values():
-            if other is machine or other.document is None or other.failure is not None:
+            if other is machine or other.document is None or other.apart:
                 continue
-            one, two = (each.document.settings.data_sha256 for each in (machine, other))  # type: ignore[union-attr]
-            if one != two:
+            if machine.document.settings.data_sha256 != other.document.settings.data_sha256:
                 machine.apart = True
                 label = other.group.label
                 self._fail(machine, f"its images are not those of {label}; give both the same --data")

@@ -29,7 +29,7 @@ from polybench.fleet.messages import (
     request_decoder,
 )
 from polybench.fleet.program import this_program
-from polybench.fleet.run import run_fleet
+from polybench.fleet.run import resume_fleet, run_fleet
 from polybench.measuring.fleet_checkpoint import Member
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
@@ -150,6 +150,23 @@ def test_machines_with_other_images_are_not_compared(play) -> None:  # type: ign
     a, b = found.machines
     assert a.document is not None
     assert (b.document, b.failure) == (None, "its images are not those of a; give both the same --data")
+
+
+def test_images_are_compared_with_those_of_a_machine_that_failed_also_on_resume(  # type: ignore[no-untyped-def]
+    play, tmp_path: Path
+) -> None:
+    lost = Lost("it is gone", again=False)
+    _, found, _ = play(
+        a=[[Hello(hostname="h"), DOCUMENT, lost]], b=[[Hello(hostname="k"), OTHER_IMAGES, lost]]
+    )
+    says = "its images are not those of a; give both the same --data"
+    assert [one.failure for one in found.machines] == ["it is gone", says]
+    assert found.machines[1].document is None
+    runs = Scripted(a=[ALL])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet_run, "executor", lambda on: runs)
+        found = resume_fleet(found.unfinished, Listener(), store=Store(tmp_path / "r"))
+    assert [one.failure for one in found.machines] == [None, says]
 
 
 def test_what_a_machine_lacks_or_has_otherwise_is_said(play) -> None:  # type: ignore[no-untyped-def]
