@@ -165,15 +165,22 @@ class Driver:
                 self._compare_versions(event.label, hello)
                 self._keep()
             case Finished():
-                machine.member.ended = machine.complete
-                machine.failure = None if machine.complete else "interrupted"
-                self._keep()
+                self._finished(machine)
             case Refused() as refused:
                 self._refused(machine, refused)
             case Lost() as lost:
                 self._lost(machine, lost)
             case _ as said:
                 self._tell(event.label, said)
+
+    def _finished(self, machine: Machine) -> None:
+        if machine.document is None or not machine.document.finished:
+            self._fail(machine, "it ended without its last document")
+        elif machine.complete:
+            machine.member.ended = True
+        else:
+            machine.failure = "interrupted"
+        self._keep()
 
     def _tell(self, label: str, said: Message) -> None:
         match said:

@@ -103,17 +103,20 @@ class _SendingStore(Store):
         self._task, self._send = task, send
 
     def save(self, document: Document) -> Path:
-        """Save it here, and send it with what is needed to go on."""
+        """Save it here, and send it with what is needed to go on, also where this disk is full."""
         assert isinstance(document, StudyDocument)  # nothing else is measured here
-        path = super().save(document)
-        state = None
-        if not _complete(document):
-            try:
-                state = _state_file(self.folder, document.id).read_bytes()
-            except OSError:  # a full disk: the study goes on, and nobody can resume it
-                state = None
-        self._send(Saved(json_of(document), state, self._logs(document)))
-        return path
+        try:
+            return super().save(document)
+        finally:
+            self._send(Saved(json_of(document), self._state(document), self._logs(document)))
+
+    def _state(self, document: StudyDocument) -> bytes | None:
+        if _complete(document):
+            return None
+        try:
+            return _state_file(self.folder, document.id).read_bytes()
+        except OSError:  # a full disk: the study goes on, and nobody can resume it
+            return None
 
     def _logs(self, document: StudyDocument) -> dict[str, bytes]:
         """Of workers that failed, once the study has ended: their folder goes with it."""

@@ -28,6 +28,7 @@ from polybench.fleet.messages import (
     message_decoder,
     request_decoder,
 )
+from polybench.fleet.node import _SendingStore
 from polybench.fleet.program import this_program
 from polybench.fleet.run import resume_fleet, run_fleet
 from polybench.measuring.fleet_checkpoint import Member
@@ -56,7 +57,11 @@ class Scripted:
         if not self.scripts[group.label]:
             raise BadInput("slurmctld may be down")
         script = self.scripts[group.label].pop(0)
-        stand_ins = {id(DOCUMENT): document(task), id(OTHER_IMAGES): document(task, data_sha256="other")}
+        stand_ins = {
+            id(DOCUMENT): document(task),
+            id(LAST): document(task, finished=True),
+            id(OTHER_IMAGES): document(task, data_sha256="other"),
+        }
         self._events += [Event(group.label, stand_ins.get(id(one), one)) for one in script]
 
     def events(self, seconds: float) -> list[Event]:
@@ -75,15 +80,16 @@ class Scripted:
 
 
 DOCUMENT = Lost("stands for a document with three replicates")
+LAST = Lost("stands for the same, complete")
 CTRL_C = Lost("stands for a signal, after which the machine is gone")
 OTHER_IMAGES = Lost("stands for one that was measured with other images")
 
 
-def document(task: Task, **settings: str) -> Saved:
+def document(task: Task, *, finished: bool = False, **settings: str) -> Saved:
     saved = study(measured("fake/cpu", 0.01))
     saved.settings = msgspec.structs.replace(saved.settings, **settings)
-    saved.id, saved.finished = task.id, False
-    return Saved(to_json(saved), b"state")
+    saved.id, saved.finished = task.id, finished
+    return Saved(to_json(saved), None if finished else b"state")
 
 
 @pytest.fixture
@@ -101,7 +107,7 @@ def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-un
 
 
 GONE = Lost("the node went away")
-ALL: Script = [Hello(hostname="h"), DOCUMENT, Finished()]
+ALL: Script = [Hello(hostname="h"), LAST, Finished()]
 
 
 def test_a_machine_is_given_up_after_three_and_its_rows_say_why(play) -> None:  # type: ignore[no-untyped-def]
@@ -124,6 +130,25 @@ def test_a_machine_that_cannot_be_started_again_stops_no_other(play) -> None:  #
     assert [row.status for row in b.document.results] == ["ok"]
 
 
+def test_a_machine_that_ends_without_its_last_document_has_failed(play) -> None:  # type: ignore[no-untyped-def]
+    _, found, _ = play(a=[[Hello(hostname="h"), DOCUMENT, Finished()]], b=[ALL])
+    rows = [(row.status, row.reason) for row in found.machines[0].document.results]
+    assert rows == [("failed", "it ended without its last document")]
+    assert found.unfinished is not None
+
+
+def test_what_a_nodes_disk_has_no_room_for_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "save", full)
+    sent: list[Message] = []
+    task = Task(id="1", created="2", study=fleet(tmp_path).study, program=this_program())
+    came = study(measured("fake/cpu", 0.01))
+    assert "No space left" in str(_SendingStore(tmp_path / "r", task, sent.append).try_to_save(came))
+    assert sent == [Saved(to_json(came), None)]
+
+
 def test_a_machine_of_which_nothing_came_is_in_the_table(play) -> None:  # type: ignore[no-untyped-def]
     _, found, _ = play(a=[ALL], b=[[Lost("no machine of the class is left", again=False)]])
     a, b = found.machines
@@ -135,7 +160,7 @@ def test_a_machine_of_which_nothing_came_is_in_the_table(play) -> None:  # type:
 
 def test_another_machine_that_cannot_resume_measures_all_again(play) -> None:  # type: ignore[no-untyped-def]
     refused: Script = [Hello(hostname="k"), Refused("hostname is k now, and was h", 2)]
-    again: Script = [Hello(hostname="k"), DOCUMENT, Finished()]
+    again: Script = [Hello(hostname="k"), LAST, Finished()]
     runs, found, listener = play(a=[[Hello(hostname="h"), DOCUMENT, GONE], refused, again], b=[ALL])
     assert [state for label, state, _ in runs.started if label == "a"] == [None, b"state", None]
     assert any("all of it is measured again" in text for text in listener.warnings)
@@ -172,7 +197,7 @@ def test_images_are_compared_with_those_of_a_machine_that_failed_also_on_resume(
 def test_what_a_machine_lacks_or_has_otherwise_is_said(play) -> None:  # type: ignore[no-untyped-def]
     one = Hello(hostname="h", versions={"torch": "2.0", "jax": "0.5"})
     two = Hello(hostname="k", versions={"torch": "2.1", "jax": None})
-    _, _, listener = play(a=[[one, DOCUMENT, Finished()]], b=[[two, DOCUMENT, Finished()]])
+    _, _, listener = play(a=[[one, LAST, Finished()]], b=[[two, LAST, Finished()]])
     assert listener.warnings == ["b: jax is not installed on k", "torch is 2.1 on b, and 2.0 on a"]
 
 
