@@ -84,7 +84,7 @@ class Driver:
         }
         self._program = this_program()
         self._come: deque[Event] = deque()
-        self._versions: dict[str, dict[str, str | None]] = {}
+        self._versions = {one.label: one.versions for one in checkpoint.members if one.versions}
 
     def run(self) -> FleetMeasured:
         """Start what has not come to its end, and wait until it has."""

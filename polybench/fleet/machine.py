@@ -82,7 +82,7 @@ class Machine:
 
     def begun(self, hello: Hello) -> None:
         """A machine began, or went on."""
-        self.member.hostname = hello.hostname
+        self.member.hostname, self.member.versions = hello.hostname, hello.versions
 
     def lost(self, lost: Lost) -> None:
         """Its machine went away; what it was doing is done again, if another one begins."""

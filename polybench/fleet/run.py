@@ -15,6 +15,7 @@ from polybench.machine import host
 from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
 from polybench.measuring.progress import Progress
 from polybench.measuring.study import new_id
+from polybench.measuring.unchanged import refuse, tool_changes
 from polybench.planning.plan import check_elsewhere
 from polybench.report.saved_studies import Store
 
@@ -79,11 +80,18 @@ def _run(
             stack.enter_context(UnfinishedFleets(store.folder).claimed(checkpoint.id))
             if resumed:  # another process may have finished it since
                 on = checkpoint.fleet.on
-                checkpoint = UnfinishedFleets(store.folder).read(checkpoint.id)
+                checkpoint = _unchanged(UnfinishedFleets(store.folder), checkpoint.id)
                 checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
         runs = executor(checkpoint.fleet.on)
         stack.callback(runs.close)
         return Driver(checkpoint, runs, progress, store, resumed=resumed).run()
+
+
+def _unchanged(unfinished: UnfinishedFleets, id: str) -> FleetCheckpoint:
+    """What was kept of it, by this polybench: groups that begin now are beside what others have measured."""
+    checkpoint = unfinished.read(id)
+    refuse(id, unfinished.again(id, checkpoint.fleet.argv), tool_changes(checkpoint.tool))
+    return checkpoint
 
 
 def _new_ids(number: int) -> list[str]:

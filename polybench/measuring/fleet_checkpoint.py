@@ -34,6 +34,8 @@ class Member(msgspec.Struct, kw_only=True):
     study_id: str
     hostname: str | None = None
     """Of the machine that began it last."""
+    versions: dict[str, str | None] = {}
+    """Of the packages that the engines need, there."""
     notes: list[str] = []
     """What its document says of lost machines."""
     ended: bool = False

@@ -39,6 +39,11 @@ def machine_changes(before: Host, tool: Tool) -> list[str]:
     return different(_of_machine(*then), _of_machine(*now))
 
 
+def tool_changes(before: Tool) -> list[str]:
+    """Of polybench alone."""
+    return different(_of_tool(before), _of_tool(host.tool()))
+
+
 def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
     """Of what a finished study was measured with: its images, and one cell of each framework.
 
@@ -78,8 +83,11 @@ def _plain(versions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_machine(machine: Host, tool: Tool) -> dict[str, Any]:
-    ours = {f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")}
-    return {name: getattr(machine, name) for name in _MACHINE} | ours
+    return {name: getattr(machine, name) for name in _MACHINE} | _of_tool(tool)
+
+
+def _of_tool(tool: Tool) -> dict[str, Any]:
+    return {f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")}
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.document.circumstances import Background, Published
+from polybench.core.document.circumstances import Background, Published, Tool
 from polybench.core.document.result import Status
 from polybench.core.document.study import to_json
 from polybench.core.errors import BadInput, PolybenchError
@@ -31,7 +31,7 @@ from polybench.fleet.messages import (
 from polybench.fleet.node import _SendingStore
 from polybench.fleet.program import this_program
 from polybench.fleet.run import resume_fleet, run_fleet
-from polybench.measuring.fleet_checkpoint import Member
+from polybench.measuring.fleet_checkpoint import Member, UnfinishedFleets
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -130,6 +130,24 @@ def test_a_machine_that_cannot_be_started_again_stops_no_other(play) -> None:  #
     assert [row.status for row in b.document.results] == ["ok"]
 
 
+def test_what_began_with_other_versions_is_refused_or_said(  # type: ignore[no-untyped-def]
+    play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = [Hello(hostname="h", versions={"torch": "2.0"}), LAST, Finished()]
+    two = [Hello(hostname="k", versions={"torch": "2.1"}), LAST, Finished()]
+    _, found, _ = play(a=[one], b=[[Lost("it is gone", again=False)]])
+    store, runs = Store(tmp_path / "r"), Scripted(b=[two])
+    monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
+    kept = UnfinishedFleets(store.folder)
+    checkpoint = kept.read(found.unfinished)
+    kept.write(found.unfinished, msgspec.structs.replace(checkpoint, tool=Tool("0.0.1", None)))
+    with pytest.raises(BadInput, match=r"polybench's version is .* now, and was 0\.0\.1"):
+        resume_fleet(found.unfinished, Listener(), store=store)
+    kept.write(found.unfinished, checkpoint)
+    resume_fleet(found.unfinished, listener := Listener(), store=store)
+    assert "torch is 2.1 on b, and 2.0 on a" in listener.warnings
+
+
 def test_a_machine_that_ends_without_its_last_document_has_failed(play) -> None:  # type: ignore[no-untyped-def]
     _, found, _ = play(a=[[Hello(hostname="h"), DOCUMENT, Finished()]], b=[ALL])
     rows = [(row.status, row.reason) for row in found.machines[0].document.results]
@@ -178,7 +196,7 @@ def test_machines_with_other_images_are_not_compared(play) -> None:  # type: ign
 
 
 def test_images_are_compared_with_those_of_a_machine_that_failed_also_on_resume(  # type: ignore[no-untyped-def]
-    play, tmp_path: Path
+    play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = Lost("it is gone", again=False)
     _, found, _ = play(
@@ -188,9 +206,8 @@ def test_images_are_compared_with_those_of_a_machine_that_failed_also_on_resume(
     assert [one.failure for one in found.machines] == ["it is gone", says]
     assert found.machines[1].document is None
     runs = Scripted(a=[ALL])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fleet_run, "executor", lambda on: runs)
-        found = resume_fleet(found.unfinished, Listener(), store=Store(tmp_path / "r"))
+    monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
+    found = resume_fleet(found.unfinished, Listener(), store=Store(tmp_path / "r"))
     assert [one.failure for one in found.machines] == [None, says]
 
 
