@@ -64,7 +64,9 @@ def execute_fleet(
     _execute(lambda progress, store: run_fleet(fleet, progress, store=store), fleet, how)
 
 
-def execute_rest_of_fleet(id: str, how: Presentation, *, on: str | None = None) -> NoReturn:
+def execute_rest_of_fleet(
+    id: str, how: Presentation, *, on: str | None = None, strict: bool = False
+) -> NoReturn:
     """Go on with the fleet of this ID, and print it as `execute_fleet` does."""
     from polybench.fleet.run import resume_fleet
     from polybench.measuring.fleet_checkpoint import UnfinishedFleets
@@ -72,13 +74,13 @@ def execute_rest_of_fleet(id: str, how: Presentation, *, on: str | None = None) 
 
     def measure(progress: Progress, store: Store | None) -> FleetMeasured:
         assert store is not None  # nothing is resumed that is not saved
-        return resume_fleet(id, progress, store=store, on=on)
+        return resume_fleet(id, progress, store=store, on=on, strict=strict, anonymous=how.anonymous)
 
     _execute(measure, UnfinishedFleets(Store(results_folder(how.results)).folder).read(id).fleet, how)
 
 
 def execute_rest_of_fleet_of(
-    study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation
+    study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation, *, strict: bool = False
 ) -> NoReturn:
     """Go on with the newest fleet that asks for the same and was stopped."""
     from polybench.measuring.resumable import find_fleet
@@ -87,7 +89,7 @@ def execute_rest_of_fleet_of(
     if not how.save:
         raise BadInput("--resume goes on with what is saved; leave --no-save out")
     fleet = _fleet(study, machines, on, how)
-    execute_rest_of_fleet(find_fleet(fleet, Store(results_folder(how.results))), how, on=on)
+    execute_rest_of_fleet(find_fleet(fleet, Store(results_folder(how.results))), how, on=on, strict=strict)
 
 
 def refuse_for_a_fleet(given: Mapping[str, object], what: str) -> None:

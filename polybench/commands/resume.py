@@ -60,8 +60,8 @@ def resume(
         echo(f"{found.id} is given up: it cannot be resumed any more")
         return
     if found.kind == "fleet":
-        refuse_for_a_fleet({"--strict": strict, "--explain": how.explain}, found.id)
-        execute_rest_of_fleet(found.id, how)
+        refuse_for_a_fleet({"--explain": how.explain}, found.id)
+        execute_rest_of_fleet(found.id, how, strict=strict)
     if found.kind == "study":
         execute_rest(found.id, how, strict=strict)
     refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--explain": how.explain}, found.id)

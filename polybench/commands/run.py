@@ -80,7 +80,7 @@ def run(
         labels = ", ".join(group.label for group in machines)
         raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")
     elif on is not None and resume:
-        execute_rest_of_fleet_of(chosen, machines, on, how)
+        execute_rest_of_fleet_of(chosen, machines, on, how, strict=strict)
     elif on is not None:
         execute_fleet(chosen, machines, on, how, background=background, strict=strict, recheck=recheck)
     elif resume:

@@ -79,7 +79,14 @@ class Driver:
         several = len(self._fleet.groups) > 1
         self._gathered = Gathered(progress, several=several)
         self._machines = {
-            group.label: Machine(group, member, study_of(group, self._fleet.study), store, named=several)
+            group.label: Machine(
+                group,
+                member,
+                study_of(group, self._fleet.study),
+                store,
+                named=several,
+                without_names=self._fleet.anonymous,
+            )
             for group, member in zip(self._fleet.groups, checkpoint.members, strict=True)
         }
         self._program = this_program()

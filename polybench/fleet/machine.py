@@ -15,6 +15,7 @@ from polybench.fleet.executor import Lost
 from polybench.fleet.messages import Hello, Saved
 from polybench.measuring.checkpoint import Unfinished
 from polybench.measuring.fleet_checkpoint import Member
+from polybench.report.anonymous import UNKNOWN_HOST, anonymous, is_anonymous, nameless
 from polybench.report.document import study_toml
 from polybench.report.saved_studies import Store
 
@@ -34,7 +35,14 @@ class Machine:
     """
 
     def __init__(
-        self, group: MachineGroup, member: Member, study: str, store: Store | None, *, named: bool
+        self,
+        group: MachineGroup,
+        member: Member,
+        study: str,
+        store: Store | None,
+        *,
+        named: bool,
+        without_names: bool = False,
     ) -> None:
         self.group, self.member = group, member
         self.document: StudyDocument | None = None
@@ -42,7 +50,7 @@ class Machine:
         self.starts = 0
         self.apart = False
         self.warning: str | None = None
-        self._study, self._store, self._named = study, store, named
+        self._study, self._store, self._named, self._anonymous = study, store, named, without_names
         self._unfinished = None if store is None else Unfinished(store.folder)
         self._state: bytes | None = None
         self._lost: str | None = None
@@ -57,13 +65,15 @@ class Machine:
         except FileNotFoundError:
             self._state = None
         try:
-            self.document = self._store.load(id)
+            self.document = document = self._store.load(id)
         except BadInput:  # nothing of it came
             self.member.ended = False
             return
         if self.document.finished and self.complete:  # the driver died before it was told so
             self.member.ended = True
             self._unfinished.drop(id)
+        if self._anonymous and not is_anonymous(document.host):  # it was begun otherwise
+            self._save()
 
     @property
     def state(self) -> bytes | None:
@@ -89,16 +99,24 @@ class Machine:
         results = self.document.results if self.document else []
         done = max((len(result.steps) for result in results), default=0)
         after = f", after {plural(done, 'replicate')}" if done else ""
-        self._lost = f"{self.member.hostname or 'its machine'} was lost{after} ({lost.reason})"
+        host = self._host() if self.member.hostname else "its machine"
+        self._lost = f"{host} was lost{after} ({self._told(lost.reason)})"
 
     def _note(self) -> str:
         """What became of a machine that was lost, now that another one has sent something."""
         what = "the rest" if self._state else "all of it"
-        return f"{self._lost}: {what} was measured by another one, {self.member.hostname}"
+        return f"{self._lost}: {what} was measured by another one, {self._host()}"
+
+    def _host(self) -> str | None:
+        return UNKNOWN_HOST if self._anonymous else self.member.hostname
+
+    def _told(self, text: str) -> str:
+        """What others may see of it."""
+        return nameless(text, self.member.hostname or "") if self._anonymous else text
 
     def give_up(self, reason: str, remedy: str | None, status: Status = "failed") -> None:
         """Nothing more comes: rows that were not finished say so."""
-        self.failure = reason
+        self.failure = reason = self._told(reason)
         if self.document is None or self.document.finished:
             return
         for result in self.document.results:
@@ -121,7 +139,8 @@ class Machine:
             self._state = saved.state
         self.document = document = from_json(saved.document)
         document.study, document.machine = self._study, self.group.label if self._named else None
-        document.warnings += [note for note in self.member.notes if note not in document.warnings]
+        notes = [self._told(note) for note in self.member.notes]
+        document.warnings += [note for note in notes if note not in document.warnings]
         for result in document.results:
             if result.status == "interrupted":
                 result.remedy = remedy
@@ -132,9 +151,9 @@ class Machine:
                     self._unfinished.write_bytes(id, saved.state)
             except OSError as error:
                 self.warning = f"cannot keep what {id} needs to be resumed: {error.strerror}"
-            self._save()
-            if document.finished and saved.state is None:
-                self._unfinished.drop(id)
+        self._save()
+        if self._unfinished is not None and document.finished and saved.state is None:
+            self._unfinished.drop(id)
 
     def _keep_logs(self, document: StudyDocument, logs: dict[str, bytes], folder: Path) -> None:
         """Those of failed workers came from a folder that is gone."""
@@ -146,6 +165,8 @@ class Machine:
                 result.log = str(folder / Path(result.log).name)
 
     def _save(self) -> None:
+        if self._anonymous and self.document is not None:
+            self.document = anonymous(self.document, self._store.folder if self._store else None)
         if self._store is not None and self.document is not None:
             self.warning = self._store.try_to_save(self.document) or self.warning
 

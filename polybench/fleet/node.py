@@ -122,7 +122,8 @@ class _SendingStore(Store):
         """Of workers that failed, once the study has ended: their folder goes with it."""
         if not document.finished:
             return {}
-        paths = [Path(result.log) for result in document.results if result.log is not None]
+        folder = self.folder / "logs" / document.id  # which an anonymous document does not tell
+        paths = [folder / Path(result.log).name for result in document.results if result.log is not None]
         return {path.name: path.read_bytes()[-_LOG_BYTES:] for path in paths if path.is_file()}
 
 

@@ -51,7 +51,15 @@ def run_fleet(fleet: Fleet, progress: Progress, *, store: Store | None) -> Fleet
     return _run(checkpoint, progress, store, resumed=False)
 
 
-def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = None) -> FleetMeasured:
+def resume_fleet(
+    id: str,
+    progress: Progress,
+    *,
+    store: Store,
+    on: str | None = None,
+    strict: bool = False,
+    anonymous: bool = False,
+) -> FleetMeasured:
     """Go on with what was stopped, killed or broken off: every replicate that has come counts.
 
     Args:
@@ -59,6 +67,8 @@ def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = 
         progress: as of `run_fleet`.
         store: where it is saved.
         on: where its machines are now, if that is not where they were.
+        strict: refuse to go on where an engine or device is unavailable, also if it was not begun like that.
+        anonymous: the same of leaving host names, user and paths out of the documents.
 
     Raises:
         BadInput: there is nothing to go on with, it runs still, or machine, versions or data differ.
@@ -67,8 +77,13 @@ def resume_fleet(id: str, progress: Progress, *, store: Store, on: str | None = 
     store.ensure_writable()
     unfinished = UnfinishedFleets(store.folder)
     checkpoint = unfinished.read(id)
-    if on is not None:
-        checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+    fleet = checkpoint.fleet
+    checkpoint.fleet = msgspec.structs.replace(
+        fleet,
+        on=on or fleet.on,
+        strict=fleet.strict or strict,
+        anonymous=fleet.anonymous or anonymous,
+    )
     return _run(checkpoint, progress, store, resumed=True)
 
 
@@ -79,9 +94,9 @@ def _run(
         if store is not None:
             stack.enter_context(UnfinishedFleets(store.folder).claimed(checkpoint.id))
             if resumed:  # another process may have finished it since
-                on = checkpoint.fleet.on
+                asked = checkpoint.fleet
                 checkpoint = _unchanged(UnfinishedFleets(store.folder), checkpoint.id)
-                checkpoint.fleet = msgspec.structs.replace(checkpoint.fleet, on=on)
+                checkpoint.fleet = asked
         runs = executor(checkpoint.fleet.on)
         stack.callback(runs.close)
         return Driver(checkpoint, runs, progress, store, resumed=resumed).run()

@@ -63,7 +63,7 @@ def anonymous(document: Document, results: Path | None = None) -> Document:
     """
     plain: dict[str, Any] = msgspec.to_builtins(document)
     folders = {*_of_this_program(), *_of_the_document(plain), *([results] if results else [])}
-    rules = [*_known(folders), (_QUOTED, _FOLDER), (_ABSOLUTE, _FOLDER), *_names(document.host.hostname)]
+    rules = _rules(folders, document.host.hostname)
     if "argv" in plain:
         plain["argv"] = [_WORD.sub(rf"\1{_FOLDER}", word) for word in plain["argv"]]
     plain = _without(plain, rules)
@@ -71,8 +71,18 @@ def anonymous(document: Document, results: Path | None = None) -> Document:
     return msgspec.convert(plain, type(document))
 
 
+def nameless(text: str, hostname: str) -> str:
+    """A text alone, as `anonymous` has it in a document of this host."""
+    found: str = _without(text, _rules(set(_of_this_program()), hostname))
+    return found
+
+
 Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 """What is looked for, and what stands there instead."""
+
+
+def _rules(folders: Iterable[Path], hostname: str) -> list[Rule]:
+    return [*_known(folders), (_QUOTED, _FOLDER), (_ABSOLUTE, _FOLDER), *_names(hostname)]
 
 
 def _of_this_program() -> Iterator[Path]:

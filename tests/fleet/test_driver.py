@@ -10,7 +10,7 @@ import pytest
 
 from polybench.core.document.circumstances import Background, Published, Tool
 from polybench.core.document.result import Status
-from polybench.core.document.study import to_json
+from polybench.core.document.study import from_json, to_json
 from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.machines import MachineGroup
 from polybench.export.merge import render
@@ -32,6 +32,7 @@ from polybench.fleet.node import _SendingStore
 from polybench.fleet.program import this_program
 from polybench.fleet.run import resume_fleet, run_fleet
 from polybench.measuring.fleet_checkpoint import Member, UnfinishedFleets
+from polybench.report.anonymous import anonymous
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -264,3 +265,20 @@ def test_a_study_whose_last_document_came_is_not_measured_again(
     machine.restore()
     assert machine.member.ended == ended
     assert machine.document == came
+
+
+def test_of_a_machine_that_was_lost_an_anonymous_document_says_no_name(tmp_path: Path) -> None:
+    task = Task(id="1", created="2", study=fleet(tmp_path).study, program=this_program())
+    machine = Machine(
+        MachineGroup(), Member(label="a", study_id="1"), "", None, named=False, without_names=True
+    )
+    machine.begun(Hello(hostname="node17"))
+    machine.lost(Lost("the log on node17: /home/somebody/a.log"))
+    machine.begun(Hello(hostname="node18"))
+    machine.save(Saved(to_json(anonymous(from_json(document(task).document))), b"state"), None)
+    assert machine.document is not None
+    (note,) = [text for text in machine.document.warnings if "was lost" in text]
+    lost = "<host> was lost (the log on <host>: <folder>/a.log)"
+    assert note == f"{lost}: all of it was measured by another one, <host>"
+    machine.give_up("node18 went away", None)
+    assert [one.reason for one in machine.document.results] == ["<host> went away"]

@@ -128,6 +128,32 @@ def test_a_node_that_is_killed_is_taken_over_by_another(tmp_path: Path) -> None:
     assert not (tmp_path / "r" / "unfinished").exists()
 
 
+def test_an_anonymous_fleet_tells_no_name_and_no_path(tmp_path: Path) -> None:
+    asked = msgspec.structs.replace(fleet(tmp_path, engines=("fake", "fake+crash")), anonymous=True)
+    folder = tmp_path / "r"
+    document = only(run(asked, folder))
+    saved = (folder / f"{document.id}.json").read_text()
+    assert str(tmp_path) not in saved
+    assert document.host.hostname == "<host>"
+    (log,) = (folder / "logs" / document.id).iterdir()
+    assert [one.log for one in document.results] == [None, f"<folder>/{log.name}"]
+
+
+def test_a_fleet_that_was_begun_with_names_can_go_on_without(tmp_path: Path) -> None:
+    store = Store(tmp_path / "r")
+
+    def end() -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run(fleet(tmp_path, "a", "b"), store.folder, At("b: process 1 of 2: starting", end))
+    (id,) = UnfinishedFleets(store.folder).ids()
+    resume_fleet(id, Listener(), store=store, anonymous=True)
+    saved = [path.read_text() for path in store.folder.glob("*.json")]
+    assert len(saved) == 2
+    assert not any(str(tmp_path) in text for text in saved)
+
+
 def test_a_driver_that_ends_leaves_what_resume_needs(tmp_path: Path) -> None:
     class Ended(Exception):
         pass
