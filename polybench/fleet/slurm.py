@@ -92,7 +92,15 @@ class SlurmExecutor:
         return self._cluster.check(groups)
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
-        """Submit a job; on the host that began it where something is kept, since it goes on nowhere else."""
+        """Submit a job; on the host that began it where something is kept, since it goes on nowhere else.
+
+        None is submitted where one of an earlier driver has finished since: it is heard to its end.
+        """
+        finished = self._finished_meanwhile(task.id)
+        if finished is not None:
+            self._own.add(finished.folder.path)
+            self._jobs[group.label] = finished
+            return
         near = near if task.state is not None else None
         for host, state in self._of_an_earlier_driver(task.id):
             task, near = msgspec.structs.replace(task, state=state), host
@@ -104,6 +112,14 @@ class SlurmExecutor:
         folder.belongs_to(job.id)
         self._jobs[group.label] = job
         self._asked, self._since = float("-inf"), time.monotonic()
+
+    def _finished_meanwhile(self, id: str) -> _Job | None:
+        """The job that has measured all of it after its driver was killed."""
+        for path in sorted(self._folder.glob(f"{id}-*")):
+            folder = JobFolder(path)
+            if path not in self._own and (job := folder.job()) is not None and folder.is_complete():
+                return _Job(folder, job, near=False)
+        return None
 
     def _of_an_earlier_driver(self, id: str) -> Iterator[tuple[str, bytes]]:
         """Hosts of jobs that outlived the driver which began this study, and what they have kept since."""

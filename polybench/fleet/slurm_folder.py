@@ -16,7 +16,16 @@ from typing import BinaryIO
 import msgspec
 
 from polybench.data.disk import replacing
-from polybench.fleet.messages import Hello, Message, Saved, Task, line_of, message_decoder, request_decoder
+from polybench.fleet.messages import (
+    Finished,
+    Hello,
+    Message,
+    Saved,
+    Task,
+    line_of,
+    message_decoder,
+    request_decoder,
+)
 
 BEAT_SECONDS = 30.0
 """Between two signs of life of a driver."""
@@ -107,6 +116,12 @@ class JobFolder:
         whole, _, _ = text.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
         return [message for line in lines for message in _message(line)], offset + len(whole) + bool(whole)
+
+    def is_complete(self) -> bool:
+        """Whether the job said its last, and left nothing to do."""
+        said = self.read()[0]
+        states = [message.state for message in said if isinstance(message, Saved)]
+        return bool(states) and states[-1] is None and isinstance(said[-1], Finished)
 
     def begun(self) -> tuple[str | None, bytes | None]:
         """The host that the job ran on last, and what is needed to go on there; None where there is none."""

@@ -235,6 +235,25 @@ def test_what_jobs_kept_after_their_driver_was_killed_counts(
     another.close()
 
 
+def test_what_a_job_finished_after_its_driver_was_killed_is_not_measured_again(
+    executor: SlurmExecutor, cluster: LocalCluster, folder: Path, tmp_path: Path
+) -> None:
+    cluster.reason = "Priority"
+    executor.start(MachineGroup(), task(folder))
+    said = [Hello(hostname="n1"), Saved(b"{}", b"kept"), Saved(b"{}", None), Finished()]
+    earlier = JobFolder(tmp_path / "shared" / f"{task(folder).id}-0")
+    with earlier.said() as file:
+        for message in said:
+            tell(file, message)
+    cluster.cancelled.add("1")  # it has ended
+    another = SlurmExecutor(f"slurm:{tmp_path / 'shared'}", cluster)
+    another.start(MachineGroup(), task(folder, state=b"older"), near="n1")
+    assert [event.message for event in another.events(0)] == said
+    assert cluster.near == [None]
+    another.close()
+    assert not earlier.path.exists()
+
+
 def test_a_job_that_begins_again_elsewhere_measures_all_of_it(tmp_path: Path, folder: Path) -> None:
     job = JobFolder(tmp_path / "job")
     job.begin(task(folder, processes=1))
