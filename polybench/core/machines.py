@@ -36,7 +36,8 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     devices: tuple[str, ...] | None = None
     """Those of the study that are measured there; None is all that the machine has, or the study says."""
     price: PositiveFloat | None = None
-    """Dollars an hour for the whole machine; None is what the study says of its devices."""
+    """Dollars an hour for the machine, or for one GPU where cells with replicas use several of its GPUs; None
+    is what the study says of its devices."""
 
     def study(self, study: Study) -> Study:
         """What is measured there: the study with this machine's devices and price.

@@ -18,6 +18,7 @@ from polybench.core.names import pick
 from polybench.report.changed import said
 from polybench.report.comparisons import relative, relative_across_studies
 from polybench.report.disturbance import no_verdict
+from polybench.report.replicas import devices
 
 _WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augment")
 """Of settings; each machine has its own threads, and precision belongs to the cell."""
@@ -174,7 +175,7 @@ def _related(row: MergedRow, place: _Place, base: _Place) -> MergedRow:
 def _dollars(place: _Place) -> float | None:
     """Of an epoch, as polybench.report.comparisons has it."""
     price, seconds = place.machine.prices.get(place.result.device), place.result.epoch_seconds
-    return None if price is None or seconds is None else seconds / 3600 * price
+    return None if price is None or seconds is None else seconds / 3600 * price * devices(place.result)
 
 
 def _speedup(place: _Place, base: _Place) -> tuple[float | None, tuple[float, float] | None]:

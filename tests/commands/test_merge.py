@@ -14,8 +14,9 @@ from polybench.cli import app
 from polybench.core.document.identity import Parity
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
+from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
-from tests.factories import absent, measured, study
+from tests.factories import WORKLOAD, absent, measured, study
 
 
 def on(host: str, *results: Any, id: str, **settings: Any) -> StudyDocument:
@@ -77,6 +78,18 @@ def test_every_row_is_beside_the_baseline_with_its_machines_price() -> None:
     assert found["small:tf/cpu"]["speedup"] == pytest.approx(2, rel=0.01)
     assert found["small:flux/cpu"]["speedup"] is None
     assert found["large:tf/cuda"]["reason"] == "no GPU"
+
+
+def test_a_cell_costs_as_many_gpus_as_its_replicas_use() -> None:
+    one, two = (
+        measured("torch/cuda", 0.002, workload=msgspec.structs.replace(WORKLOAD, replicas=replicas))
+        for replicas in (1, 2)
+    )
+    two.cell = "torch/cuda/2x"
+    found = merge([on("large", one, two, id="x"), on("other", one, id="y")], {"large:cuda": 5.0}).rows
+    costs = [row.dollars_per_epoch for row in found]
+    assert costs[0] == pytest.approx(390 * 0.002 / 3600 * 5)
+    assert [costs[1], found[1].relative_cost] == pytest.approx([2 * costs[0], 2])
 
 
 def test_any_row_of_any_machine_is_a_baseline() -> None:
