@@ -42,6 +42,10 @@ _KEPT_BYTES = 1 << 29
 Name = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
 
 
+NAMES = ("auto", "cifar10", "imdb", "mnist", "synthetic")
+"""Of `--data`; all else is a path, also where a folder is called like one of these."""
+
+
 class Dataset(NamedTuple):
     """Labelled images or sequences, read-only, memory-mapped; `images` are as in `chunks.Chunk`.
 
@@ -204,7 +208,7 @@ def _mnist_folder(data: str, fits: bool) -> Path | None:
 def _is_own_folder(data: str) -> bool:
     """Whether it is a folder of somebody's images."""
     path = _place(data)
-    named = data in ("auto", "cifar10", "imdb", "mnist", "synthetic")
+    named = data in NAMES
     return not named and is_image_folder(path) and cifar10.locate(path) is None
 
 

@@ -44,7 +44,7 @@ def pack(path: Path) -> bytes:
             " the same path"
         )
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:  # as the hash does
         tar.add(path, arcname=path.name)
     return buffer.getvalue()
 

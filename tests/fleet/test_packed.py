@@ -37,6 +37,12 @@ def test_a_folder_arrives_as_it_was(images: Path) -> None:
     assert content_sha256(images) != digest
 
 
+def test_what_a_link_names_arrives(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.png").write_bytes(b"three")
+    (images / "3.png").symlink_to(tmp_path / "elsewhere.png")
+    assert (unpack(pack(images), "images", content_sha256(images)) / "3.png").read_bytes() == b"three"
+
+
 def test_a_file_arrives_as_it_was(images: Path) -> None:
     file = images / "2.png"
     assert unpack(pack(file), "2.png", content_sha256(file)).read_bytes() == b"two"

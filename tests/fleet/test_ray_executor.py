@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from polybench.core.machines import MachineGroup
+from polybench.core.spec import Study
 from polybench.fleet import ray_executor
 from polybench.fleet.executor import Lost
 from polybench.fleet.messages import Refused, Stage, Task
@@ -93,3 +94,17 @@ def test_images_that_cannot_be_sent_end_only_their_group(
     assert list(ended) == ["a", "b"]
     assert "GiB are too many to be sent" in ended["a"].text
     assert next(iter(runs._running.values())).label == "c"
+
+
+def test_a_name_of_data_is_no_folder_that_lies_here(
+    runs: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("cifar10", "mine"):
+        (tmp_path / name).mkdir()
+    found = {
+        name: runs._data_of(Task(id="d", created="", study=Study(data=name), program=this_program()))
+        for name in ("cifar10", "mine")
+    }
+    assert found["cifar10"] is None
+    assert found["mine"] is not None
