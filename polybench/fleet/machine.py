@@ -89,6 +89,8 @@ class Machine:
     def forget(self) -> None:
         """No machine can go on with what was begun: all is measured again."""
         self._state = None
+        if self._unfinished is not None:
+            self._unfinished.file(self.member.study_id).unlink(missing_ok=True)
 
     def begun(self, hello: Hello) -> None:
         """A machine began, or went on."""

@@ -225,7 +225,9 @@ class _Job:
             before, self._state = self._state, state
             self.runs = state.state == "RUNNING"
             found += self._news(before, cluster)
-        if self._ended is None and self._state.state in ENDED:
+        if self._state.state not in ENDED:  # or it begins again
+            self._ended = None
+        elif self._ended is None:
             self._ended = time.monotonic()
         last = any(isinstance(message, Finished | Refused | Lost) for message in found)
         if self._ended is not None and not last and not said:

@@ -73,11 +73,13 @@ def discard(found: Found, store: Store) -> None:
     Raises:
         BadInput: it runs still, or cannot be removed.
     """
+    members: list[str] = []
     if found.kind == "fleet":
         with contextlib.suppress(BadInput):  # damaged: nobody knows its studies
-            for member in UnfinishedFleets(store.folder).read(found.id).members:
-                Unfinished(store.folder).drop(member.study_id)
+            members = [one.study_id for one in UnfinishedFleets(store.folder).read(found.id).members]
     _kept(store)[found.kind].discard(found.id)
+    for id in members:  # not before it is known that nobody measures them
+        Unfinished(store.folder).drop(id)
 
 
 def _kept(store: Store) -> dict[Kind, Kept[Any]]:

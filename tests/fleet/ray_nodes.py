@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -32,8 +33,11 @@ class Nodes(NamedTuple):
 
 
 @contextlib.contextmanager
-def ray_nodes(*names: str, port: int = 23456) -> Iterator[Nodes]:
-    """Nodes with two cores, as Ray believes, each with a resource of its name; `port` is for clients."""
+def ray_nodes(*names: str) -> Iterator[Nodes]:
+    """Nodes with two cores, as Ray believes, each with a resource of its name."""
+    with socket.socket() as probe:
+        probe.bind((_ADDRESS, 0))
+        port = probe.getsockname()[1]
     for patient in ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_request_timeout_seconds"):
         os.environ.setdefault(patient, "120")  # machines are shared
     from ray.cluster_utils import Cluster

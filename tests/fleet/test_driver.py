@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 from polybench.core.document.circumstances import Background, Published, Tool
-from polybench.core.document.result import Status
-from polybench.core.document.study import from_json, to_json
+from polybench.core.document.study import to_json
 from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.machines import MachineGroup
 from polybench.export.merge import render
 from polybench.fleet import run as fleet_run
 from polybench.fleet.executor import EXECUTORS, Event, Lost, executor
-from polybench.fleet.machine import Machine
 from polybench.fleet.messages import (
     Finished,
     Hello,
@@ -31,8 +29,9 @@ from polybench.fleet.messages import (
 from polybench.fleet.node import _SendingStore
 from polybench.fleet.program import this_program
 from polybench.fleet.run import resume_fleet, run_fleet
-from polybench.measuring.fleet_checkpoint import Member, UnfinishedFleets
-from polybench.report.anonymous import anonymous
+from polybench.measuring.checkpoint import Unfinished
+from polybench.measuring.fleet_checkpoint import UnfinishedFleets
+from polybench.measuring.resumable import Found, discard
 from polybench.report.merge import merge
 from polybench.report.saved_studies import Store
 from tests.factories import measured, study
@@ -251,34 +250,16 @@ def test_what_is_sent_arrives_as_it_was(tmp_path: Path) -> None:
     assert line_of(saved).count(b"\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "finished", "ended"), [("ok", True, True), ("interrupted", True, False), ("ok", False, False)]
-)
-def test_a_study_whose_last_document_came_is_not_measured_again(
-    status: Status, finished: bool, ended: bool, tmp_path: Path
-) -> None:
-    store = Store(tmp_path)
-    came = study(measured("fake/cpu", 0.01))
-    came.id, came.finished, came.results[0].status = "20260101-000000-abcd", finished, status
-    store.save(came)
-    machine = Machine(MachineGroup(), Member(label="a", study_id=came.id), "", store, named=True)
-    machine.restore()
-    assert machine.member.ended == ended
-    assert machine.document == came
-
-
-def test_of_a_machine_that_was_lost_an_anonymous_document_says_no_name(tmp_path: Path) -> None:
-    task = Task(id="1", created="2", study=fleet(tmp_path).study, program=this_program())
-    machine = Machine(
-        MachineGroup(), Member(label="a", study_id="1"), "", None, named=False, without_names=True
-    )
-    machine.begun(Hello(hostname="node17"))
-    machine.lost(Lost("the log on node17: /home/somebody/a.log"))
-    machine.begun(Hello(hostname="node18"))
-    machine.save(Saved(to_json(anonymous(from_json(document(task).document))), b"state"), None)
-    assert machine.document is not None
-    (note,) = [text for text in machine.document.warnings if "was lost" in text]
-    lost = "<host> was lost (the log on <host>: <folder>/a.log)"
-    assert note == f"{lost}: all of it was measured by another one, <host>"
-    machine.give_up("node18 went away", None)
-    assert [one.reason for one in machine.document.results] == ["<host> went away"]
+def test_a_fleet_that_runs_is_not_given_up(play, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    lost = Lost("it is gone", again=False)
+    _, found, _ = play(a=[[Hello(hostname="h"), DOCUMENT, lost]], b=[ALL])
+    store = Store(tmp_path / "r")
+    before = Unfinished(store.folder).ids()
+    with (
+        UnfinishedFleets(store.folder).claimed(found.unfinished),
+        pytest.raises(BadInput, match="runs still"),
+    ):
+        discard(Found(found.unfinished, "fleet"), store)
+    assert Unfinished(store.folder).ids() == before != []
+    discard(Found(found.unfinished, "fleet"), store)
+    assert Unfinished(store.folder).ids() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,8 @@ def test_ctrl_c_ends_every_worker_and_keeps_what_is_finished(tmp_path: Path) -> 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell
 
     def interrupt() -> None:
-        while not workers:  # the stage is told before they are started
+        until = time.monotonic() + 60
+        while not workers and time.monotonic() < until:  # the stage is told before they are started
             workers.extend(child for node in node_programs() for child in node.children())
         raise KeyboardInterrupt
 

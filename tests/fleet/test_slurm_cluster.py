@@ -117,3 +117,17 @@ def test_a_study_runs_on_a_node(executor: SlurmExecutor, folder: Path, tmp_path:
     assert [result.status for result in document.results] == ["ok"]
     executor.close()
     assert not (tmp_path / "shared").exists()
+
+
+def test_without_sbatch_it_says_where_to_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="there is no sbatch on this machine"):
+        SlurmExecutor(f"slurm:{tmp_path}").check([MachineGroup()])
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot write to .*file/shared: Not a directory"):
+        SlurmExecutor(f"slurm:{tmp_path / 'file' / 'shared'}").check([MachineGroup()])
