@@ -93,5 +93,6 @@ class KeptChecks:
 def own_programs() -> list[Path]:
     """Polybench's own programs, all of them: few decide nothing, and a list of those that do would age."""
     package = Path(__file__).parents[1]
-    julia = package.parent / "julia"  # of a checkout; an installed package has it inside
-    return sorted([*package.rglob("*.py"), *package.rglob("*.jl"), *julia.rglob("*.jl")])
+    julia = package.parent / "julia"  # of a checkout; an installed package has these two inside
+    parts = (*package.rglob("*.jl"), *julia.glob("src/*.jl"), *julia.glob("ext/*.jl"))
+    return sorted([*package.rglob("*.py"), *parts])

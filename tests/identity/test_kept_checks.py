@@ -145,6 +145,9 @@ def test_polybenchs_own_programs_count(task: Task, tmp_path: Path, monkeypatch: 
     sources = kept_checks.own_programs()
     names = {path.name for path in sources}
     assert {"tensors.py", "training_step.py", "optimizers.jl", "lenet.py", "arrays.py"} <= names
+    # An installed package has no tests, and is the same program as a checkout.
+    assert "PolyBenchCUDAExt.jl" in names
+    assert "runtests.jl" not in names
     own = tmp_path / "engine.py"
     own.write_text("rate = 1")
     monkeypatch.setattr(kept_checks, "own_programs", lambda: [*sources, own])
