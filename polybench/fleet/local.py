@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Sequence
 
@@ -65,7 +64,6 @@ class LocalExecutor:
     def close(self) -> None:
         """End it."""
         self._waiting.clear()
-        with contextlib.ExitStack() as stack:
-            if self._running is not None:
-                stack.callback(self._running[1].close)
-            self._running = None
+        running, self._running = self._running, None
+        if running is not None:
+            running[1].close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
@@ -50,8 +49,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def host_python() -> str:
-    """The whole version, for people."""
-    return platform.python_version()

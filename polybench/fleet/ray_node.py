@@ -122,11 +122,6 @@ class RayNode:
         if self._process is not None:
             self._process.stop()
 
-    def end(self) -> None:
-        """End it at once."""
-        if self._process is not None:
-            self._process.close()
-
 
 def environment(rays: Mapping[str, str]) -> dict[str, str]:
     """The node's own environment, as far as a worker of Ray still has it."""
