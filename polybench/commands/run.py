@@ -61,16 +61,7 @@ def run(
     if quick:
         chosen = chosen.quick()
     if axes:
-        only_a_study = {
-            "--strict": strict,
-            "--recheck": recheck,
-            "--columns": how.columns,
-            "--tensorboard": how.tensorboard,
-            "--mlflow": how.mlflow,
-            "--explain": how.explain,
-            "--on": on,
-        }
-        refuse_for_a_sweep(only_a_study, "the file")
+        _refuse_what_a_sweep_has_not(how, strict=strict, recheck=recheck, on=on)
         if not dry_run:
             execute_series(Series(chosen, axes, "sweep", background), how, resume=resume)
         print_points(chosen, axes, how.results)
@@ -87,6 +78,18 @@ def run(
         execute_rest_of(chosen, how, strict=strict)
     else:
         execute(chosen, how, background=background, strict=strict, recheck=recheck)
+
+
+def _refuse_what_a_sweep_has_not(how: Presentation, **more: object) -> None:
+    """Raise BadInput for options of a single study, by the names of their parameters."""
+    given = {
+        **more,
+        "columns": how.columns,
+        "tensorboard": how.tensorboard,
+        "mlflow": how.mlflow,
+        "explain": how.explain,
+    }
+    refuse_for_a_sweep({f"--{name}": value for name, value in given.items()}, "the file")
 
 
 def _print_plans(
