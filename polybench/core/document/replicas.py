@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from polybench.core.document.times import Positive
+
 
 class Scaling(msgspec.Struct, frozen=True):
     """Speed in relation to the same cell with one replica; above 1 is faster. The batch is the same.
@@ -15,8 +17,8 @@ class Scaling(msgspec.Struct, frozen=True):
     """
 
     single_cell: str
-    speedup: float
-    interval95: tuple[float, float] | None
+    speedup: Positive
+    interval95: tuple[Positive, Positive] | None
     devices: int
     efficiency: float
     scope: Literal["processes", "within one run"] = "processes"

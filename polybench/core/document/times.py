@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+"""A time or a ratio of times: what divides by it needs no case of its own for a foreign document's zero."""
+
 
 class StepSeconds(msgspec.Struct, frozen=True):
     """Seconds of a training step, as `core.statistics.step_seconds` has them.
@@ -18,14 +21,14 @@ class StepSeconds(msgspec.Struct, frozen=True):
     samples; p05, p95 and std are null for samples of blocks.
     """
 
-    median: float
-    mean: float
-    min: float
+    median: Positive
+    mean: Positive
+    min: Positive
     p05: float | None
     p95: float | None
     std: float | None
     n: int
-    interval95: tuple[float, float] | None
+    interval95: tuple[Positive, Positive] | None
 
 
 class BlockMeans(msgspec.Struct, frozen=True):
@@ -36,13 +39,13 @@ class BlockMeans(msgspec.Struct, frozen=True):
     `relative`; `speedup` is null where `relative` is.
     """
 
-    seconds_per_step: float
-    interval95: tuple[float, float] | None
-    samples_per_second: float
-    epoch_seconds: float
+    seconds_per_step: Positive
+    interval95: tuple[Positive, Positive] | None
+    samples_per_second: Positive
+    epoch_seconds: Positive
     """As many steps as an epoch has; no measured epoch, as `epoch_seconds` of a result may be."""
-    speedup: float | None = None
-    speedup_interval95: tuple[float, float] | None = None
+    speedup: Positive | None = None
+    speedup_interval95: tuple[Positive, Positive] | None = None
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -92,8 +95,8 @@ class Relative(msgspec.Struct, frozen=True):
     """Speed in relation to the baseline cell; above 1 is faster. `interval95` at the 95 % level."""
 
     baseline: str
-    speedup: float
-    interval95: tuple[float, float] | None
+    speedup: Positive
+    interval95: tuple[Positive, Positive] | None
     scope: Literal["processes", "within one run"]
     no_verdict: str | None = None
     """Why this is no verdict, whatever the interval says: the machine was disturbed."""
@@ -103,8 +106,8 @@ class DeviceSpeedup(msgspec.Struct, frozen=True):
     """Speed in relation to the same engine's cell on the CPU; above 1 is faster."""
 
     cpu_cell: str
-    speedup: float
-    interval95: tuple[float, float] | None
+    speedup: Positive
+    interval95: tuple[Positive, Positive] | None
     scope: Literal["processes", "within one run"] = "processes"
     no_verdict: str | None = None
 
@@ -114,4 +117,4 @@ class Samples(msgspec.Struct, frozen=True):
 
     kind: Literal["step", "block"]
     steps_per_sample: int
-    step_seconds: list[list[list[Annotated[float, msgspec.Meta(gt=0)]]]]
+    step_seconds: list[list[list[Positive]]]

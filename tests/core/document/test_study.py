@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import msgspec
 import pytest
@@ -63,6 +64,16 @@ def test_a_number_that_json_lacks_is_an_error_with_its_place(number: float) -> N
 def test_another_schema_is_an_error() -> None:
     text = to_json(typical_study()).replace(b"polybench.study/1", b"polybench.study/99")
     with pytest.raises(msgspec.ValidationError, match=r"polybench\.study/99"):
+        from_json(text)
+
+
+@pytest.mark.parametrize("where", ["speedup", "median", "mean"])
+def test_no_time_and_no_ratio_of_times_is_zero(where: str) -> None:
+    """Found by fuzzing: what shows a document divides by them."""
+    text = re.sub(
+        rf'"{where}":\s*[0-9.e-]+'.encode(), f'"{where}":0'.encode(), to_json(typical_study()), count=1
+    )
+    with pytest.raises(msgspec.ValidationError, match=f"Expected `float` > 0.*{where}"):
         from_json(text)
 
 
