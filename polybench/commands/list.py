@@ -21,19 +21,21 @@ def list_studies(
     results: Path | None = None,
     format: TableOrJson = "table",
 ) -> None:
-    """List saved studies, oldest first, and what can be resumed; what cannot be read is shown as unreadable.
+    """List saved studies and sweeps, oldest first, and what can be resumed; what is damaged says so.
 
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.export.listing import render
     from polybench.measuring.checkpoint import Unfinished
     from polybench.measuring.resumable import without_documents
+    from polybench.report.listed_sweeps import listed_sweep
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(results))
     saved = store.listed()
     begun = without_documents(store, saved)
-    studies = sorted([*saved, *begun], key=lambda one: (one.when, one.file))
+    sweeps = map(listed_sweep, store.sweeps())
+    studies = sorted([*saved, *sweeps, *begun], key=lambda one: (one.when, one.file))
     resumable = {*Unfinished(store.folder).ids(), *(one.file for one in begun)}
     now = time.time()
     rows = [_row(study, now, resumable) for study in studies if wanted.has(study)]
@@ -47,12 +49,13 @@ def _row(study: Listed, now: float, resumable: Collection[str]) -> dict[str, Any
     fastest = study.fastest
     return {
         "id": study.id,
+        "kind": study.kind,
         "created": study.created,
         "age_seconds": now - study.when,
         "title": study.title,
         "model": study.model,
-        "dataset": study.dataset,
-        "batch_size": study.batch_size,
+        "dataset": study.dataset or None,
+        "batch_size": study.batch_size or None,
         "host": study.hostname,
         "cells": [cell.cell for cell in study.cells],
         "measured": sum(cell.measured for cell in study.cells),

@@ -20,6 +20,8 @@ _WIDEST = 48
 _NARROWEST = 40
 """Characters in which a reason is read beside an ID rather than below it."""
 
+_SWEEPS = "sweeps: polybench report ID and polybench plot ID show them"
+
 _TO_RESUME = "to resume: was stopped, killed, or runs still; polybench resume ID goes on"
 
 
@@ -36,26 +38,32 @@ def render(rows: Sequence[Row], width: int | None = None) -> str:
     text = _table(studies, width)
     if text is None:
         text = "\n\n".join(_block(study, width or 0) for study in studies)
-    if any(row.get("resumable") for row in rows):
-        text += "\n\n" + (_TO_RESUME if width is None else wrapped(_TO_RESUME, width))
-    return text
+    notes = [_SWEEPS] if any(row.get("kind") == "sweep" and row["finished"] for row in rows) else []
+    notes += [_TO_RESUME] if any(row.get("resumable") for row in rows) else []
+    notes = notes if width is None else [wrapped(note, width) for note in notes]
+    return "\n\n".join([text, *notes[:1]]) + "".join(f"\n{note}" for note in notes[1:])
 
 
 def _texts(row: Row) -> Texts:
     if "unreadable" in row:
         why = _on_one_line(row["unreadable"])
         return {"id": _on_one_line(row["id"]), "unreadable": f"unreadable: {why}"}
-    fastest = row["fastest"]
+    workload = [row["model"], row["dataset"], row["batch_size"] and f"batch {row['batch_size']}"]
     return {
         "id": row["id"] + _state(row),
         "age": units.age(row["age_seconds"]),
         "title": _short(row["title"] or ""),
-        "workload": _short(f"{row['model']}, {row['dataset']}, batch {row['batch_size']}"),
-        "fastest": f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"
-        if fastest
-        else "nothing measured",
+        "workload": _short(", ".join(filter(None, workload))),
+        "fastest": _fastest(row),
         "cells": _cells(row["cells"]),
     }
+
+
+def _fastest(row: Row) -> str:
+    """Of a sweep nothing: its points have other batches or threads."""
+    if fastest := row["fastest"]:
+        return f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"
+    return "" if row["kind"] == "sweep" else "nothing measured"
 
 
 def _state(row: Row) -> str:

@@ -23,6 +23,7 @@ from polybench.planning.toml_text import TomlText
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.document import known_versions, rounds_of, study_toml
 from polybench.report.listed import Listed, ListedCell, seconds_of
+from polybench.report.listed_sweeps import varied
 from polybench.report.saved_studies import Store
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -217,10 +218,7 @@ def _study(kept: Checkpoint) -> Listed:
 def _sweep(kept: SweepCheckpoint) -> Listed:
     planned = points(kept.series.study, kept.axes)
     plan = resolve(planned[0].study)
-    varied = "; ".join(
-        f"{axis.replace('_', ' ')} {', '.join(map(str, values))}" for axis, values in kept.axes.items()
-    )
-    title = f"{kept.kind} over {varied}: {len(kept.begun)} of {len(planned)} points begun"
+    title = f"{kept.kind} over {varied(kept.axes)}: {len(kept.begun)} of {len(planned)} points begun"
     return Listed(
         file=kept.id,
         when=seconds_of(kept.created) or 0.0,
@@ -232,6 +230,7 @@ def _sweep(kept: SweepCheckpoint) -> Listed:
         batch_size=plan.workload.batch_size,
         hostname=UNKNOWN_HOST if kept.anonymous else kept.host.hostname,
         finished=False,
+        kind="sweep",
         cells=[
             ListedCell(cell.name, cell.engine, cell.variant, cell.device, False, {}) for cell in plan.cells
         ],

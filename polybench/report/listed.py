@@ -6,7 +6,7 @@ import datetime
 import fnmatch
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -51,6 +51,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[ListedCell] = []
     fastest: Fastest | None = None
     unreadable: str | None = None
+    kind: Literal["study", "sweep"] = "study"
+    """Of a sweep the batch size is 0 and the data set empty: each of its points may have another."""
 
 
 class _Step(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from polybench.models import MODELS
 from polybench.planning.plan import resolve
 from polybench.report.saved_studies import Store
 from tests.factories import absent, measured, study
+from tests.plots.documents import full_sweep
 
 
 def printed(*arguments: str) -> str:
@@ -120,6 +121,21 @@ def test_a_list_as_json_has_all_of_it(tmp_path: Path) -> None:
     assert one["age_seconds"] > 30e6
     assert (two["finished"], two["interrupted"], three["interrupted"]) == (False, False, True)
     assert len(two["cells"]) == 88
+
+
+def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    Store(tmp_path).save(sweep := full_sweep())
+    found = {row["id"]: row for row in rows("list", "--results", str(tmp_path))}
+    row = found[sweep.id]
+    assert (row["kind"], row["batch_size"], row["dataset"], row["finished"]) == ("sweep", None, None, True)
+    assert row["cells"] == [curve.cell for curve in sweep.curves]
+    assert found["20260101-other"]["kind"] == "study"
+    engine = row["cells"][0].partition("/")[0]
+    assert sweep.id in {one["id"] for one in rows("list", "--results", str(tmp_path), "--engine", engine)}
+    line = next(line for line in printed("list", "--results", str(tmp_path)).splitlines() if sweep.id in line)
+    assert "sweep over" in line
+    assert "nothing measured" not in line
 
 
 @pytest.mark.parametrize(
