@@ -54,6 +54,13 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
         assert not loaded, page
 
 
+def test_each_fault_names_tests_that_are_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/faults.md").read_text())
+    assert len(named) > 30
+    for file, name in named:
+        assert not name or f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
+
+
 def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
     page = (site / "index.html").read_text()
     assert "torch is 3.25 (3.15 to 3.36) times as fast as flux" in page
