@@ -109,11 +109,12 @@ def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
         BadInput: it is not there, or not valid.
     """
     from polybench.core.document.circumstances import Background
+    from polybench.data.disk import is_file
     from polybench.planning.study_file import StudyFile, parse, read
     from polybench.report.saved_studies import Store, results_folder
 
     path = Path(name)
-    if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or path.is_file())):
+    if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or is_file(path))):
         return read(path, quick=quick)
     saved = Store(results_folder(results)).load(name)
     study = parse(saved.study, f"the study of {saved.id}")

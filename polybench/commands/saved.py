@@ -39,8 +39,10 @@ def document_of(name: str, store: Store) -> SomeDocument:
     Raises:
         BadInput: there is none, several match, or it cannot be read.
     """
+    from polybench.data.disk import is_file
+
     path = Path(name)
-    if not (name.endswith(".json") and path.is_file()):
+    if not (name.endswith(".json") and is_file(path)):
         return store.load_sweep(name) if name.startswith(SWEEP_ID) else store.load(name)
     try:
         return _read(path.read_bytes())

@@ -28,14 +28,14 @@ def weights(
     import numpy as np
 
     from polybench.data.batches import batch_stream, epoch_order, order_sha256
-    from polybench.data.disk import replacing, room
+    from polybench.data.disk import is_file, is_there, replacing, room
     from polybench.measuring.scratch import scratch_folder
     from polybench.models import find_model
     from polybench.models.initial_weights import initial_weights, weights_sha256
     from polybench.planning.shared_files import LARGEST_ORDER, dataset_of
 
     network = find_model(study.model)
-    if output.exists() and not output.is_file():
+    if is_there(output) and not is_file(output):
         raise BadInput(f"--output {output} is no regular file; name another one")
     with scratch_folder() as scratch:
         dataset = dataset_of(study, network, scratch)

@@ -25,6 +25,7 @@ import numpy as np
 from polybench.core.errors import BadInput
 from polybench.data.chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
 from polybench.data.cifar10_pickle import read_pickle
+from polybench.data.disk import is_file, is_there
 
 Pieces = Iterator[tuple[Pixels, Pixels]]
 
@@ -70,9 +71,9 @@ class _Member(NamedTuple):
 
 def locate(path: Path) -> Path | None:
     """The archive, or the folder with the files, that `path` is or contains; None if there is neither."""
-    if path.is_file():
+    if is_file(path):
         return path
-    if not path.is_dir():
+    if not is_there(path) or not path.is_dir():
         return None
     places = (path, *(path / name for name in FOLDERS))
     folders = (place for place in places if next(place.glob("data_batch_*"), None))

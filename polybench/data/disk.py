@@ -27,6 +27,19 @@ LARGEST_DOCUMENT = 1 << 30
 """Bytes of a file that is read as a whole: a study of a week has some 100 MB."""
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is anything of this name; one that no file can have is a question, too, until 3.14."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file has this name."""
+    return is_there(path) and path.is_file()
+
+
 def regular_bytes(path: Path, limit: int = LARGEST_DOCUMENT) -> bytes:
     """All of a file that has an end: a pipe would be waited for, a device may give bytes for ever.
 

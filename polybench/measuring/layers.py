@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ def run_layers(
         raise BadInput("layers are timed with --input preload and --precision fp32 or tf32 only")
     if store is not None:
         store.ensure_writable()
+    if script is not None:
+        _ensure_writable(script)
     study = msgspec.structs.replace(study, metrics=False)
     context = context or new_context()
     times: dict[str, Times] = {}
@@ -109,6 +112,15 @@ def _write_layers(state: StudyState, folder: Path) -> None:
         worker.ask(WriteLayers(str(folder)), LayersWritten, timeout)
 
 
+def _ensure_writable(script: Path) -> None:
+    try:
+        script.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=script):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write programs to --script {script}: {error.strerror}") from error
+
+
 def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, script: Path) -> None:
     found = worst(document)
     if found is None:
@@ -116,7 +128,13 @@ def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, 
     layer, part = found.layer, found.part
     plan = state.plan
     index, piece = next(one for one in enumerate(pieces(plan.model)) if one[1].name == layer)
-    files = write_programs(script, piece, part, tensors / f"{index}.npz", state.files.weights, plan.workload)
+    try:
+        files = write_programs(
+            script, piece, part, tensors / f"{index}.npz", state.files.weights, plan.workload
+        )
+    except OSError as error:  # what was measured counts more
+        state.progress.warn(f"no programs: cannot write to {script}: {error.strerror}")
+        return
     if not files:
         state.progress.warn(f"no programs: there is none for {layer}, {part}")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from polybench.core.errors import BadInput
 from polybench.core.spec import Cell
+from polybench.data.disk import is_there
 from polybench.engines import EngineRow
 
 _PYTHON = Path("bin", "python")
@@ -30,10 +31,15 @@ def absolute(environments: Mapping[str, str]) -> dict[str, str]:
     Raises:
         BadInput: one is not there.
     """
-    found = {name: str(Path(path).expanduser().absolute()) for name, path in environments.items()}
-    for name, path in found.items():
-        if not Path(path).exists():
-            raise BadInput(f"--env {name}={environments[name]}: there is no such folder or file")
+    found = {}
+    for name, path in environments.items():
+        try:
+            place = Path(path).expanduser().absolute()
+        except RuntimeError as error:  # no such user
+            raise BadInput(f"--env {name}={path}: {error}") from None
+        if not is_there(place):
+            raise BadInput(f"--env {name}={path}: there is no such folder or file")
+        found[name] = str(place)
     return found
 
 

@@ -17,7 +17,7 @@ from polybench.core.document.layers import LayersDocument, layers_from_json
 from polybench.core.document.study import StudyDocument, from_json, json_of
 from polybench.core.document.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
-from polybench.data.disk import drop_abandoned, regular_bytes, replacing
+from polybench.data.disk import drop_abandoned, is_file, regular_bytes, replacing
 from polybench.report.listed import EVERYTHING, Filters, Listed
 from polybench.report.study_index import StudyIndex
 
@@ -158,7 +158,7 @@ class Store:
         if name == "last" and (listed := self.listed()):
             return self._path(([one for one in listed if _is_study(one)] or listed)[-1])
         paths = sorted(self.folder.glob("*.json"))
-        if name.endswith(".json") and Path(name).is_file():
+        if name.endswith(".json") and is_file(Path(name)):
             return Path(name)
         if matches := _matching(paths, name):
             return _only(matches, name, "studies")
