@@ -30,9 +30,10 @@ from polybench.commands.run import run
 from polybench.commands.setup import app as setup
 from polybench.commands.show import show
 from polybench.commands.sweep import sweep
-from polybench.commands.terminal import echo, in_any_encoding, shown
+from polybench.commands.terminal import echo, prepare_stdout, shown
 from polybench.commands.view import view
 from polybench.commands.weights import weights
+from polybench.core import interrupts
 from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
 
@@ -87,23 +88,29 @@ def _root(
 
 def main() -> None:
     """Run the program; expected errors become one line on standard error and an exit code."""
-    in_any_encoding()
+    prepare_stdout()
+    code = _exit_code()
+    interrupts.ignore()
+    sys.exit(code)
+
+
+def _exit_code() -> int:  # noqa: PLR0911 - one for each way to end
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        return int(app(standalone_mode=False) or 0)
     except _UsageError as error:
-        sys.exit(_usage(error))
+        return _usage(error)
     except PolybenchError as error:
-        sys.exit(_say(f"error: {error}", error.exit_code))
+        return _say(f"error: {error}", error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(_say("interrupted; nothing was measured yet", 130))
+        return _say("interrupted; nothing was measured yet", 130)
     except BrokenPipeError:
-        sys.exit(_say("", 1))  # whoever read our output went away
+        return _say("", 1)  # whoever read our output went away
     except MemoryError:
-        sys.exit(_say("error: out of memory", 1))
+        return _say("error: out of memory", 1)
     except OSError as error:
         if error.errno is None:  # not from the system
             raise
-        sys.exit(_say(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1))
+        return _say(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1)
 
 
 _UsageError: Any = typer.BadParameter.__mro__[1]

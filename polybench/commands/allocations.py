@@ -36,12 +36,13 @@ def allocations(
 
     render = pick(how.format, FORMATS, "format")
     ensure_writable(how.output)
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        document = find_places(study, progress, argv=sys.argv[1:])
-    if how.anonymous:
-        document = anonymous(document)
-    emit(render(document, top), how.output)
-    raise typer.Exit(_exit_code(document))
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+            document = find_places(study, progress, argv=sys.argv[1:])
+        if how.anonymous:
+            document = anonymous(document)
+        emit(render(document, top), how.output)
+        raise typer.Exit(_exit_code(document))
 
 
 def _exit_code(document: AllocationsDocument) -> int:

@@ -107,21 +107,23 @@ def execute_measured(
     repeated = how.output is None and sys.stdout.isatty() and formats[how.format].audience == "people"
     told = partial(progress_on_stderr, quiet=how.quiet, verbose=how.verbose)
     explained = Explained(None)
-    with interrupts.deferred():
-        with told(repeated=repeated and not parity_only) as progress:
-            result = measure(progress, store)
-        if how.explain:
-            with told() as progress:  # the table has the study's warnings, and none of these
-                explained = explain_measured(result, store, progress, sys.argv[1:], asked)
-    line = width(how.output)
-    text = rendered(result, how.format, metrics, formats, published=how.published, width=line)
-    if explained.document is not None and how.format != "json":  # the JSON has the sentences
-        text += f"\n{render_below(explained.document, how.format)}"
-    said = f"saved as {result.id}; print it again with: polybench show {result.id}"
+    measured: StudyDocument | None = None
     try:
-        end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
+        with interrupts.deferred():  # until it is printed
+            with told(repeated=repeated and not parity_only) as progress:
+                measured = result = measure(progress, store)
+            if how.explain:
+                with told() as progress:  # the table has the study's warnings, and none of these
+                    explained = explain_measured(result, store, progress, sys.argv[1:], asked)
+            line = width(how.output)
+            text = rendered(result, how.format, metrics, formats, published=how.published, width=line)
+            if explained.document is not None and how.format != "json":  # the JSON has the sentences
+                text += f"\n{render_below(explained.document, how.format)}"
+            said = f"saved as {result.id}; print it again with: polybench show {result.id}"
+            end(text, how, store, said, exit_code(result, parity_only=parity_only), explained.code)
     finally:  # a server that hangs costs nobody the table
-        write_watchable(result, how)
+        if measured is not None:
+            write_watchable(measured, how)
 
 
 def print_plan(

@@ -141,17 +141,20 @@ def _print_all(measure: Measure, fleet: Fleet, how: Presentation) -> NoReturn:
 
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        measured = measure(progress, store)
-    documents = [one.document for one in measured.machines if one.document is not None]
-    absent = {
-        one.label: one.failure or "nothing came of it" for one in measured.machines if one.document is None
-    }
-    text = render(merge(documents, {}, _baseline(fleet.study, documents), absent), how.format)
-    said = f"saved as {', '.join(document.id for document in documents)}"
-    if measured.unfinished is not None:
-        said += f"; go on with: polybench resume {measured.unfinished}"
-    end(text, how, store, said, *_codes(measured, documents))
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+            measured = measure(progress, store)
+        documents = [one.document for one in measured.machines if one.document is not None]
+        absent = {
+            one.label: one.failure or "nothing came of it"
+            for one in measured.machines
+            if one.document is None
+        }
+        text = render(merge(documents, {}, _baseline(fleet.study, documents), absent), how.format)
+        said = f"saved as {', '.join(document.id for document in documents)}"
+        if measured.unfinished is not None:
+            said += f"; go on with: polybench resume {measured.unfinished}"
+        end(text, how, store, said, *_codes(measured, documents))
 
 
 def _baseline(study: Study, documents: Sequence[StudyDocument]) -> str | None:

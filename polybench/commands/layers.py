@@ -75,21 +75,22 @@ def layers(
     order = pick(sort, ORDERS, "order")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        document = run_layers(
-            study.quick() if quick else study,
-            progress,
-            store=store,
-            context=new_context(sys.argv[1:], anonymous=how.anonymous),
-            strict=strict,
-            inside=inside,
-            only=only,
-            script=script,
-        )
-    if script is not None and not how.quiet:
-        echo(f"programs that show the part that loses most: {script}", err=True)
-    said = f"saved as {document.id}; polybench explain finds it"
-    end(render(document, format, order), how, store, said, exit_code_of_layers(document))
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+            document = run_layers(
+                study.quick() if quick else study,
+                progress,
+                store=store,
+                context=new_context(sys.argv[1:], anonymous=how.anonymous),
+                strict=strict,
+                inside=inside,
+                only=only,
+                script=script,
+            )
+        if script is not None and not how.quiet:
+            echo(f"programs that show the part that loses most: {script}", err=True)
+        said = f"saved as {document.id}; polybench explain finds it"
+        end(render(document, format, order), how, store, said, exit_code_of_layers(document))
 
 
 def _of_one_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:

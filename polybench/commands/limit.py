@@ -42,9 +42,10 @@ def limit(
 
     pick(format, dict.fromkeys(RECORD_FORMATS), "format")
     ensure_writable(how.output)
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        document = run_limit(study, progress, argv=sys.argv[1:], recheck=recheck)
-    if how.anonymous:  # what is kept is found by the machine's name, and nobody else sees it
-        document = anonymous(document)
-    emit(render(document, format), how.output)
-    raise typer.Exit(exit_code_of_limit(document))
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+            document = run_limit(study, progress, argv=sys.argv[1:], recheck=recheck)
+        if how.anonymous:  # what is kept is found by the machine's name, and nobody else sees it
+            document = anonymous(document)
+        emit(render(document, format), how.output)
+        raise typer.Exit(exit_code_of_limit(document))

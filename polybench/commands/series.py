@@ -64,16 +64,17 @@ def _execute(measure: Callable[[Progress, Store | None], Swept], how: Presentati
     pick(how.format, dict.fromkeys(RECORD_FORMATS), "format")
     ensure_writable(how.output)
     store = Store(results_folder(how.results)) if how.save else None
-    with interrupts.deferred(), progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
-        swept = measure(progress, store)
-    found, said = _document(swept), "each point is saved as a study"
-    if isinstance(found, SweepDocument) and store is not None:
-        if lost := store.try_to_save(found):
-            echo(f"warning: {lost}", err=True)
-        said += f", and all together as {found.id}: polybench report {found.id}"
-    if swept.unfinished is not None:
-        said += f"; go on with: polybench resume {swept.unfinished}"
-    end(_text(found, how), how, store, said, _exit_code(swept.finished))
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
+            swept = measure(progress, store)
+        found, said = _document(swept), "each point is saved as a study"
+        if isinstance(found, SweepDocument) and store is not None:
+            if lost := store.try_to_save(found):
+                echo(f"warning: {lost}", err=True)
+            said += f", and all together as {found.id}: polybench report {found.id}"
+        if swept.unfinished is not None:
+            said += f"; go on with: polybench resume {swept.unfinished}"
+        end(_text(found, how), how, store, said, _exit_code(swept.finished))
 
 
 def _text(found: SweepDocument | OverheadDocument, how: Presentation) -> str:

@@ -47,9 +47,15 @@ def terminal_width() -> int | None:
     return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
-def in_any_encoding() -> None:
-    """Have what the terminal's encoding lacks written as a question mark: by itself that is a traceback."""
+def prepare_stdout() -> None:
+    """Have what the terminal's encoding lacks written as a question mark: by itself that is a traceback.
+
+    And all of a long text: with PYTHONUNBUFFERED Python writes it by one call, and loses what that does not
+    take when a signal comes meanwhile.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115 - to the end
         sys.stdout.reconfigure(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""When a signal ends a study: while its process waits, never while it writes, saves or starts something."""
+"""When a signal ends a study: while its process waits, never while it writes, saves, starts or prints."""
 
 from __future__ import annotations
 
@@ -65,3 +65,9 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         interrupts.waiting = before
+
+
+def ignore() -> None:
+    """From here on the program only ends: it is not to end in another way, with another exit code."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

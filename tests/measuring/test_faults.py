@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -110,6 +113,31 @@ def test_a_closed_terminal_is_an_interrupt(images: Path, tmp_path: Path) -> None
     document = saved(tmp_path)
     assert {result.status for result in document.results} == {"interrupted"}
     assert not [*(Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_result_that_is_being_printed_is_printed_whole(
+    images: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    once = ["--processes", "1", "--rounds", "1", "--steps", "2", "--no-parity", "--format", "json"]
+    with subprocess.Popen(
+        compare(images, tmp_path, "fake,fake+slow", *once),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=_hear_signals,  # noqa: PLW1509 - no threads here
+    ) as process:
+        assert process.stdout is not None
+        pipe = process.stdout.fileno()
+        room = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4096)
+        full = struct.pack("i", room)
+        while fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) != full:  # then it waits for who reads
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        time.sleep(0.1)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert from_json(out) == saved(tmp_path)
 
 
 def test_a_killed_study_does_not_look_finished(tmp_path: Path) -> None:
