@@ -13,18 +13,25 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Two test processes share the cores: a thread of OpenMP that spins takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import inspect
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
+from typer.testing import CliRunner
 
 from tests import julia_depot
 
 # Machines are shared: that an example, or the making of one, takes long says nothing of the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+# Click 8.1 mixes what goes to standard error into the output, where it is not asked not to.
+if "mix_stderr" in inspect.signature(CliRunner.__init__).parameters:
+    CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore[assignment]
 
 sys.dont_write_bytecode = False  # what that variable became in this process
 

