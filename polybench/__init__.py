@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from polybench.api import HistoryResult as HistoryResult
     from polybench.api import LayersResult as LayersResult
     from polybench.api import LimitResult as LimitResult
+    from polybench.api import MachinesResult as MachinesResult
     from polybench.api import MergeResult as MergeResult
     from polybench.api import OverheadResult as OverheadResult
     from polybench.api import ParityResult as ParityResult
@@ -40,6 +41,7 @@ __all__ = [
     "HistoryResult",
     "LayersResult",
     "LimitResult",
+    "MachinesResult",
     "MergeResult",
     "OverheadResult",
     "ParityResult",

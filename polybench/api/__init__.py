@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Unpack, overload
 
-import msgspec
-
+from polybench.api.elsewhere import MachineKeys, MachinesResult, groups_of, on_each, on_one
+from polybench.api.options import Options, Tell, study_of, told
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
@@ -20,20 +20,18 @@ from polybench.api.results import (
 )
 from polybench.api.saved import diff, explain, history, html_report, load, load_sweep, merge
 from polybench.api.study_results import ParityResult, StudyResult
-from polybench.core.errors import BadInput, said
-from polybench.core.model import Model
-from polybench.core.names import pick, split_names
-from polybench.core.spec import Study, refuse_unused_environments
+from polybench.core.errors import BadInput
+from polybench.core.machines import ONE_MACHINE
 from polybench.machine.host import usable_threads
+from polybench.measuring.fleet_checkpoint import Fleet
 from polybench.measuring.layers import run_layers
 from polybench.measuring.limit import run_limit
-from polybench.measuring.progress import Progress, Silent, Told
 from polybench.measuring.study import new_context, run_study
 from polybench.measuring.sweep import run_sweep
 from polybench.measuring.sweep_checkpoint import Series
 from polybench.models.single_layer import row_of, single_layer
 from polybench.planning.grid import BATCH_SIZES
-from polybench.planning.network_file import with_network
+from polybench.report.experience import Check
 from polybench.report.overhead import summarize as summarize_overhead
 from polybench.report.sweep import summarize as summarize_sweep
 
@@ -43,6 +41,8 @@ __all__ = [
     "HistoryResult",
     "LayersResult",
     "LimitResult",
+    "MachineKeys",
+    "MachinesResult",
     "MergeResult",
     "Options",
     "OverheadResult",
@@ -65,94 +65,74 @@ __all__ = [
 ]
 
 
-class Options(TypedDict, total=False):
-    """The fields of core.spec.Study, which has their meanings and defaults.
-
-    Written out, because type checkers know no computed TypedDict; a test holds that fields and types are
-    Study's.
-    """
-
-    engines: Sequence[str]
-    devices: Sequence[str] | None
-    env: dict[str, str]
-    model: str | Model
-    data: str
-    batch_size: int | None
-    optimizer: str | None
-    learning_rate: float | None
-    momentum: float | None
-    weight_decay: float | None
-    schedule: Sequence[tuple[int, float]] | None
-    precision: str | Sequence[str]
-    input: str
-    workers: int | None
-    augment: bool
-    threads: int | None
-    replicas: int | Sequence[int]
-    heap: str
-    pin: bool
-    seed: int
-    processes: int
-    rounds: int | None
-    steps: int | None
-    target: float
-    epochs: int | None
-    accuracy: bool
-    until: dict[str, float]
-    budget: float
-    patience: float
-    timeout: float
-    parity: bool
-    parity_steps: int
-    baseline: str | None
-    prices: dict[str, float]
-    metrics: bool
-    handicaps: dict[str, float]
-
-
-Tell = Callable[[str], object]
-"""Called with each line of progress, between measurements: `print`, or a logger's `info`."""
-
-_LISTS = ("engines", "devices", "precision")
-"""Also as text, as on the command line: "torch,tf"."""
-
-
+@overload
 def compare(
     *,
+    on: str | None = None,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
     progress: Tell | None = None,
     **options: Unpack[Options],
-) -> StudyResult:
+) -> StudyResult: ...
+
+
+@overload
+def compare(
+    *,
+    on: str,
+    machines: Sequence[MachineKeys],
+    strict: bool = False,
+    quick: bool = False,
+    recheck: bool = False,
+    progress: Tell | None = None,
+    **options: Unpack[Options],
+) -> MachinesResult: ...
+
+
+def compare(
+    *,
+    on: str | None = None,
+    machines: Sequence[MachineKeys] | None = None,
+    strict: bool = False,
+    quick: bool = False,
+    recheck: bool = False,
+    progress: Tell | None = None,
+    **options: Unpack[Options],
+) -> StudyResult | MachinesResult:
     """Train the identical network in several engines and compare what it costs.
 
     Nothing is saved before `save()`.
 
     Args:
+        on: where else, as `--on`: "ray://HOST:PORT", "auto", "slurm", "local".
+        machines: measure on each of these, with the keys of `[[machines]]`; needs `on`.
         strict: raise when an engine or device is unavailable.
         quick: one process, a timed part of at most 10 s, no verdict.
         recheck: check identity again, whatever has passed before on this machine.
         progress: called with what runs and with warnings, `print` for one; by default nobody is told.
         options: the fields of `Study`.
 
+    Returns:
+        A study, wherever it was measured; of `machines` a table of them, with a study for each.
+
     Raises:
-        BadInput: an option that no machine could run.
+        BadInput: an option that no machine could run; with `on`, nobody is there, or is of another version.
         StrictlyUnavailable: with `strict`.
+        PolybenchError: with `on`, nothing came of it.
     """
-    study = _study(options)
+    study, tell = study_of(options), told(progress)
     if quick:
         study = study.quick()
-    return StudyResult(
-        run_study(
-            study,
-            _told(progress),
-            store=None,
-            context=new_context(sys.argv),
-            strict=strict,
-            check="all" if recheck else "new",
-        )
-    )
+    check: Check = "all" if recheck else "new"
+    if on is None:
+        if machines is not None:
+            raise BadInput('machines: say where they are, for example on="ray://HOST:PORT"')
+        context = new_context(sys.argv)
+        return StudyResult(run_study(study, tell, store=None, context=context, strict=strict, check=check))
+    groups = ONE_MACHINE if machines is None else groups_of(machines)
+    fleet = Fleet(study=study, groups=groups, on=on, argv=sys.argv, strict=strict, check=check)
+    return on_one(fleet, tell) if machines is None else on_each(fleet, tell)
 
 
 def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> ParityResult:
@@ -167,9 +147,9 @@ def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unp
         BadInput: an option that no machine could run.
         StrictlyUnavailable: with `strict`.
     """
-    told, study = _told(progress), _study(options)
+    study, tell = study_of(options), told(progress)
     context = new_context(sys.argv)
-    return ParityResult(run_study(study, told, store=None, context=context, strict=strict, check="only"))
+    return ParityResult(run_study(study, tell, store=None, context=context, strict=strict, check="only"))
 
 
 def layers(
@@ -198,11 +178,11 @@ def layers(
     only = None
     if layer is not None:
         options["model"], only = layer, row_of(single_layer(layer))
-    study = _study(options)
+    study = study_of(options)
     return LayersResult(
         run_layers(
             study.quick() if quick else study,
-            _told(progress),
+            told(progress),
             context=new_context(sys.argv),
             strict=strict,
             inside=inside,
@@ -225,7 +205,7 @@ def sweep(
     Raises:
         BadInput: an option or a value that no machine could run.
     """
-    swept = run_sweep(Series(_study(options), axes), _told(progress), store=None, argv=sys.argv)
+    swept = run_sweep(Series(study_of(options), axes), told(progress), store=None, argv=sys.argv)
     studies = [(one.point.values, one.document) for one in swept.finished]
     return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
 
@@ -245,8 +225,8 @@ def overhead(
     """
     if len(set(batch_sizes)) < 2:
         raise BadInput("a line needs two batch sizes")
-    series = Series(_study(options), {"batch_size": batch_sizes}, "overhead")
-    swept = run_sweep(series, _told(progress), store=None, argv=sys.argv)
+    series = Series(study_of(options), {"batch_size": batch_sizes}, "overhead")
+    swept = run_sweep(series, told(progress), store=None, argv=sys.argv)
     documents = {one.point.values["batch_size"]: one.document for one in swept.finished}
     return OverheadResult(summarize_overhead(documents, sys.argv))
 
@@ -262,26 +242,4 @@ def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unp
     Raises:
         BadInput: an option that no machine could run.
     """
-    return LimitResult(run_limit(_study(options), _told(progress), argv=sys.argv, recheck=recheck))
-
-
-def _told(tell: Tell | None) -> Progress:
-    return Silent() if tell is None else Told(tell)
-
-
-def _study(options: Options) -> Study:
-    public = dict.fromkeys(name for name in Study.__struct_fields__ if name != "handicaps")
-    for name in options:
-        if name not in Study.__struct_fields__:
-            pick(name, public, "option")
-    fields: dict[str, Any] = {
-        name: split_names(value) if name in _LISTS and isinstance(value, str) else value
-        for name, value in options.items()
-    }
-    try:
-        study = msgspec.convert(fields, Study)
-    except msgspec.ValidationError as error:
-        raise BadInput(said(error)) from error
-    study = with_network(study)
-    refuse_unused_environments(study)
-    return study
+    return LimitResult(run_limit(study_of(options), told(progress), argv=sys.argv, recheck=recheck))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -16,7 +17,7 @@ from polybench.commands.terminal import echo
 from polybench.core import interrupts
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.errors import BadInput
-from polybench.core.machines import ONE_MACHINE, MachineGroup, split_baseline
+from polybench.core.machines import ONE_MACHINE, MachineGroup
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
@@ -105,8 +106,6 @@ def _fleet(
     from polybench.measuring.fleet_checkpoint import Fleet
 
     refuse_for_a_fleet({"--explain": how.explain}, "the study")
-    if study.env:
-        refuse_for_a_fleet({"--env": study.env}, "the study")
     groups = tuple(machines) or ONE_MACHINE
     more = {"argv": sys.argv[1:], "anonymous": how.anonymous} | more
     return Fleet(study=study, groups=groups, on=on, **more)  # type: ignore[arg-type]
@@ -136,7 +135,7 @@ def _refuse_of_one(how: Presentation) -> None:
 
 def _print_all(measure: Measure, fleet: Fleet, how: Presentation) -> NoReturn:
     from polybench.export.merge import render
-    from polybench.report.merge import merge
+    from polybench.fleet.table import table
     from polybench.report.saved_studies import Store, results_folder
 
     ensure_writable(how.output)
@@ -145,30 +144,11 @@ def _print_all(measure: Measure, fleet: Fleet, how: Presentation) -> NoReturn:
         with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
             measured = measure(progress, store)
         documents = [one.document for one in measured.machines if one.document is not None]
-        absent = {
-            one.label: one.failure or "nothing came of it"
-            for one in measured.machines
-            if one.document is None
-        }
-        text = render(merge(documents, {}, _baseline(fleet.study, documents), absent), how.format)
+        text = render(table(measured, fleet.study, partial(echo, err=True)), how.format)
         said = f"saved as {', '.join(document.id for document in documents)}"
         if measured.unfinished is not None:
             said += f"; go on with: polybench resume {measured.unfinished}"
         end(text, how, store, said, *_codes(measured, documents))
-
-
-def _baseline(study: Study, documents: Sequence[StudyDocument]) -> str | None:
-    """The row that was asked for; None for another one where it was not measured, as in a plain study."""
-    from polybench.report.merge import machine_name
-
-    wanted = study.baseline
-    if split_baseline(wanted)[0] is None:
-        return None
-    ranked = {f"{machine_name(one)}:{row.cell}" for one in documents for row in one.results if row.ranked}
-    if wanted in ranked:
-        return wanted
-    echo(f"the baseline {wanted} was not measured; another row takes its place", err=True)
-    return None
 
 
 def _codes(measured: FleetMeasured, documents: Sequence[StudyDocument]) -> list[int]:

@@ -71,8 +71,12 @@ def check_machines(study: Study, groups: Sequence[MachineGroup]) -> None:
     """Refuse groups that a study cannot be measured on.
 
     Raises:
-        BadInput: two have one label, the baseline names another machine, or a device is unknown.
+        BadInput: two have one label, the baseline names another machine, a device is unknown, or cells have
+            environments, which are of one machine.
     """
+    if study.env:
+        names = ", ".join(study.env)
+        raise BadInput(f"env {names}: environments are this machine's; a study of others (--on) has none")
     labels = [group.label for group in groups]
     for label in labels:
         if labels.count(label) > 1:

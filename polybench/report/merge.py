@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -42,21 +41,21 @@ def merge(
     studies: Sequence[StudyDocument],
     prices: Prices,
     baseline: str | None = None,
-    absent: Mapping[str, str] = MappingProxyType({}),
+    absent: Mapping[str, str] | None = None,
 ) -> MergeDocument:
     """Every cell of all studies, beside one of them.
 
     Args:
-        studies: at least two, of one workload; one is enough beside machines that are absent.
+        studies: of one workload, at least two; of a fleet one is enough.
         prices: those of a study are its own where these say nothing.
         baseline: `MACHINE:CELL`, by default the baseline of the first study.
-        absent: machines of which nothing came -> why.
+        absent: of a fleet, machines of which nothing came -> why.
 
     Raises:
         BadInput: there is one study only, or one twice, or of another workload; a machine or cell that
             is not there.
     """
-    _check(studies, alone=bool(absent))
+    _check(studies, alone=absent is not None)
     machines = [_machine(name, study, prices) for name, study in zip(_names(studies), studies, strict=True)]
     _check_prices(prices, machines)
     places = [
@@ -70,7 +69,7 @@ def merge(
         baseline=base and base.name,
         machines=machines,
         rows=[_row(place, base) for place in places],
-        absent=dict(absent),
+        absent=dict(absent or {}),
     )
 
 

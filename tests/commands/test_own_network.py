@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import polybench
-from polybench.api import _study
+from polybench.api.options import study_of
 from polybench.cli import app
 from polybench.core.document.limit import LimitDocument
 from polybench.core.document.study import StudyDocument, from_json
@@ -149,7 +149,7 @@ def test_python_takes_a_file_and_a_network(file: Path) -> None:
     quick: dict[str, Any] = options | {"processes": 1, "rounds": 1, "steps": 3}
     network = read_network(file)
     assert polybench.compare(model=str(file), **quick).document.settings.model == network.name
-    assert _study({"model": network}).model is network
+    assert study_of({"model": network}).model is network
     with pytest.raises(BadInput, match="cannot read"):
         polybench.compare(model="none.toml", **quick)
 
