@@ -28,7 +28,7 @@ from polybench.core.machines import MachineGroup
 from polybench.core.spec import Study
 from polybench.export.merge import render
 from polybench.fleet import run as fleet_run
-from polybench.fleet.executor import Event
+from polybench.fleet.executor import Event, Place
 from polybench.fleet.messages import Message, Saved, Task, line_of, message_decoder
 from polybench.fleet.node import run
 from polybench.fleet.program import this_program
@@ -73,6 +73,10 @@ class Replayed:
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:  # noqa: ARG002
         """Nothing."""
+        return []
+
+    def machines(self) -> list[Place]:
+        """Nobody asks."""
         return []
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:  # noqa: ARG002

@@ -28,6 +28,14 @@ class Event(NamedTuple):
     message: Message | Lost
 
 
+class Place(NamedTuple):
+    """A machine that is there: what has a node program run on it."""
+
+    group: MachineGroup
+    hostname: str | None = None
+    """For `start`, where several machines are of this class."""
+
+
 class Executor(Protocol):
     """Runs the node program (`fleet.node`) of each group on a machine that does nothing else meanwhile.
 
@@ -47,13 +55,21 @@ class Executor(Protocol):
         """
         ...
 
+    def machines(self) -> list[Place]:
+        """Every machine that a study could be given, or of many alike one; labels differ.
+
+        Raises:
+            BadInput: nobody is there.
+        """
+        ...
+
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """Have the node program do its task, now or as soon as a machine of the class is free; does not wait.
 
         Args:
             group: where.
             task: what.
-            near: host name of the machine that began it: only there it can be resumed.
+            near: host name of the machine that is wanted: where it began it can be resumed.
         """
         ...
 

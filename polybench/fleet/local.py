@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from polybench.core import interrupts
 from polybench.core.errors import BadInput
-from polybench.core.machines import MachineGroup
-from polybench.fleet.executor import Event, Lost
+from polybench.core.machines import ONE_MACHINE, MachineGroup
+from polybench.fleet.executor import Event, Lost, Place
 from polybench.fleet.messages import Finished, Refused, Task
 from polybench.fleet.node_process import NodeProcess
 
@@ -29,6 +29,10 @@ class LocalExecutor:
             return []
         labels = ", ".join(group.label for group in groups)
         return [f"--on local: {labels} are this machine each, one after the other"]
+
+    def machines(self) -> list[Place]:
+        """This one."""
+        return [Place(ONE_MACHINE[0])]
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:  # noqa: ARG002
         """After those that were started before."""

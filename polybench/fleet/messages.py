@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
@@ -35,6 +37,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     anonymous: bool = False
     state: bytes | None = None
     """What an earlier node has kept of this study: it goes on from there."""
+    examine: bool = False
+    """Tell what `doctor` says instead, and measure nothing."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -94,8 +98,15 @@ class Saved(msgspec.Struct, frozen=True, tag="saved"):
     """Of failed workers, by the file's name."""
 
 
+class Examined(msgspec.Struct, frozen=True, tag="examined"):
+    """What `doctor` says there."""
+
+    report: dict[str, Any]
+    """A measuring.doctor.Report."""
+
+
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
-    """The last document was sent. Nothing follows."""
+    """The last document, or the report, was sent. Nothing follows."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -106,7 +117,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """Of the error's class in core.errors."""
 
 
-Message = Hello | Stage | Remaining | Cells | Warned | Saved | Finished | Refused
+Message = Hello | Stage | Remaining | Cells | Warned | Saved | Examined | Finished | Refused
 """From the node program."""
 
 message_decoder = msgspec.json.Decoder(Message)

@@ -24,6 +24,7 @@ from polybench.core.errors import BadInput, PolybenchError
 from polybench.fleet.messages import (
     CellLine,
     Cells,
+    Examined,
     Finished,
     Hello,
     Message,
@@ -38,6 +39,7 @@ from polybench.fleet.messages import (
 )
 from polybench.fleet.program import differences, this_program, versions_of
 from polybench.measuring.checkpoint import Unfinished
+from polybench.measuring.doctor import examined
 from polybench.measuring.progress import CellSoFar
 from polybench.measuring.resume import resume_study
 from polybench.measuring.scratch import scratch_folder
@@ -56,8 +58,12 @@ def run(task: Task, send: Send) -> None:
         if wrong := differences(task.program, this_program()):
             raise BadInput("; ".join(wrong))
         send(Hello(hostname=socket.gethostname(), versions=versions_of(task.study)))
-        with scratch_folder() as folder:
-            _measure(task, send, folder)
+        if task.examine:
+            send(Stage("looking for engines"))
+            send(Examined(examined()))
+        else:
+            with scratch_folder() as folder:
+                _measure(task, send, folder)
         send(Finished())
     except PolybenchError as error:
         send(Refused(str(error), error.exit_code))

@@ -6,6 +6,7 @@ Ray Client has no generators that stream, so the driver asks each actor again an
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
 from polybench.data import NAMES
 from polybench.fleet import ray_node
-from polybench.fleet.executor import Event, Lost
+from polybench.fleet.executor import Event, Lost, Place
 from polybench.fleet.messages import Finished, Message, Refused, Stage, Task
 from polybench.fleet.packed import content_sha256, pack
 from polybench.fleet.program import differences, this_program
@@ -75,6 +76,18 @@ class RayExecutor:
                 " RAY_worker_niceness=0 ray start ... leaves it as it is"
             )
         return warnings
+
+    def machines(self) -> list[Place]:
+        """Every node with a CPU, by its host's name; where several have one, numbered."""
+        seen: Counter[str] = Counter()
+        places = []
+        for node in sorted(self._cluster.nodes(), key=lambda node: node.hostname):
+            if node.has(MachineGroup()):
+                seen[node.hostname] += 1
+                number = seen[node.hostname]
+                label = node.hostname if number == 1 else f"{node.hostname}-{number}"
+                places.append(Place(MachineGroup(label=label), node.hostname))
+        return places
 
     def _facts(self, nodes: Sequence[Node]) -> list[tuple[Node, ray_node.Facts]]:
         ask = self._ray.remote(ray_node.facts)

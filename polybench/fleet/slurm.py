@@ -18,7 +18,7 @@ import msgspec
 from polybench.core import interrupts
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
-from polybench.fleet.executor import Event, Lost
+from polybench.fleet.executor import Event, Lost, Place
 from polybench.fleet.messages import Finished, Message, Refused, Stage, Task, Warned
 from polybench.fleet.slurm_cluster import ENDED, GONE, NEVER, JobState, SlurmCluster
 from polybench.fleet.slurm_folder import BEAT_SECONDS, JobFolder
@@ -43,6 +43,10 @@ class Cluster(Protocol):
     """What runs jobs."""
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
+        """As of `fleet.executor.Executor`."""
+        ...
+
+    def machines(self) -> list[MachineGroup]:
         """As of `fleet.executor.Executor`."""
         ...
 
@@ -90,6 +94,10 @@ class SlurmExecutor:
                 " another folder, which all nodes must share"
             ) from error
         return self._cluster.check(groups)
+
+    def machines(self) -> list[Place]:
+        """One node of each partition, whichever is free first: a cluster has thousands."""
+        return [Place(group) for group in self._cluster.machines()]
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """Submit a job; on the host that began it where something is kept, since it goes on nowhere else.

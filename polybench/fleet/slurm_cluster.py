@@ -25,6 +25,9 @@ _DEFAULT_MINUTES = 120
 """Of a job whose group names no limit, where the partition allows as much: most studies take less. One that
 takes more is begun again by submitit and goes on."""
 
+_LOOK_MINUTES = 10
+"""Of a job that only says what its node has."""
+
 _NOTICE_SECONDS = 60
 """Before its time is over, in which a job asks to begin again."""
 
@@ -82,17 +85,27 @@ class SlurmCluster:
         Raises:
             BadInput: SLURM is not here, does not answer, or refuses a job.
         """
-        if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            raise BadInput(
-                "--on slurm: there is no sbatch on this machine; start polybench where jobs are submitted,"
-                " on a login node"
-            )
         self._partitions = _partitions()
         warnings = [warning for group in groups for warning in self._check_partition(group)]
         for group in groups:
             flags = [_flag(name, value) for name, value in self._flags(group, None).items()]
             self._try(group.label, ["sbatch", "--test-only", *flags, "--wrap", "true"])
         return warnings
+
+    def machines(self) -> list[MachineGroup]:
+        """One node of each partition that is up, for minutes.
+
+        Raises:
+            BadInput: SLURM is not here, or does not answer.
+        """
+        found = _partitions()
+        return [
+            MachineGroup(
+                label=name, partition=name, minutes=min(_LOOK_MINUTES, partition.minutes or _LOOK_MINUTES)
+            )
+            for name, partition in found.items()
+            if partition.is_up
+        ]
 
     def _check_partition(self, group: MachineGroup) -> list[str]:
         names = self._names(group)
@@ -210,6 +223,16 @@ def _not_overruled(flags: Iterable[str]) -> Iterator[None]:
 
 
 def _partitions() -> dict[str, Partition]:
+    """By name.
+
+    Raises:
+        BadInput: SLURM is not here, or does not answer.
+    """
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise BadInput(
+            "--on slurm: there is no sbatch on this machine; start polybench where jobs are submitted,"
+            " on a login node"
+        )
     run = _run(["sinfo", "--all", "--noheader", "--format=%P|%a|%l"])
     if run.returncode:
         raise BadInput(f"--on slurm: SLURM does not answer: {_last_words(run.stderr)}")

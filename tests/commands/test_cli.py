@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from polybench import cli
-from polybench.commands import doctor
 from polybench.core.document.study import from_json
 from polybench.data import synthetic
 from polybench.export import FORMATS, PARITY_FORMATS
+from polybench.measuring import doctor
 from tests.small import cifar_folder
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
@@ -209,8 +209,13 @@ def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) ->
 
 @pytest.mark.slow  # it starts each engine
 def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = run("doctor", "--on", "local", "--format", "json")
+    (there,) = json.loads(elsewhere.stdout)["machines"]
+    # The same answers here: to ask all engines again would take as long again.
+    monkeypatch.setattr(doctor, "engines", lambda: there["report"]["engines"])
     result = run("doctor", "--format", "json")
     report = json.loads(result.stdout)
+    assert (report.keys(), result.returncode) == (there["report"].keys(), elsewhere.returncode)
     assert report["engines"]["reference"]["runs"]
     assert set(report["engines"]) >= {"flux", "torch", "tf"}
     runs = [e["runs"] for name, e in report["engines"].items() if name != "reference"]
@@ -220,8 +225,6 @@ def test_doctor_says_what_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     for meter in report["meters"]:
         assert meter["works"] or meter["reason"]
     assert any("energy of the processor" in meter["what"] for meter in report["meters"])
-    # The same answers as text: to ask all engines again would take as long again.
-    monkeypatch.setattr(doctor, "_engines", lambda: report["engines"])
     text = run("doctor").stdout
     assert f"to empty it: rm -r {report['cache']['folder']}\n" in text
     assert "polybench data fetch" in text

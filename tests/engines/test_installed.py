@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.commands import doctor
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.engines import ENGINES, installed
+from polybench.measuring import doctor
 from polybench.planning.plan import resolve
 
 FAST = ["--data", "synthetic", "--processes", "1", "--rounds", "1", "--steps", "5", "--batch-size", "16"]
@@ -154,7 +154,7 @@ def test_the_doctor_probes_what_is_installed(install: Install, monkeypatch: pyte
     install("toy-package", text, toy="toy_engine:ROW", broken="toy_engine:NOTHING")
     # To start all the others takes seconds, and is test_cli.py's.
     monkeypatch.setattr(installed, "ENGINES", {"fake": ENGINES["fake"]})
-    found = doctor._engines()
+    found = doctor.engines()
     assert found["toy"]["runs"]
     assert not found["broken"]["runs"]
     assert found["broken"]["reason"].startswith("engine 'broken' of toy-package")

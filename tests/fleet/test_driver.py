@@ -14,7 +14,7 @@ from polybench.core.errors import BadInput, PolybenchError
 from polybench.core.machines import MachineGroup
 from polybench.export.merge import render
 from polybench.fleet import run as fleet_run
-from polybench.fleet.executor import EXECUTORS, Event, Lost, executor
+from polybench.fleet.executor import EXECUTORS, Event, Lost, Place, executor
 from polybench.fleet.messages import (
     Finished,
     Hello,
@@ -50,6 +50,9 @@ class Scripted:
         self._events: list[Event] = []
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
+        return []
+
+    def machines(self) -> list[Place]:
         return []
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:

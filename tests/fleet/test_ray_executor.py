@@ -76,6 +76,21 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RayExecutor:
     return runs
 
 
+def test_nodes_of_one_host_are_numbered(runs: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        Node("1", "b", {"CPU": 2}),
+        Node("2", "a", {"CPU": 2}),
+        Node("3", "a", {"CPU": 1}),
+        Node("4", "h", {}),
+    ]
+    monkeypatch.setattr(Rays, "nodes", lambda _: nodes)
+    assert [(one.group.label, one.hostname) for one in runs.machines()] == [
+        ("a", "a"),
+        ("a-2", "a"),
+        ("b", "b"),
+    ]
+
+
 def test_a_cluster_that_goes_away_loses_every_group(runs: RayExecutor) -> None:
     runs._ray.says = ConnectionError("Failed to reconnect within the grace period")
     events = runs.events(0)

@@ -45,6 +45,9 @@ class LocalCluster:
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
         return []
 
+    def machines(self) -> list[MachineGroup]:
+        return []
+
     def submit(self, folder: JobFolder, group: MachineGroup, near: str | None) -> str:
         self.near.append(near)
         if self.reason is not None:

@@ -71,6 +71,20 @@ def test_a_users_variables_replace_only_what_a_group_leaves_open(monkeypatch: py
     assert os.environ["SBATCH_TIMELIMIT"] == "1"
 
 
+def test_a_node_of_each_partition_that_is_up_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {
+        "main": Partition(True, True, 5),
+        "long": Partition(False, True, None),
+        "old": Partition(False, False, 9),
+    }
+    monkeypatch.setattr("polybench.fleet.slurm_cluster._partitions", lambda: found)
+    places = SlurmExecutor("slurm").machines()
+    assert [(one.group.label, one.group.partition, one.group.minutes) for one in places] == [
+        ("main", "main", 5),
+        ("long", "long", 10),
+    ]
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
     for name in [name for name in os.environ if name.startswith("SBATCH_")]:
