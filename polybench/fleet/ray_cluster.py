@@ -5,27 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Any, NamedTuple, TypeVar
 
 from polybench.core import interrupts
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
+from polybench.fleet.ray_address import look_for
 
 T = TypeVar("T")
 
-_PROBE_SECONDS = 3.0
 _CONNECT_SECONDS = 60.0
 """For a cluster that answers: Ray starts a server for each client, which takes seconds."""
-_TRIES = {"RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S": "2", "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "2"}
-"""Ray tries three times: with its own 5, 10 and 15 seconds nobody learns within ten that it is no Ray."""
 _ACCELERATOR = "accelerator_type:"
-_CLIENT_PORT = 10001
 
 
 class Node(NamedTuple):
@@ -89,20 +84,13 @@ class Cluster:
 
     def __init__(self, on: str) -> None:
         address = os.environ.get("RAY_ADDRESS", "auto") if on == "auto" else on
-        os.environ.update({name: os.environ.get(name, value) for name, value in _TRIES.items()})
         if find_spec("ray") is None:
             raise BadInput(f"--on {on}: Ray is not installed; pip install 'polybench[ray]'")
-        self.warning: str | None = None
-        self._quiet = contextlib.ExitStack()
-        if address.startswith("ray://"):
-            host, port = _host_and_port(on, address.removeprefix("ray://"))
-            _probe(on, host, port)
-            self.warning = _not_loopback(on, host)
-        else:
-            _probe_local(on, address)
+        self.warning = look_for(on, address)
         import ray  # for what takes a second, an address where nobody is need not wait
 
         self.ray: Any = ray
+        self._quiet = contextlib.ExitStack()
         # Ray prints what it thinks of nodes to standard output, where only the result belongs.
         nowhere = self._quiet.enter_context(open(os.devnull, "w"))  # noqa: PTH123, SIM115
         self._quiet.enter_context(contextlib.redirect_stdout(nowhere))
@@ -164,54 +152,6 @@ def _within(seconds: float, work: Callable[[], None]) -> None:
         raise BadInput(f"Ray did not answer within {seconds:.0f} s; look at its head node: ray status")
 
 
-def _host_and_port(on: str, text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host, port = text, str(_CLIENT_PORT)
-    if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
-        raise BadInput(f"--on {on}: write ray://HOST:PORT, for example --on ray://127.0.0.1:{_CLIENT_PORT}")
-    return host.strip("[]"), int(port)
-
-
-def _probe(on: str, host: str, port: int) -> None:
-    """Find out in seconds whether anybody listens: Ray itself tries for half a minute."""
-    try:
-        with socket.create_connection((host, port), _PROBE_SECONDS):
-            pass
-    except OSError as error:
-        raise BadInput(
-            f"--on {on}: nobody listens at {host} port {port} ({error.strerror or error}); start Ray there"
-            f" with: ray start --head --ray-client-server-port {port}"
-        ) from None
-
-
-def _probe_local(on: str, address: str) -> None:
-    """The same of the cluster that this machine belongs to."""
-    from ray._private.services import canonicalize_bootstrap_address
-
-    try:
-        found = canonicalize_bootstrap_address(address)
-    except (ConnectionError, ValueError):
-        found = None
-    if found is None:
-        raise BadInput(f"--on {on}: no Ray runs on this machine; start it with: ray start --head")
-    host, _, port = found.rpartition(":")
-    _probe(on, host, int(port))
-
-
-def _not_loopback(on: str, host: str) -> str | None:
-    try:
-        addresses = {one[4][0] for one in socket.getaddrinfo(host, None)}
-    except OSError:
-        return None
-    if all(ip_address(str(address).partition("%")[0]).is_loopback for address in addresses):
-        return None
-    return (
-        f"--on {on}: {host} is not this machine; Ray asks nobody who he is: whoever reaches its ports runs"
-        " programs there, so they belong behind a firewall or an SSH tunnel (docs/clusters.md)"
-    )
-
-
 def _why_not(text: str, version: str) -> str:
     """Ray's words in one sentence."""
     found = re.search(r"started with:\s*Ray: (\S+)\s*Python: (\S+)", text)
@@ -227,6 +167,4 @@ def _why_not(text: str, version: str) -> str:
             "Ray's head could not start a server for this client within 30 s; is it busy? Among Ray's logs"
             " there: ray_client_server_*.err"
         )
-    if "timeout" in text or "timed out" in text:
-        return "somebody listens there, and it is no Ray client server (ray start --head, port 10001)"
     return " ".join(text.split())[:300]
