@@ -47,7 +47,7 @@ def compare(
     if describe:
         print_scripts(study, folder)
     elif dry_run:
-        print_plan(study, how.results, recheck=recheck)
+        print_plan(study, how.results, recheck=recheck, elsewhere=on is not None)
     elif on is not None:
         execute_fleet(study, (), on, how, strict=strict, recheck=recheck)
     else:

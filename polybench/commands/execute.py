@@ -127,19 +127,25 @@ def execute_measured(
 
 
 def print_plan(
-    study: Study, results: Path | None, *, recheck: bool = False, machine: str | None = None
+    study: Study,
+    results: Path | None,
+    *,
+    recheck: bool = False,
+    elsewhere: bool = False,
+    machine: str | None = None,
 ) -> None:
     """The cells that would be measured, about how long that takes, and what this guess rests on.
 
-    Cells of another machine have its name before theirs; the guess is of this one.
+    What is measured elsewhere is not judged by this machine, and the guess is of this one. Cells of a machine
+    that has a name have it before theirs.
     """
     from polybench.machine.host import this_host
     from polybench.planning.estimate import estimate
-    from polybench.planning.plan import resolve
+    from polybench.planning.plan import resolve, resolve_elsewhere
     from polybench.report.experience import experience
     from polybench.report.saved_studies import Store, results_folder
 
-    plan = resolve(study)
+    plan = resolve_elsewhere(study) if elsewhere else resolve(study)
     known = experience(plan, Store(results_folder(results)), this_host())
     expected = estimate(plan, known._replace(checked=known.checked and not recheck))
     workload, precision = plan.workload, ",".join(plan.study.precisions)

@@ -84,13 +84,21 @@ def execute_rest_of_fleet_of(
     study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation, *, strict: bool = False
 ) -> NoReturn:
     """Go on with the newest fleet that asks for the same and was stopped."""
+    execute_rest_of_fleet(find_rest_of_fleet(study, machines, on, how), how, on=on, strict=strict)
+
+
+def find_rest_of_fleet(study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation) -> str:
+    """Its ID.
+
+    Raises:
+        BadInput: there is none, or nothing is saved.
+    """
     from polybench.measuring.resumable import find_fleet
     from polybench.report.saved_studies import Store, results_folder
 
     if not how.save:
         raise BadInput("--resume goes on with what is saved; leave --no-save out")
-    fleet = _fleet(study, machines, on, how)
-    execute_rest_of_fleet(find_fleet(fleet, Store(results_folder(how.results))), how, on=on, strict=strict)
+    return find_fleet(_fleet(study, machines, on, how), Store(results_folder(how.results)))
 
 
 def refuse_for_a_fleet(given: Mapping[str, object], what: str) -> None:

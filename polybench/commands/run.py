@@ -11,17 +11,18 @@ import typer
 
 from polybench.commands.changes import Changes
 from polybench.commands.execute import execute, execute_rest_of, print_plan
-from polybench.commands.fleet import On, execute_fleet, execute_rest_of_fleet_of
+from polybench.commands.fleet import On, execute_fleet, execute_rest_of_fleet_of, find_rest_of_fleet
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
 from polybench.commands.sweep import print_points
+from polybench.commands.terminal import echo
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
-from polybench.core.spec import Study
 
 if TYPE_CHECKING:
+    from polybench.measuring.sweep_checkpoint import Series
     from polybench.planning.study_file import StudyFile
 
 
@@ -54,26 +55,27 @@ def run(
     """
     from polybench.measuring.sweep_checkpoint import Series
 
-    found, background, axes, machines = _find(study, quick, how.results)
+    found, background, axes, machines = _find(study, quick, how.results, elsewhere=on is not None)
     chosen = changes.applied_to(found)
     if (chosen.data, chosen.model, chosen.seed) != (found.data, found.model, found.seed):
         background = msgspec.structs.replace(background, data_sha256=None)
-    if quick:
-        chosen = chosen.quick()
+    chosen = chosen.quick() if quick else chosen
     if axes:
         _refuse_what_a_sweep_has_not(how, strict=strict, recheck=recheck, on=on)
-        if not dry_run:
-            execute_series(Series(chosen, axes, "sweep", background), how, resume=resume)
-        print_points(chosen, axes, how.results)
-    elif dry_run:
-        _print_plans(chosen, machines, how.results, recheck=recheck)
-    elif machines and on is None:
-        labels = ", ".join(group.label for group in machines)
-        raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")
+    series = Series(chosen, axes, "sweep", background)
+    if dry_run and resume:
+        echo(f"--resume goes on with {_rest(series, machines, on, how)}", err=True)
+    if dry_run:
+        _print_plans(series, machines, how.results, recheck=recheck, elsewhere=on is not None)
+    elif axes:
+        execute_series(series, how, resume=resume)
     elif on is not None and resume:
         execute_rest_of_fleet_of(chosen, machines, on, how, strict=strict)
     elif on is not None:
         execute_fleet(chosen, machines, on, how, background=background, strict=strict, recheck=recheck)
+    elif machines:
+        labels = ", ".join(group.label for group in machines)
+        raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")
     elif resume:
         execute_rest_of(chosen, how, strict=strict)
     else:
@@ -92,17 +94,40 @@ def _refuse_what_a_sweep_has_not(how: Presentation, **more: object) -> None:
     refuse_for_a_sweep({f"--{name}": value for name, value in given.items()}, "the file")
 
 
+def _rest(series: Series, machines: Sequence[MachineGroup], on: str | None, how: Presentation) -> str:
+    """The ID of what was stopped and asks for the same, if this machine could go on with it.
+
+    Raises:
+        BadInput: there is none, or the machine is another one.
+    """
+    from polybench.measuring.resumable import find_study, find_sweep
+    from polybench.measuring.resume import check_here
+    from polybench.report.saved_studies import Store, results_folder
+
+    store = Store(results_folder(how.results))
+    if series.axes:
+        return find_sweep(series, store)
+    if on is not None:
+        return find_rest_of_fleet(series.study, machines, on, how)
+    check_here(id := find_study(series.study, store), store)
+    return id
+
+
 def _print_plans(
-    study: Study, machines: Sequence[MachineGroup], results: Path | None, *, recheck: bool
+    series: Series, machines: Sequence[MachineGroup], results: Path | None, *, recheck: bool, elsewhere: bool
 ) -> None:
-    """Of each machine, or of this one."""
-    for group in machines:
-        print_plan(group.study(study), results, recheck=recheck, machine=group.label)
-    if not machines:
-        print_plan(study, results, recheck=recheck)
+    """Of each point of a sweep, of each machine, or of this one."""
+    study = series.study
+    if series.axes:
+        print_points(study, series.axes, results)
+    elif machines:
+        for group in machines:
+            print_plan(group.study(study), results, recheck=recheck, elsewhere=True, machine=group.label)
+    else:
+        print_plan(study, results, recheck=recheck, elsewhere=elsewhere)
 
 
-def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
+def _find(name: str, quick: bool, results: Path | None, *, elsewhere: bool) -> StudyFile:
     """A file has a folder or `.toml` in its name; all else is an ID.
 
     Raises:
@@ -115,8 +140,8 @@ def _find(name: str, quick: bool, results: Path | None) -> StudyFile:
 
     path = Path(name)
     if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or is_file(path))):
-        return read(path, quick=quick)
+        return read(path, quick=quick, elsewhere=elsewhere)
     saved = Store(results_folder(results)).load(name)
-    study = parse(saved.study, f"the study of {saved.id}")
+    study = parse(saved.study, f"the study of {saved.id}", elsewhere=elsewhere)
     background = Background(saved.title, saved.published, saved.settings.data_sha256)
     return StudyFile(study.quick() if quick else study, background, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import tarfile
 import tempfile
@@ -22,7 +23,11 @@ _FOLDER = "fleet-data"
 
 
 def content_sha256(path: Path) -> str:
-    """Of a file's bytes; of a folder's files, their names and bytes, whatever their order and times."""
+    """Of a file's bytes; of a folder's files, their names and bytes, whatever their order and times.
+
+    Raises:
+        BadInput: a link in the folder leads back to it.
+    """
     if path.is_file():
         return sha256(path)
     digest = hashlib.sha256()
@@ -95,4 +100,12 @@ def _put(folder: Path, place: Path, digest: str) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """All that can be read below it, also where a link names a folder: whoever reads images follows it."""
+    found: list[Path] = []
+    for name, folders, files in os.walk(folder, followlinks=True):
+        here = Path(name)
+        for link in (here / one for one in folders if (here / one).is_symlink()):
+            if here.resolve().is_relative_to(link.resolve()):
+                raise BadInput(f"{link} names a folder that it is in; remove this link")
+        found += [path for path in (here / one for one in files) if path.is_file()]
+    return sorted(found)

@@ -136,7 +136,7 @@ class RayExecutor:
     def _begin(self, one: _Waiting, node: Node) -> None:
         try:
             data = self._data_of(one.task)
-        except OSError as error:
+        except (BadInput, OSError) as error:
             text = f"cannot read the images: {error}"
             self._events.append(Event(one.group.label, Refused(text, BadInput.exit_code)))
             return

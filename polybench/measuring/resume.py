@@ -69,6 +69,18 @@ def resume_study(
             return measured(running, strict=strict)
 
 
+def check_here(id: str, store: Store) -> None:
+    """Whether this machine could go on with a study, as far as that is known without starting an engine.
+
+    Raises:
+        BadInput: there is nothing to go on with, or machine or polybench differ.
+    """
+    unfinished = Unfinished(store.folder)
+    checkpoint = unfinished.read(id)
+    again = unfinished.again(id, checkpoint.context.argv)
+    refuse(id, again, machine_changes(checkpoint.context.host, checkpoint.context.tool))
+
+
 def _context(checkpoint: Checkpoint, study: Study, anonymous: bool) -> Context:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = min(checkpoint.done.replicates, study.processes)

@@ -138,12 +138,30 @@ def check_elsewhere(study: Study) -> None:
     Raises:
         BadInput: no machine could run it.
     """
-    fields: dict[str, object] = {"pin": False, "threads": study.threads or max(study.replica_counts)}
     if study.devices is None:  # prices may be of more than these
-        fields |= {"devices": ("cpu", "cuda"), "prices": {}}
-    if study.devices is None and study.precisions == ("tf32",):
-        fields["devices"] = ("cuda",)
-    resolve(msgspec.structs.replace(study, **fields))
+        both = () if study.precisions == ("tf32",) else ("cpu",)
+        study = msgspec.structs.replace(study, devices=(*both, "cuda"), prices={})
+    resolve(_as_if_elsewhere(study))
+
+
+def resolve_elsewhere(study: Study) -> Plan:
+    """What another machine would measure, if it had this one's devices and enough cores.
+
+    Raises:
+        BadInput: no machine could run it.
+    """
+    check_elsewhere(study)
+    if study.devices is None:
+        devices = ("cuda",) if study.precisions == ("tf32",) else _devices_of_machine()
+        study = msgspec.structs.replace(study, devices=devices, prices={}, baseline=None)
+    return resolve(_as_if_elsewhere(study))
+
+
+def _as_if_elsewhere(study: Study) -> Study:
+    """With threads that replicas can share, whatever there are here, and without CPUs of here."""
+    shared = math.lcm(*study.replica_counts)
+    threads = study.threads or shared * max(1, host.usable_threads() // shared)
+    return msgspec.structs.replace(study, pin=False, threads=threads)
 
 
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:

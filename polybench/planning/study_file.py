@@ -63,21 +63,22 @@ _EXTRA = dict.fromkeys(Extra.__struct_fields__)
 _KEYS = _STUDY | _EXTRA
 
 
-def read(path: Path, *, quick: bool = False) -> StudyFile:
+def read(path: Path, *, quick: bool = False, elsewhere: bool = False) -> StudyFile:
     """A study file and the published numbers that it names.
 
     Args:
         path: of the file.
         quick: as if the file said `quick = true`.
+        elsewhere: another machine measures it, also where the file names none.
 
     Raises:
         BadInput: it cannot be read, or no machine could run what it says.
     """
     text = TomlText.read(path)
-    study, extra = _parse(text, quick, path.parent)
+    study, extra = _parse(text, quick, path.parent, elsewhere=elsewhere)
     axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
     published: list[Published] = []
-    _check_machines(text, study, extra)
+    _check_machines(text, study, extra, check_elsewhere if elsewhere else resolve)
     try:
         if axes:
             points(study, axes)
@@ -91,7 +92,7 @@ def read(path: Path, *, quick: bool = False) -> StudyFile:
     return StudyFile(study, Background(extra.title, published), axes, extra.machines)
 
 
-def _check_machines(text: TomlText, study: Study, extra: Extra) -> None:
+def _check_machines(text: TomlText, study: Study, extra: Extra, judge: Judge) -> None:
     place = ("machines",) if extra.machines else ("baseline",)
     try:
         if extra.machines:
@@ -99,19 +100,19 @@ def _check_machines(text: TomlText, study: Study, extra: Extra) -> None:
             for group in extra.machines:
                 check_elsewhere(group.study(study))
         else:
-            resolve(study)
+            judge(study)
     except BadInput as error:
         raise text.error(place, error) from None
     if extra.machines and extra.sweep:
         raise text.error(("machines",), BadInput("a sweep is measured on one machine; leave one of both out"))
 
 
-def parse(text: str, name: str) -> Study:
+def parse(text: str, name: str, *, elsewhere: bool = False) -> Study:
     """The study in the text of a study file; `name` is for errors, which are BadInput."""
-    return _parse(TomlText(name, text), quick=False, folder=Path())[0]
+    return _parse(TomlText(name, text), quick=False, folder=Path(), elsewhere=elsewhere)[0]
 
 
-def _parse(text: TomlText, quick: bool, folder: Path) -> tuple[Study, Extra]:
+def _parse(text: TomlText, quick: bool, folder: Path, *, elsewhere: bool) -> tuple[Study, Extra]:
     table = text.load()
     if not table:
         raise BadInput(f'{text.name} says nothing; write, for example, engines = ["torch", "tf"]')
@@ -125,7 +126,7 @@ def _parse(text: TomlText, quick: bool, folder: Path) -> tuple[Study, Extra]:
     own = _entries({key: table[key] for key in table if key in _STUDY})
     kept = {key: entry for key, entry in own.items() if key[0] not in when_quick}
     scaled = kept | _entries(when_quick, "when_quick")
-    judge = check_elsewhere if extra.machines else resolve
+    judge = check_elsewhere if elsewhere or extra.machines else resolve
     studies = [
         _study(text, entries, judge) for entries in (own, scaled)
     ]  # both are checked, whichever it is to be

@@ -43,6 +43,22 @@ def test_what_a_link_names_arrives(images: Path, tmp_path: Path) -> None:
     assert (unpack(pack(images), "images", content_sha256(images)) / "3.png").read_bytes() == b"three"
 
 
+def test_the_folder_that_a_link_names_arrives(images: Path, tmp_path: Path) -> None:
+    before = content_sha256(images)
+    (tmp_path / "dogs" / "young").mkdir(parents=True)
+    (tmp_path / "dogs" / "young" / "4.png").write_bytes(b"four")
+    (images / "dog").symlink_to(tmp_path / "dogs")
+    digest = content_sha256(images)
+    assert digest != before
+    assert (unpack(pack(images), "images", digest) / "dog" / "young" / "4.png").read_bytes() == b"four"
+
+
+def test_a_link_that_leads_back_is_named(images: Path) -> None:
+    (images / "cat" / "all").symlink_to(images)
+    with pytest.raises(BadInput, match="cat/all names a folder that it is in; remove this link"):
+        content_sha256(images)
+
+
 def test_a_file_arrives_as_it_was(images: Path) -> None:
     file = images / "2.png"
     assert unpack(pack(file), "2.png", content_sha256(file)).read_bytes() == b"two"

@@ -37,6 +37,19 @@ def test_the_study_has_two_classes_of_nodes() -> None:
     assert all(isinstance(machine, MachineGroup) and machine.constraint for machine in machines)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_job_that_begins_again_goes_on_where_something_was_kept(kept: bool, tmp_path: Path) -> None:
+    program = tmp_path / "polybench"
+    program.write_text(
+        f'#!/bin/bash\n[[ "$*" == *--dry-run* ]] && exit {0 if kept else 2}\necho "measures with: $*"\n'
+    )
+    program.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_RESTART_COUNT": "1"}
+    command = ["bash", str(EXAMPLES / "one_node.sbatch"), "study.toml"]
+    said = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+    assert said == f"measures with: run study.toml {'--resume ' if kept else ''}--verbose\n"
+
+
 @pytest.mark.slow
 def test_a_study_runs_in_a_job(
     cluster: SlurmCluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

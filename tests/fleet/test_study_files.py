@@ -49,6 +49,22 @@ def test_what_only_this_machine_lacks_is_no_reason_to_refuse(
         read(file)
 
 
+def test_replicas_elsewhere_are_not_counted_by_the_threads_of_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.machine.host.usable_threads", lambda: 2)
+    file = tmp_path / "study.toml"
+    file.write_text('engines = ["fake"]\ndevices = ["cpu"]\nreplicas = [2, 3]\nbatch_size = 60\n')
+    plain = ["compare", "--engines", "fake", "--devices", "cpu", "--replicas", "2,3", "--batch-size", "60"]
+    for command in (["run", str(file)], plain):
+        here = CliRunner().invoke(app, [*command, "--dry-run"])
+        assert "share 2 threads evenly" in str(here.exception)
+        there = CliRunner().invoke(app, [*command, "--dry-run", "--on", "ray://head"])
+        assert there.exit_code == 0, there.exception
+        assert there.stdout.split() == ["fake/cpu/2x", "fake/cpu/3x"]
+        assert "threads 6" in there.stderr
+
+
 def test_groups_say_what_is_measured_where(tmp_path: Path) -> None:
     asked = study(tmp_path, devices=("cpu", "cuda"), prices={"cpu": 1.0, "cuda": 2.0}, baseline="x:fake/cuda")
     there = MachineGroup(label="x", devices=("cuda",), price=3.0).study(asked)

@@ -20,9 +20,10 @@ from polybench.core.document.study import StudyDocument, from_json
 from polybench.core.errors import BadInput, StrictlyUnavailable
 from polybench.core.spec import Study
 from polybench.engines import ENGINES, EngineRow
+from polybench.machine import host
 from polybench.measuring.checkpoint import Checkpoint, Unfinished
 from polybench.measuring.resumable import find, find_study
-from polybench.measuring.resume import resume_study
+from polybench.measuring.resume import check_here, resume_study
 from polybench.planning.estimate import Estimate
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.document import study_toml
@@ -369,6 +370,8 @@ def test_a_study_file_goes_on_as_strict_and_as_anonymous_as_it_is_asked_to(tmp_p
     file = tmp_path / "study.toml"
     file.write_text(study_toml(msgspec.structs.replace(STUDY, engines=engines)))
     command = ["run", str(file), "--resume", "--results", str(results), "--quiet", "--format", "json"]
+    planned = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert (planned.exit_code, planned.stderr.splitlines()[0]) == (0, f"--resume goes on with {id}")
     refused = CliRunner().invoke(app, [*command, "--strict"]).exception
     assert isinstance(refused, StrictlyUnavailable)
     assert "fake+unavailable/cpu is unavailable" in str(refused)
@@ -379,3 +382,20 @@ def test_a_study_file_goes_on_as_strict_and_as_anonymous_as_it_is_asked_to(tmp_p
     document = from_json(done.stdout.encode())
     assert (document.id, document.host.hostname) == (id, UNKNOWN_HOST)
     assert str(tmp_path) not in done.stdout + (results / f"{id}.json").read_text()
+    planned = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert "there is nothing to resume" in str(planned.exception)
+
+
+def test_a_dry_run_says_that_another_machine_cannot_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    run("fake", listener=When("process 2 of 2: starting", stop), store=Store(tmp_path), **FIELDS)
+    (id,) = Unfinished(tmp_path).ids()
+    check_here(id, Store(tmp_path))
+    elsewhere = msgspec.structs.replace(host.this_host(), hostname="elsewhere")
+    monkeypatch.setattr(host, "this_host", lambda: elsewhere)
+    with pytest.raises(BadInput, match=rf"cannot go on with {id}: hostname is elsewhere now"):
+        check_here(id, Store(tmp_path))
