@@ -108,7 +108,7 @@ class Replayed:
 def one_size(folder: Path, machines: int, cells: int) -> None:
     """Print a line of JSON."""
     lines = (folder / "lines").read_bytes().splitlines(keepends=True)
-    fleet_run.executor = lambda _: Replayed(lines)  # type: ignore[assignment]
+    fleet_run.executor = lambda *_, **__: Replayed(lines)  # type: ignore[assignment]
     groups = [MachineGroup(label=f"m{number}", price=1.0) for number in range(machines)]
     fleet = Fleet(study=study(folder, cells), groups=groups, on="replayed")
     before = resource.getrusage(resource.RUSAGE_SELF)

@@ -69,6 +69,7 @@ __all__ = [
 def compare(
     *,
     on: str | None = None,
+    ship: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
@@ -82,6 +83,7 @@ def compare(
     *,
     on: str,
     machines: Sequence[MachineKeys],
+    ship: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
@@ -94,6 +96,7 @@ def compare(
     *,
     on: str | None = None,
     machines: Sequence[MachineKeys] | None = None,
+    ship: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
@@ -107,6 +110,7 @@ def compare(
     Args:
         on: where else, as `--on`: "ray://HOST:PORT", "auto", "slurm", "local".
         machines: measure on each of these, with the keys of `[[machines]]`; needs `on`.
+        ship: send this polybench there, as `--ship`.
         strict: raise when an engine or device is unavailable.
         quick: one process, a timed part of at most 10 s, no verdict.
         recheck: check identity again, whatever has passed before on this machine.
@@ -126,12 +130,12 @@ def compare(
         study = study.quick()
     check: Check = "all" if recheck else "new"
     if on is None:
-        if machines is not None:
-            raise BadInput('machines: say where they are, for example on="ray://HOST:PORT"')
+        if machines is not None or ship:
+            raise BadInput('say where the machines are, for example on="ray://HOST:PORT"')
         context = new_context(sys.argv)
         return StudyResult(run_study(study, tell, store=None, context=context, strict=strict, check=check))
     groups = ONE_MACHINE if machines is None else groups_of(machines)
-    fleet = Fleet(study=study, groups=groups, on=on, argv=sys.argv, strict=strict, check=check)
+    fleet = Fleet(study=study, groups=groups, on=on, ship=ship, argv=sys.argv, strict=strict, check=check)
     return on_one(fleet, tell) if machines is None else on_each(fleet, tell)
 
 

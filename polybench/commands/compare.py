@@ -9,7 +9,7 @@ import typer
 
 from polybench.commands.describe import describe as print_scripts
 from polybench.commands.execute import execute, print_plan
-from polybench.commands.fleet import On, execute_fleet
+from polybench.commands.fleet import On, Ship, execute_fleet, refuse_ship_here
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
@@ -35,6 +35,7 @@ def compare(
         ),
     ] = None,
     on: On = None,
+    ship: Ship = False,
 ) -> None:
     """Train the identical network in several engines and compare what it costs.
 
@@ -42,6 +43,7 @@ def compare(
     """
     if quick:
         study = study.quick()
+    refuse_ship_here(on, ship=ship)
     if folder is not None and not describe:
         raise BadInput(f"{folder}: compare takes a folder with --describe only; options begin with --")
     if describe:
@@ -49,6 +51,6 @@ def compare(
     elif dry_run:
         print_plan(study, how.results, recheck=recheck, elsewhere=on is not None)
     elif on is not None:
-        execute_fleet(study, (), on, how, strict=strict, recheck=recheck)
+        execute_fleet(study, (), on, how, ship=ship, strict=strict, recheck=recheck)
     else:
         execute(study, how, strict=strict, recheck=recheck)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from polybench.commands.doctor_elsewhere import doctor_elsewhere
-from polybench.commands.fleet import On
+from polybench.commands.fleet import On, Ship, refuse_ship_here
 from polybench.commands.options import TableOrJson
 from polybench.commands.terminal import echo
 from polybench.core.names import pick
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polybench.measuring.doctor import Report
 
 
-def doctor(format: TableOrJson = "table", on: On = None) -> None:
+def doctor(format: TableOrJson = "table", on: On = None, ship: Ship = False) -> None:
     """Show engines, devices, meters, noise and data; ends with 0 if at least one engine runs, else 4.
 
     With --on the same of each machine there, and what keeps a study from running on it.
@@ -26,8 +26,9 @@ def doctor(format: TableOrJson = "table", on: On = None) -> None:
     from polybench.measuring.doctor import an_engine_runs, examined
 
     pick(format, {"table": None, "json": None}, "format")
+    refuse_ship_here(on, ship=ship)
     if on is not None:
-        doctor_elsewhere(on, format)
+        doctor_elsewhere(on, format, ship=ship)
     report = examined()
     echo(msgspec.json.encode(report).decode() if format == "json" else _text(report))
     raise typer.Exit(0 if an_engine_runs(report) else 4)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from polybench.measuring.doctor import Report
 
 
-def doctor_elsewhere(on: str, format: str) -> NoReturn:
+def doctor_elsewhere(on: str, format: str, *, ship: bool) -> NoReturn:
     """Print what each machine says; ends with 0 if an engine runs on any, else 4."""
     import msgspec
 
@@ -23,7 +23,7 @@ def doctor_elsewhere(on: str, format: str) -> NoReturn:
     from polybench.measuring.doctor import an_engine_runs
 
     with interrupts.deferred(), progress_on_stderr(quiet=False, verbose=False) as progress:
-        found = examine(on, progress)
+        found = examine(on, progress, ship=ship)
     echo(msgspec.json.encode(found).decode() if format == "json" else _text(found), nl=format == "json")
     runs = any(one.report is not None and an_engine_runs(one.report) for one in found.machines)
     raise typer.Exit(130 if found.interrupted else 0 if runs else 4)

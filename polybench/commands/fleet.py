@@ -45,6 +45,22 @@ On = Annotated[
 ]
 """`--on` of commands that measure a study."""
 
+Ship = Annotated[
+    bool,
+    typer.Option(
+        "--ship",
+        help="With --on ray://...: send this polybench to nodes that lack it, or have another version.",
+        rich_help_panel="How it is measured",
+    ),
+]
+"""Beside `--on`."""
+
+
+def refuse_ship_here(on: str | None, *, ship: bool) -> None:
+    """Raise BadInput where there is nothing to ship to."""
+    if ship and on is None:
+        raise BadInput("--ship sends this polybench to other machines; say which: --on ray://HOST:PORT")
+
 
 def execute_fleet(
     study: Study,
@@ -53,6 +69,7 @@ def execute_fleet(
     how: Presentation,
     *,
     background: Background = NO_BACKGROUND,
+    ship: bool = False,
     strict: bool = False,
     recheck: bool = False,
 ) -> NoReturn:
@@ -60,13 +77,14 @@ def execute_fleet(
     from polybench.fleet.run import run_fleet
 
     fleet = _fleet(
-        study, machines, on, how, background=background, strict=strict, check="all" if recheck else "new"
-    )
+        study, machines, on, how,
+        background=background, ship=ship, strict=strict, check="all" if recheck else "new",
+    )  # fmt: skip
     _execute(lambda progress, store: run_fleet(fleet, progress, store=store), fleet, how)
 
 
 def execute_rest_of_fleet(
-    id: str, how: Presentation, *, on: str | None = None, strict: bool = False
+    id: str, how: Presentation, *, on: str | None = None, ship: bool = False, strict: bool = False
 ) -> NoReturn:
     """Go on with the fleet of this ID, and print it as `execute_fleet` does."""
     from polybench.fleet.run import resume_fleet
@@ -75,16 +93,25 @@ def execute_rest_of_fleet(
 
     def measure(progress: Progress, store: Store | None) -> FleetMeasured:
         assert store is not None  # nothing is resumed that is not saved
-        return resume_fleet(id, progress, store=store, on=on, strict=strict, anonymous=how.anonymous)
+        return resume_fleet(
+            id, progress, store=store, on=on, ship=ship, strict=strict, anonymous=how.anonymous
+        )
 
     _execute(measure, UnfinishedFleets(Store(results_folder(how.results)).folder).read(id).fleet, how)
 
 
 def execute_rest_of_fleet_of(
-    study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation, *, strict: bool = False
+    study: Study,
+    machines: Sequence[MachineGroup],
+    on: str,
+    how: Presentation,
+    *,
+    ship: bool = False,
+    strict: bool = False,
 ) -> NoReturn:
     """Go on with the newest fleet that asks for the same and was stopped."""
-    execute_rest_of_fleet(find_rest_of_fleet(study, machines, on, how), how, on=on, strict=strict)
+    id = find_rest_of_fleet(study, machines, on, how)
+    execute_rest_of_fleet(id, how, on=on, ship=ship, strict=strict)
 
 
 def find_rest_of_fleet(study: Study, machines: Sequence[MachineGroup], on: str, how: Presentation) -> str:

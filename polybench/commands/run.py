@@ -11,7 +11,14 @@ import typer
 
 from polybench.commands.changes import Changes
 from polybench.commands.execute import execute, execute_rest_of, print_plan
-from polybench.commands.fleet import On, execute_fleet, execute_rest_of_fleet_of, find_rest_of_fleet
+from polybench.commands.fleet import (
+    On,
+    Ship,
+    execute_fleet,
+    execute_rest_of_fleet_of,
+    find_rest_of_fleet,
+    refuse_ship_here,
+)
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_series, refuse_for_a_sweep
@@ -46,6 +53,7 @@ def run(
         typer.Option("--resume", help="Go on with this study where it was stopped; see polybench resume."),
     ] = False,
     on: On = None,
+    ship: Ship = False,
 ) -> None:
     """Measure what a study file says, or a saved study again; options given here replace what it says.
 
@@ -55,6 +63,7 @@ def run(
     """
     from polybench.measuring.sweep_checkpoint import Series
 
+    refuse_ship_here(on, ship=ship)
     found, background, axes, machines = _find(study, quick, how.results, elsewhere=on is not None)
     chosen = changes.applied_to(found)
     if (chosen.data, chosen.model, chosen.seed) != (found.data, found.model, found.seed):
@@ -70,9 +79,11 @@ def run(
     elif axes:
         execute_series(series, how, resume=resume)
     elif on is not None and resume:
-        execute_rest_of_fleet_of(chosen, machines, on, how, strict=strict)
+        execute_rest_of_fleet_of(chosen, machines, on, how, ship=ship, strict=strict)
     elif on is not None:
-        execute_fleet(chosen, machines, on, how, background=background, strict=strict, recheck=recheck)
+        execute_fleet(
+            chosen, machines, on, how, background=background, ship=ship, strict=strict, recheck=recheck
+        )
     elif machines:
         labels = ", ".join(group.label for group in machines)
         raise BadInput(f"{study} is for the machines {labels}; say where they are: --on ray://HOST:PORT")

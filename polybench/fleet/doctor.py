@@ -46,17 +46,18 @@ class Examinations(msgspec.Struct):
     interrupted: bool = False
 
 
-def examine(on: str, progress: Progress) -> Examinations:
+def examine(on: str, progress: Progress, *, ship: bool = False) -> Examinations:
     """Ask every machine; each has to be free, as for a study.
 
     Args:
         on: as `--on`.
         progress: told what is waited for.
+        ship: send them this polybench.
 
     Raises:
         BadInput: there is no such cluster, or it does not answer.
     """
-    with contextlib.closing(executor(on)) as runs:
+    with contextlib.closing(executor(on, ship=ship)) as runs:
         progress.stage(f"looking at the machines of {on}")
         places = runs.machines()
         found = Examinations(on, [Examination(place.group.label) for place in places])

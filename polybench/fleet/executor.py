@@ -98,16 +98,28 @@ EXECUTORS: dict[str, str] = {
 """`--on` up to a colon, and where its class is. ADD AN EXECUTOR here."""
 
 
-def executor(on: str) -> Executor:
+SHIPPING = ("auto", "ray")
+"""Those whose machines can be sent this polybench: their classes take `ship`."""
+
+
+def executor(on: str, *, ship: bool = False) -> Executor:
     """The executor that `--on` names; it gets the whole text.
 
+    Args:
+        on: of `--on`.
+        ship: have this polybench run there, whatever is installed.
+
     Raises:
-        BadInput: none is called so.
+        BadInput: none is called so, or it cannot ship.
     """
-    place = EXECUTORS.get(on.partition(":")[0])
+    spelling = on.partition(":")[0]
+    place = EXECUTORS.get(spelling)
     if place is None:
         spelled = ", ".join(EXECUTORS)
         raise BadInput(f"--on {on}: polybench does not know such machines; known are: {spelled}")
     module, _, name = place.partition(":")
-    made: Executor = getattr(importlib.import_module(module), name)(on)
+    if ship and spelling not in SHIPPING:
+        raise BadInput(f"--ship: --on {spelling} runs the polybench of this machine; leave --ship out")
+    more = {"ship": True} if ship else {}
+    made: Executor = getattr(importlib.import_module(module), name)(on, **more)
     return made

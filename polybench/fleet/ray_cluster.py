@@ -15,6 +15,7 @@ from polybench.core import interrupts
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
 from polybench.fleet.ray_address import look_for
+from polybench.fleet.shipped import shipped
 
 T = TypeVar("T")
 
@@ -80,9 +81,10 @@ class Cluster:
 
     Args:
         on: `auto`, or `ray://HOST:PORT`.
+        ship: send this polybench to its nodes.
     """
 
-    def __init__(self, on: str) -> None:
+    def __init__(self, on: str, *, ship: bool = False) -> None:
         address = os.environ.get("RAY_ADDRESS", "auto") if on == "auto" else on
         if find_spec("ray") is None:
             raise BadInput(f"--on {on}: Ray is not installed; pip install 'polybench[ray]'")
@@ -95,19 +97,21 @@ class Cluster:
         nowhere = self._quiet.enter_context(open(os.devnull, "w"))  # noqa: PTH123, SIM115
         self._quiet.enter_context(contextlib.redirect_stdout(nowhere))
         try:
-            _within(_CONNECT_SECONDS, lambda: self._connect(on, address))
+            _within(_CONNECT_SECONDS, lambda: self._connect(on, address, ship=ship))
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, on: str, address: str) -> None:
+    def _connect(self, on: str, address: str, *, ship: bool) -> None:
         import logging
 
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), contextlib.ExitStack() as stack:
                 warnings.simplefilter("ignore")  # of what is said below in a sentence
-                self.ray.init(address=address, **quiet)
+                if ship:  # Ray puts it in front of what is installed there
+                    options["runtime_env"] = {"py_modules": [str(stack.enter_context(shipped()))]}
+                self.ray.init(address=address, **options)
         except Exception as error:
             raise BadInput(f"--on {on}: {_why_not(str(error), self.ray.__version__)}") from error
 

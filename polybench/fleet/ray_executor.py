@@ -47,8 +47,9 @@ class _Running(NamedTuple):
 class RayExecutor:
     """Groups on nodes: as many side by side as there are nodes of their classes."""
 
-    def __init__(self, on: str) -> None:
-        self._cluster = Cluster(on)
+    def __init__(self, on: str, *, ship: bool = False) -> None:
+        self._cluster = Cluster(on, ship=ship)
+        self._ship = ship
         self._ray = self._cluster.ray
         self._waiting: list[_Waiting] = []
         self._running: dict[Any, _Running] = {}
@@ -91,20 +92,39 @@ class RayExecutor:
 
     def _facts(self, nodes: Sequence[Node]) -> list[tuple[Node, ray_node.Facts]]:
         ask = self._ray.remote(ray_node.facts)
-        asked = [
-            ask.options(**self._cluster.on_node(node, num_cpus=0, max_retries=0)).remote() for node in nodes
-        ]
+        try:
+            asked = [
+                ask.options(**self._cluster.on_node(node, num_cpus=0, max_retries=0)).remote()
+                for node in nodes
+            ]
+        except ImportError as error:  # Ray Client has the head load what is sent
+            raise BadInput(f"the head of the cluster: {self._why_not(error)}") from error
         mine, found = this_program(), []
         for node, answer in zip(nodes, asked, strict=True):
             try:
                 with interrupts.waiting():
                     facts = self._ray.get(answer, timeout=_CHECK_SECONDS)
             except self._ray.exceptions.RayError as error:
-                raise BadInput(f"{node.hostname}: {_said(error)}") from error
+                raise BadInput(f"{node.hostname}: {self._why_not(error)}") from error
             if wrong := differences(mine, facts.program):
-                raise BadInput(f"{node.hostname}: {'; '.join(wrong)}")
+                mended = self._or_ship if facts.program.python == mine.python else ""
+                raise BadInput(f"{node.hostname}: {'; '.join(wrong)}{mended}")
             found.append((node, facts))
         return found
+
+    @property
+    def _or_ship(self) -> str:
+        return "" if self._ship else "; or --ship sends the driver's polybench there"
+
+    def _why_not(self, error: Exception) -> str:
+        """Why nothing of polybench runs there."""
+        said = _said(error)
+        if "No module named" not in said:
+            return said
+        return (
+            f"it lacks polybench, or what that needs ({said}); there: pip install"
+            f" polybench=={this_program().version}{self._or_ship}"
+        )
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
         """On a free node of the class, or as soon as there is one."""
@@ -141,7 +161,13 @@ class RayExecutor:
             self._events.append(Event(one.group.label, Refused(text, BadInput.exit_code)))
             return
         whole = {"num_cpus": node.cpus, "num_gpus": node.gpus, "max_restarts": 0, "max_concurrency": 4}
-        actor = self._ray.remote(ray_node.RayNode).options(**self._cluster.on_node(node, **whole)).remote()
+        try:
+            remote = self._ray.remote(ray_node.RayNode).options(**self._cluster.on_node(node, **whole))
+            actor = remote.remote()
+        except ImportError as error:  # the head has to load it, as for `check`
+            refused = Refused(f"the head of the cluster: {self._why_not(error)}", BadInput.exit_code)
+            self._events.append(Event(one.group.label, refused))
+            return
         running = _Running(one.group.label, node, actor, one.task)
         self._events.append(Event(running.label, Stage(f"waiting for the node {node.hostname}")))
         actor.begin.remote(one.task, data)
@@ -210,7 +236,7 @@ class RayExecutor:
         try:
             said: list[Message | Lost | ray_node.Wanted] = self._ray.get(answer)
         except self._ray.exceptions.RayError as error:
-            return Lost(f"the node {running.node.hostname} was lost: {_said(error)}")
+            return Lost(f"the node {running.node.hostname} was lost: {self._why_not(error)}")
         for one in said:
             if isinstance(one, Finished | Refused | Lost):
                 return one

@@ -57,6 +57,7 @@ def resume_fleet(
     *,
     store: Store,
     on: str | None = None,
+    ship: bool = False,
     strict: bool = False,
     anonymous: bool = False,
 ) -> FleetMeasured:
@@ -67,6 +68,7 @@ def resume_fleet(
         progress: as of `run_fleet`.
         store: where it is saved.
         on: where its machines are now, if that is not where they were.
+        ship: send them this polybench, also if it was not begun like that.
         strict: refuse to go on where an engine or device is unavailable, also if it was not begun like that.
         anonymous: the same of leaving host names, user and paths out of the documents.
 
@@ -81,6 +83,7 @@ def resume_fleet(
     checkpoint.fleet = msgspec.structs.replace(
         fleet,
         on=on or fleet.on,
+        ship=fleet.ship or ship,
         strict=fleet.strict or strict,
         anonymous=fleet.anonymous or anonymous,
     )
@@ -97,7 +100,7 @@ def _run(
                 asked = checkpoint.fleet
                 checkpoint = _unchanged(UnfinishedFleets(store.folder), checkpoint.id)
                 checkpoint.fleet = asked
-        runs = executor(checkpoint.fleet.on)
+        runs = executor(checkpoint.fleet.on, ship=checkpoint.fleet.ship)
         stack.callback(runs.close)
         return Driver(checkpoint, runs, progress, store, resumed=resumed).run()
 

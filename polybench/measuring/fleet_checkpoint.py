@@ -15,11 +15,13 @@ from polybench.report.experience import Check
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """A study and on which machines it is measured; `on` is how they are reached."""
+    """A study and on which machines it is measured; `on` is how they are reached,
+    and `ship` whether they are sent this polybench."""
 
     study: Study
     groups: Sequence[MachineGroup]
     on: str
+    ship: bool = False
     argv: Sequence[str] = ()
     background: Background = NO_BACKGROUND
     strict: bool = False

@@ -74,7 +74,7 @@ class Scripted:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, runs: Scripted, *more: str) -> Result:
-    monkeypatch.setattr(doctor, "executor", lambda on: runs)
+    monkeypatch.setattr(doctor, "executor", lambda on, ship: runs)
     return CliRunner().invoke(app, ["doctor", "--on", "auto", *more])
 
 

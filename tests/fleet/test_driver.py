@@ -99,7 +99,7 @@ def document(task: Task, *, finished: bool = False, **settings: str) -> Saved:
 def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
     def play(**scripts: list[Script]):  # type: ignore[no-untyped-def]
         runs = Scripted(**scripts)
-        monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
+        monkeypatch.setattr(fleet_run, "executor", lambda on, ship: runs)
         labels = list(scripts)
         asked = fleet(tmp_path, *labels)
         found = run_fleet(asked, listener := Listener(), store=Store(tmp_path / "r"))
@@ -140,7 +140,7 @@ def test_what_began_with_other_versions_is_refused_or_said(  # type: ignore[no-u
     two = [Hello(hostname="k", versions={"torch": "2.1"}), LAST, Finished()]
     _, found, _ = play(a=[one], b=[[Lost("it is gone", again=False)]])
     store, runs = Store(tmp_path / "r"), Scripted(b=[two])
-    monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
+    monkeypatch.setattr(fleet_run, "executor", lambda on, ship: runs)
     kept = UnfinishedFleets(store.folder)
     checkpoint = kept.read(found.unfinished)
     kept.write(found.unfinished, msgspec.structs.replace(checkpoint, tool=Tool("0.0.1", None)))
@@ -209,7 +209,7 @@ def test_images_are_compared_with_those_of_a_machine_that_failed_also_on_resume(
     assert [one.failure for one in found.machines] == ["it is gone", says]
     assert found.machines[1].document is None
     runs = Scripted(a=[ALL])
-    monkeypatch.setattr(fleet_run, "executor", lambda on: runs)
+    monkeypatch.setattr(fleet_run, "executor", lambda on, ship: runs)
     found = resume_fleet(found.unfinished, Listener(), store=Store(tmp_path / "r"))
     assert [one.failure for one in found.machines] == [None, says]
 

@@ -66,7 +66,7 @@ def test_a_machine_that_is_alone_has_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"machines": [{"label": "a"}]}, r'say where they are, for example on="ray://HOST:PORT"'),
+        ({"machines": [{"label": "a"}]}, r'say where the machines are, for example on="ray://HOST:PORT"'),
         ({"on": "local", "machines": []}, "machines: there is none"),
         ({"on": "local", "machines": [{"label": "a", "cpus": 3}]}, r"machines\[0\]: .*unknown field `cpus`"),
         ({"on": "local", "machines": [{"label": "a"}, {"label": "a"}]}, "two .* are called 'a'"),

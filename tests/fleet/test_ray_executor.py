@@ -35,7 +35,7 @@ class Rays:
 
     warning = None
 
-    def __init__(self, on: str) -> None:
+    def __init__(self, on: str, *, ship: bool) -> None:
         self.ray = self
         self.exceptions = SimpleNamespace(RayError=KeyError)
         self.says: list[Any] | Exception = []
