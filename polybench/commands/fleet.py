@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -128,11 +128,13 @@ def find_rest_of_fleet(study: Study, machines: Sequence[MachineGroup], on: str, 
     return find_fleet(_fleet(study, machines, on, how), Store(results_folder(how.results)))
 
 
-def refuse_for_a_fleet(given: Mapping[str, object], what: str) -> None:
-    """Raise BadInput for the first of these options that has a value; `what` runs on other machines."""
-    for option, value in given.items():
-        if value:
-            raise BadInput(f"{option}: {what} is measured on other machines (--on); leave it out")
+def refuse_to_explain(how: Presentation, what: str) -> None:
+    """Raise BadInput for --explain, which would measure more on this machine; `what` is on others."""
+    if how.explain:
+        raise BadInput(
+            f"--explain: {what} is measured on other machines (--on), and what explains it would be here;"
+            " leave it out, and ask afterwards: polybench explain ID"
+        )
 
 
 def _fleet(
@@ -140,7 +142,7 @@ def _fleet(
 ) -> Fleet:
     from polybench.measuring.fleet_checkpoint import Fleet
 
-    refuse_for_a_fleet({"--explain": how.explain}, "the study")
+    refuse_to_explain(how, "the study")
     groups = tuple(machines) or ONE_MACHINE
     more = {"argv": sys.argv[1:], "anonymous": how.anonymous} | more
     return Fleet(study=study, groups=groups, on=on, **more)  # type: ignore[arg-type]

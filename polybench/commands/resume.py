@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from polybench.commands.execute import execute_rest
-from polybench.commands.fleet import execute_rest_of_fleet, refuse_for_a_fleet
+from polybench.commands.fleet import execute_rest_of_fleet, refuse_to_explain
 from polybench.commands.presentation import Presentation
 from polybench.commands.series import execute_rest_of_series, refuse_for_a_sweep
 from polybench.commands.signature import takes
@@ -60,7 +60,7 @@ def resume(
         echo(f"{found.id} is given up: it cannot be resumed any more")
         return
     if found.kind == "fleet":
-        refuse_for_a_fleet({"--explain": how.explain}, found.id)
+        refuse_to_explain(how, found.id)
         execute_rest_of_fleet(found.id, how, strict=strict)
     if found.kind == "study":
         execute_rest(found.id, how, strict=strict)

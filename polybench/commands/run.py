@@ -70,7 +70,7 @@ def run(
         background = msgspec.structs.replace(background, data_sha256=None)
     chosen = chosen.quick() if quick else chosen
     if axes:
-        _refuse_what_a_sweep_has_not(how, strict=strict, recheck=recheck, on=on)
+        _refuse_what_a_sweep_has_not(how, on, strict=strict, recheck=recheck)
     series = Series(chosen, axes, "sweep", background)
     if dry_run and resume:
         echo(f"--resume goes on with {_rest(series, machines, on, how)}", err=True)
@@ -93,8 +93,13 @@ def run(
         execute(chosen, how, background=background, strict=strict, recheck=recheck)
 
 
-def _refuse_what_a_sweep_has_not(how: Presentation, **more: object) -> None:
+def _refuse_what_a_sweep_has_not(how: Presentation, on: str | None, **more: object) -> None:
     """Raise BadInput for options of a single study, by the names of their parameters."""
+    if on is not None:
+        raise BadInput(
+            f"--on {on}: the file is a sweep, which is measured on the machine where it is started; start it"
+            " there without --on"
+        )
     given = {
         **more,
         "columns": how.columns,

@@ -65,6 +65,15 @@ def test_replicas_elsewhere_are_not_counted_by_the_threads_of_here(
         assert "threads 6" in there.stderr
 
 
+def test_what_is_not_measured_elsewhere_says_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text('engines = ["fake"]\n[sweep]\nthreads = [1, 2]\n')
+    swept = CliRunner().invoke(app, ["run", str(file), "--on", "local"])
+    assert "start it there without --on" in str(swept.exception)
+    explained = CliRunner().invoke(app, ["compare", "--engines", "fake", "--on", "local", "--explain"])
+    assert "ask afterwards: polybench explain ID" in str(explained.exception)
+
+
 def test_groups_say_what_is_measured_where(tmp_path: Path) -> None:
     asked = study(tmp_path, devices=("cpu", "cuda"), prices={"cpu": 1.0, "cuda": 2.0}, baseline="x:fake/cuda")
     there = MachineGroup(label="x", devices=("cuda",), price=3.0).study(asked)
