@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polybench.commands.doctor_elsewhere import doctor_elsewhere
-from polybench.commands.fleet import On, Ship, refuse_ship_here
+from polybench.commands.fleet import Ship, refuse_ship_here
 from polybench.commands.options import TableOrJson
 from polybench.commands.terminal import echo
 from polybench.core.names import pick
@@ -16,7 +16,20 @@ if TYPE_CHECKING:
     from polybench.measuring.doctor import Report
 
 
-def doctor(format: TableOrJson = "table", on: On = None, ship: Ship = False) -> None:
+def doctor(
+    format: TableOrJson = "table",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="local|auto|ray://HOST:PORT|slurm",
+            help="Ask every machine there: a Ray cluster's (auto: of the one that runs here), a node of each"
+            " partition of SLURM.",
+            show_default="this machine",
+        ),
+    ] = None,
+    ship: Ship = False,
+) -> None:
     """Show engines, devices, meters, noise and data; ends with 0 if at least one engine runs, else 4.
 
     With --on the same of each machine there, and what keeps a study from running on it.

@@ -22,11 +22,13 @@ def doctor_elsewhere(on: str, format: str, *, ship: bool) -> NoReturn:
     from polybench.fleet.doctor import examine
     from polybench.measuring.doctor import an_engine_runs
 
-    with interrupts.deferred(), progress_on_stderr(quiet=False, verbose=False) as progress:
-        found = examine(on, progress, ship=ship)
-    echo(msgspec.json.encode(found).decode() if format == "json" else _text(found), nl=format == "json")
-    runs = any(one.report is not None and an_engine_runs(one.report) for one in found.machines)
-    raise typer.Exit(130 if found.interrupted else 0 if runs else 4)
+    with interrupts.deferred():
+        with progress_on_stderr(quiet=False, verbose=False) as progress:
+            found = examine(on, progress, ship=ship)
+        text = _text(found) if format != "json" else f"{msgspec.json.encode(found).decode()}\n"
+        echo(text, nl=False)
+        runs = any(one.report is not None and an_engine_runs(one.report) for one in found.machines)
+        raise typer.Exit(130 if found.interrupted else 0 if runs else 4)
 
 
 def _text(found: Examinations) -> str:

@@ -37,7 +37,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="local|auto|ray://HOST:PORT|slurm",
-        help="Measure on other machines, each of [[machines]] in the study file for itself: a Ray cluster"
+        help="Measure on other machines, each of the study file's for itself: a Ray cluster"
         " (auto: the one that runs here), jobs of SLURM, or a process of this machine.",
         rich_help_panel="How it is measured",
         show_default="here",
