@@ -35,69 +35,66 @@ _SCRIPTS = {
     "keras": "train_keras.py",
 }
 OF_TOKENS = ("imdb-bilstm",)
-"""Networks that take tokens, which have other scripts, and not in every engine."""
-_SCRIPTS_OF_TOKENS = {"torch": "train_tokens_pytorch.py", "jax": "train_tokens_jax.py"}
-_WRITTEN_IN = {
-    "train_keras.py": "tensorflow",
-    "train_tokens_pytorch.py": "pytorch",
-    "train_tokens_jax.py": "jax",
-}
-"""Whose networks a script takes that has another name."""
+"""Networks that take tokens, which the scripts `train_tokens_*` train."""
+_NETWORKS_OF = {"keras": "tensorflow"}
+"""Whose networks a script takes that has none of its own."""
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.pools),
     "torch": ("channels_last", "compile", "foreach"),
     "tf": ("eager", "xla"),
-    "jax": (),
     "keras": ("jax", "torch"),
 }
 """Those that are a constant in the script."""
+_VARIANTS_OF_TOKENS = {"flux": _VARIANTS["flux"]}
 
 
 def plain_script(cell: Cell, workload: Workload, steps: int) -> str | None:
     """The script that trains this cell's network and times `steps` steps; None if there is none."""
     if why_none(cell, workload, steps):
         return None
-    optimizer, script = workload.optimizer, script_of(cell, workload)
+    optimizer, of_tokens = workload.optimizer, workload.model in OF_TOKENS
     constants: dict[str, object] = {
-        "DEVICE": cell.device,
-        "THREADS": workload.threads,
-        "TF32": workload.precision == "tf32",
         "LEARNING_RATE": optimizer.learning_rate,
-        "MOMENTUM": optimizer.momentum,
         "UNTIMED_STEPS": UNTIMED_STEPS,
         "STEPS": steps,
     }
-    if workload.model in OF_TOKENS:
-        del constants["MOMENTUM"]
-    elif cell.engine == "keras":
-        del constants["DEVICE"], constants["TF32"]
-        constants["BACKEND"] = cell.variant or "tensorflow"
-    elif cell.engine == "flux":
+    if not of_tokens:
+        constants["MOMENTUM"] = optimizer.momentum
+    if cell.engine == "flux":
         julia_threads, blas_threads = threads(workload.threads, cell.variants)
-        del constants["THREADS"]
         constants |= {"JULIA_THREADS": julia_threads, "BLAS_THREADS": blas_threads}
     else:
-        constants |= {switch.upper(): switch in cell.variants for switch in _VARIANTS[cell.engine]}
-    return render(script, workload.model, constants)
+        constants["THREADS"] = workload.threads
+    if cell.engine != "keras":
+        constants |= {"DEVICE": cell.device, "TF32": workload.precision == "tf32"}
+    elif not of_tokens:
+        constants["BACKEND"] = cell.variant or "tensorflow"
+    if cell.engine in ("torch", "tf"):
+        constants |= {switch.upper(): switch in cell.variants for switch in _variants(cell, workload)}
+    return render(script_of(cell, workload), workload.model, constants)
 
 
 def script_of(cell: Cell, workload: Workload) -> str:
     """The file that trains this cell's network; "" where there is none."""
-    return (_SCRIPTS_OF_TOKENS if workload.model in OF_TOKENS else _SCRIPTS).get(cell.engine, "")
+    script = _SCRIPTS.get(cell.engine, "")
+    return script.replace("train_", "train_tokens_") if workload.model in OF_TOKENS else script
+
+
+def _variants(cell: Cell, workload: Workload) -> tuple[str, ...]:
+    """Those that the cell's script has."""
+    return (_VARIANTS_OF_TOKENS if workload.model in OF_TOKENS else _VARIANTS).get(cell.engine, ())
 
 
 def why_none(cell: Cell, workload: Workload, steps: int = 1) -> str:
     """For what there is no script that takes so many steps, of this cell; "" where there is one."""
-    known, optimizer = _VARIANTS.get(cell.engine), workload.optimizer
-    plain = _plain_momentum
-    if of_tokens := workload.model in OF_TOKENS:
-        known, plain = () if cell.engine in _VARIANTS else None, _plain_adam
+    optimizer = workload.optimizer
+    plain = _plain_adam if workload.model in OF_TOKENS else _plain_momentum
     in_float32 = ("fp32",) if cell.engine == "keras" else ("fp32", "tf32")
     lacking = {
-        f"the engine {cell.engine}": known is None,
-        f"the variant {cell.variant}": not set(cell.variants) <= set(known or ()),
-        f"the network {workload.model}": not of_tokens and workload.model not in NETWORKS,
-        f"{workload.model} in {cell.engine}": not script_of(cell, workload),
+        f"the engine {cell.engine}": cell.engine not in _SCRIPTS,
+        f"the variant {cell.variant}": not set(cell.variants) <= set(_variants(cell, workload)),
+        f"the network {workload.model}": workload.model not in (*NETWORKS, *OF_TOKENS),
+        f"{workload.model} in flux": workload.model in OF_TOKENS and cell.engine == "flux",
         f"{workload.replicas} replicas": workload.replicas > 1,
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{cell.engine} on {cell.device}": cell.engine in ("flux", "keras") and cell.device != "cpu",
@@ -147,8 +144,8 @@ def render(script: str, network: str, constants: Mapping[str, object]) -> str:
     Raises:
         KeyError: the script has no such constant.
     """
-    name, suffix = script.removeprefix("train_").split(".")
-    network_of = text_of(f"{network.replace('-', '_')}_{_WRITTEN_IN.get(script, name)}.{suffix}")
+    name, suffix = script.removeprefix("train_").removeprefix("tokens_").split(".")
+    network_of = text_of(f"{network.replace('-', '_')}_{_NETWORKS_OF.get(name, name)}.{suffix}")
     text = _with_network(text_of(script), network_of, suffix == "jl")
     text = text.replace("Train `lenet`", f"Train `{network}`", 1)
     # JSON writes texts, numbers and truth values as Julia does.
@@ -174,9 +171,9 @@ def with_constants(text: str, constants: Mapping[str, str]) -> str:
 def _with_network(script: str, network: str, julia: bool) -> str:
     """The script with the network's file in place of the line that imports or includes it."""
     if julia:
-        before, after = script.split('include("lenet_flux.jl")\n')
+        before, after = re.split(r'include\("\w+_flux\.jl"\)\n', script)
         return before + network + after
-    before, after = re.split(r"\nfrom polybench\.plain\.\w+ import \w+\n", script)
+    before, after = re.split(r"\nfrom polybench\.plain\.\w+ import [\w, ]+\n", script)
     # Two empty lines end the imports; the script has some of them itself.
     head, _, body = network.partition("\n\n\n")
     imports = [line for line in head.splitlines() if re.match("import |from ", line)]
