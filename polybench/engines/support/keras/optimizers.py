@@ -1,12 +1,14 @@
 """Keras's optimizers, brought to the canonical formulas. Imported where Keras is.
 
-Keras 3.15 computes something else in five places:
+Keras 3.15 computes something else in six places:
 
 - `SGD` keeps V = -rate v: the same weights, as long as the rate stays. Where it changes, V is rescaled here.
 - `Adam` adds epsilon to the root of v before the bias correction: that is an epsilon 32 times as large in the
   first step. It takes 1 - 0.999^t in the weights' own type, which in float32 is 5e-5 off in the first step.
 - `RMSprop` adds epsilon under the root.
 - `weight_decay` shrinks the weights beside the update instead of adding to the gradient.
+- `Adam` and `RMSprop` on TensorFlow, of an embedding whose row a batch takes several times, add up the
+  squares of its gradients and not the gradients (docs/upstream/keras_embedding_adam.py).
 - A plain float goes through float32, even where the weights are float64; `np.float64` does not.
 
 `SGD(nesterov=True)` is the canonical form.
