@@ -25,9 +25,9 @@ TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and 
 CHAINED = ("torch+channels_last+compile", "tf+eager+keras_fit", "tf+keras_fit+xla")
 """Variants together; alone, each is checked by itself."""
 
-_BY_HAND = ("keras+jax", "tf+unrolled")
+_BY_HAND = ("keras+jax", "tf+nofuse", "tf+unrolled")
 """With JAX, Keras compiles each operation that makes a weight: here the network of all layers is enough. And
-`lenet` has nothing to unroll."""
+`lenet` has no LSTM."""
 
 LENET_CELLS = (
     *TESTED,
@@ -85,7 +85,7 @@ _EVERY_NETWORK = tuple(engine for engine in TESTED if engine != "keras")
 EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+torch")
 """With a network of every layer and option for images, in test_networks.py."""
 
-SEQUENCES_CELLS = (*_EVERY_NETWORK, "tf+unrolled", "keras+jax", "keras+torch")
+SEQUENCES_CELLS = (*_EVERY_NETWORK, "tf+nofuse", "tf+unrolled", "keras+jax", "keras+torch")
 """With one of all for sequences."""
 
 

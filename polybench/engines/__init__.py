@@ -156,6 +156,10 @@ ENGINES: dict[str, EngineRow] = {
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
+            "nofuse": Variant(
+                "LSTMs without cuDNN's fused kernel (use_cudnn=False); on the CPU nothing else than `tf`",
+                lesson=True,
+            ),
             "unrolled": Variant(
                 "LSTMs without a loop: each time has operations of its own (unroll=True)", lesson=True
             ),

@@ -13,11 +13,8 @@ import numpy as np
 from polybench.core.document.layers import Part
 from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
-from polybench.core.errors import Unavailable
 from polybench.core.job import Conventions, Job, Probe
-from polybench.core.layers import walk
 from polybench.core.pieces import Piece
-from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.support.arrays import as_input
 from polybench.engines.support.drawn_batches import Batch, DrawnBatches
@@ -38,6 +35,7 @@ from polybench.engines.tensorflow.pipeline import Pipeline
 from polybench.engines.tensorflow.replicas import Replicas, cut_cpu
 from polybench.engines.tensorflow.replicas import check as check_replicas
 from polybench.engines.tensorflow.training_step import step_functions
+from polybench.engines.tensorflow.variants import check as check_variants
 
 
 class TensorFlowEngine(Engine):
@@ -77,6 +75,7 @@ class TensorFlowEngine(Engine):
         from polybench.engines.support.keras.optimizers import CanonicalOptimizer
 
         self._job = job
+        check_variants(job)
         check_replicas(job)
         self._fit = "keras_fit" in job.variants
         self._on_gpu = job.device != "cpu"
@@ -93,10 +92,6 @@ class TensorFlowEngine(Engine):
         tf.config.experimental.enable_tensor_float_32_execution(job.workload.precision == "tf32")
         self._dtype = job.dtype
         xla, eager = ("xla" in job.variants), ("eager" in job.variants)
-        if xla and eager:
-            raise Unavailable("XLA compiles a tf.function, and eager has none", "leave +xla or +eager out")
-        if "unrolled" in job.variants and not any(isinstance(one, LSTM) for one in walk(job.model.layers)):
-            raise Unavailable(f"{job.model.name} has no LSTM to unroll", "leave +unrolled out")
         with tf.device(self._device) if replicas is None else replicas.scope():
             masks = () if replicas is None else (replicas.assign_parts,)
             self._network = CanonicalModel(job, weights, *masks)
@@ -258,12 +253,13 @@ class TensorFlowEngine(Engine):
     def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
         import tensorflow as tf
 
+        from polybench.engines.support.keras.recurrent import options_of
         from polybench.engines.tensorflow.replay import calls
 
         with tf.device(self._device):
             placed = (tf.constant(as_input(batch_to_keras(array), self._dtype)) for array in (x, dy))
-            eager, unrolled = ("eager" in self._job.variants), ("unrolled" in self._job.variants)
-            found = calls(piece, weights, *placed, eager=eager, unrolled=unrolled)
+            eager, options = ("eager" in self._job.variants), options_of(self._job.variants)
+            found = calls(piece, weights, *placed, eager=eager, lstm_options=options)
         return timed(found, self._synchronize)
 
     def replay_step(self) -> Mapping[Part, Replayed]:

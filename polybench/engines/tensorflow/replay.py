@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -24,7 +24,7 @@ that pass is not in the same graph: oneDNN's gradient of max pooling, a fifth of
 
 
 def calls(
-    piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool, unrolled: bool
+    piece: Piece, weights: Weights, x: Any, dy: Any, *, eager: bool, lstm_options: Mapping[str, Any]
 ) -> dict[Part, Call]:
     """The parts of a layer, each a graph's function of its own, less a call of one: a step is a single call.
 
@@ -36,9 +36,9 @@ def calls(
         x: its input, channels last, on its device.
         dy: the gradient of its output.
         eager: without a graph.
-        unrolled: an LSTM has no loop over time.
+        lstm_options: as of the whole network.
     """
-    made = layers_alone([piece.layer], piece.input_shape, unrolled=unrolled)
+    made = layers_alone([piece.layer], piece.input_shape, lstm_options)
     rows = tables([piece.layer])
     for name, variable in made.variables(piece.tensor_shapes()).items():
         variable.assign(to_keras(weights[name], None, table=name in rows))

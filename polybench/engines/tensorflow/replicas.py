@@ -28,7 +28,7 @@ def check(job: Job) -> None:
     """Raise Unavailable where replicas cannot train this as one process would."""
     if job.workload.replicas > 1:
         refuse_batch_norm(job, _BATCH_NORM)
-        refuse_variants(job, ("unrolled",))
+        refuse_variants(job, ("nofuse", "unrolled"))
 
 
 def cut_cpu(count: int) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+from collections import Counter
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
+from polybench.core.model import Model
 from polybench.core.spec import Workload
 from polybench.engines.base import Engine, Weights
 from polybench.engines.reference.layers import batch_statistics
+from polybench.engines.tensorflow.variants import check
 from polybench.models.initial_weights import initial_weights
 from tests.engines import pipeline_checks
 from tests.engines.lab import Check, Lab, RunCheck, in_process_of
-from tests.networks import EVERYTHING
+from tests.networks import EVERYTHING, FEATURES, SEQUENCES
 
 
 @in_process_of("tf")
@@ -47,13 +54,16 @@ def test_fit_is_timed_in_blocks_and_traced_once(lab: Lab) -> None:
     assert lab.engine._model.train_function is step
 
 
+def job_of(model: Model, *variants: str, device: str = "cpu", **changes: Any) -> Job:
+    workload = Workload(model.name, "noise", 4, model.optimizer, "fp32", 2)
+    return Job(model, workload, device, "float64", variants, **changes)
+
+
 def build_everything(engine: Engine, dropout: str, *variants: str) -> None:
     random = np.random.default_rng(0)
     images = random.random((4, 4, *EVERYTHING.input_shape), dtype=np.float32)
     labels = random.integers(0, EVERYTHING.classes, (4, 4))
-    workload = Workload(EVERYTHING.name, "noise", 4, EVERYTHING.optimizer, "fp32", 2)
-    job = Job(EVERYTHING, workload, "cpu", "float64", variants, dropout=dropout)
-    engine.build(job, initial_weights(EVERYTHING, 0))
+    engine.build(job_of(EVERYTHING, *variants, dropout=dropout), initial_weights(EVERYTHING, 0))
     engine.load(images, labels)
 
 
@@ -116,6 +126,70 @@ def test_tf32_is_off(lab: Lab) -> None:
 def test_eager_and_xla_exclude_each_other(lab: Lab) -> None:
     with pytest.raises(Unavailable, match="XLA compiles"):
         lab.build(variants=("eager", "xla"))
+
+
+def build_sequences(engine: Any, *variants: str) -> None:
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, SEQUENCES.vocabulary, (1, 4, *SEQUENCES.input_shape), dtype=np.int32)
+    engine.build(job_of(SEQUENCES, *variants), initial_weights(SEQUENCES, 0))
+    engine.load(tokens, random.integers(0, SEQUENCES.classes, (1, 4)))
+
+
+def operations(engine: Any) -> Counter[str]:
+    """How many of each kind a step has, those of its loops included.
+
+    Not constants: where Keras has tried in vain to fuse both directions, it leaves some that nothing takes.
+    """
+    graph = engine._step.get_concrete_function(*engine._batches[0]).graph.as_graph_def()
+    nodes = [graph.node, *(function.node_def for function in graph.library.function)]
+    return Counter(node.op for part in nodes for node in part if node.op != "Const")
+
+
+@in_process_of("tf")
+def test_nofuse_changes_nothing_on_the_cpu_where_keras_has_the_loop_only(lab: Lab) -> None:
+    build_sequences(lab.engine)
+    plain = operations(lab.engine)
+    assert plain["While"] + plain["StatelessWhile"] > 0
+    build_sequences(lab.engine, "nofuse")
+    assert operations(lab.engine) == plain
+    build_sequences(lab.engine, "unrolled")
+    assert operations(lab.engine) != plain
+
+
+@in_process_of("tf")
+def test_nofuse_keeps_every_lstm_from_cudnns_kernel_where_there_is_a_gpu(lab: Lab) -> None:
+    import tensorflow as tf
+
+    rnn = importlib.import_module("keras.src.backend.tensorflow.rnn")
+    missing = tf.errors.NotFoundError(None, None, "there is no GPU")
+    with (
+        patch.object(rnn, "_is_gpu_available", return_value=True),
+        patch.object(rnn, "_cudnn_lstm", autospec=True, side_effect=missing) as fused,
+    ):
+        build_sequences(lab.engine)
+        lab.engine.run_steps(0, 1)
+        assert fused.call_count == 6  # of which four are those of both directions
+        fused.reset_mock()
+        build_sequences(lab.engine, "nofuse")
+        lab.engine.run_steps(0, 1)
+        assert not fused.called
+
+
+@pytest.mark.parametrize("variant", ["nofuse", "unrolled"])
+def test_variants_of_lstms_want_one(variant: str) -> None:
+    check(job_of(SEQUENCES, variant))
+    with pytest.raises(Unavailable, match="everything has no LSTM to"):
+        check(job_of(EVERYTHING, variant))
+
+
+def test_xla_has_no_kernel_of_cudnn() -> None:
+    check(job_of(SEQUENCES, "xla"))
+    check(job_of(EVERYTHING, "xla", device="cuda"))
+    check(job_of(FEATURES, "xla", device="cuda"))  # its hard sigmoid is not in cuDNN's
+    check(job_of(SEQUENCES, "nofuse", "xla", device="cuda"))
+    with pytest.raises(Unavailable, match="XLA has none") as found:
+        check(job_of(SEQUENCES, "xla", device="cuda"))
+    assert "tf+nofuse+xla" in str(found.value.remedy)
 
 
 @in_process_of("tf")

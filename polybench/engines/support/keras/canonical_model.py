@@ -21,6 +21,7 @@ from polybench.engines.support.keras.layout import (
     to_keras,
 )
 from polybench.engines.support.keras.optimizers import CanonicalOptimizer
+from polybench.engines.support.keras.recurrent import options_of
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 """Of images and labels, as the backend has them; gradients are those of the trainable variables."""
@@ -79,7 +80,8 @@ class CanonicalModel:
         )
         each = job.workload.batch_size // job.workload.replicas
         masks_for = each if job.dropout == "given" else None
-        made = network(job.model, masks_for=masks_for, seed=job.seed, unrolled="unrolled" in job.variants)
+        options = options_of(job.variants)
+        made = network(job.model, masks_for=masks_for, seed=job.seed, lstm_options=options)
         self.model, self.named = made
         self._flattened = flattened_shapes(job.model)
         rows = tables(job.model.layers)

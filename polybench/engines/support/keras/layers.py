@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import keras
@@ -78,22 +78,22 @@ def _variable(layer: Any, part: str) -> Any:
     return getattr(layer, _ATTRIBUTES[type(layer)][part])
 
 
-def network(model: Model, *, masks_for: int | None, seed: int, unrolled: bool = False) -> Network:
+def network(model: Model, *, masks_for: int | None, seed: int, lstm_options: Mapping[str, Any]) -> Network:
     """`model` as a `keras.Sequential` or, with residual blocks, in Keras's functional way.
 
     Its dropout layers are `GivenDropout` with `masks_for`, for batches of so many images; otherwise they draw
-    from `seed` and their names. LSTMs that are `unrolled` have no loop over time.
+    from `seed` and their names. `lstm_options` are `recurrent.options_of` the engine's variants.
     """
-    builder = _Builder(masks_for, seed, {}, unrolled)
+    builder = _Builder(masks_for, seed, {}, lstm_options)
     image = _input(model.input_shape, tokens=model.vocabulary is not None)
     if any(isinstance(layer, Residual) for layer in model.layers):
         return Network(keras.Model(image, builder.through(model.layers, image)), builder.named)
     return Network(keras.Sequential([image, *builder.sequence(model.layers)]), builder.named)
 
 
-def layers_alone(sequence: Sequence[Layer], shape: Shape, *, unrolled: bool = False) -> Network:
+def layers_alone(sequence: Sequence[Layer], shape: Shape, lstm_options: Mapping[str, Any]) -> Network:
     """The layers as a model of their own, for inputs of `shape` (canonical, for one image or sequence)."""
-    builder = _Builder(masks_for=None, seed=0, named={}, unrolled=unrolled)
+    builder = _Builder(masks_for=None, seed=0, named={}, lstm_options=lstm_options)
     x = _input(shape, tokens=isinstance(sequence[0], Embedding))
     return Network(keras.Model(x, builder.through(sequence, x)), builder.named)
 
@@ -139,7 +139,7 @@ class _Builder(NamedTuple):
     masks_for: int | None
     seed: int
     named: dict[str, Any]
-    unrolled: bool = False
+    lstm_options: Mapping[str, Any]
 
     def through(self, sequence: Sequence[Layer], x: Any) -> Any:
         """What comes out of the layers, one after the other, for a symbolic input."""
@@ -193,7 +193,7 @@ class _Builder(NamedTuple):
             case Embedding():
                 return layers.Embedding(layer.vocabulary, layer.features, name=_name(layer))
             case LSTM():
-                return recurrent.lstm(layer, _name(layer), unroll=self.unrolled)
+                return recurrent.lstm(layer, _name(layer), self.lstm_options)
             case MeanOverTime():
                 return layers.GlobalAveragePooling1D()
             case _:

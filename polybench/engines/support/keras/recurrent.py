@@ -1,17 +1,22 @@
 """Keras's LSTM, whose gates come in the canonical order, and whose one bias is that of the inputs.
 
 `keras.layers.LSTM` takes cuDNN's fused kernel by itself where there is a GPU and the kernel computes the
-same: the recurrent activation is "sigmoid" and the loop is not unrolled.
+same: the recurrent activation is "sigmoid" and the loop is not unrolled (`cudnn_ok`,
+keras/src/backend/tensorflow/rnn.py). On the CPU TensorFlow's Keras has the loop only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from keras import layers, ops, saving
 
 from polybench.core.sequence_layers import LSTM, REVERSE
 from polybench.engines.support.frameworks import no_such_layer
+
+_OPTIONS = {"unrolled": {"unroll": True}, "nofuse": {"use_cudnn": False}}
+"""What variants of an engine ask of `keras.layers.LSTM`."""
 
 _ATTRIBUTES = {"weight": "kernel", "recurrent": "recurrent_kernel", "bias": "bias"}
 
@@ -26,8 +31,13 @@ def hard_sigmoid(x: Any) -> Any:
 saving.register_keras_serializable(package="polybench")(hard_sigmoid)
 
 
-def lstm(layer: LSTM, name: str, *, unroll: bool) -> Any:
-    """The layer; with `unroll` each time has operations of its own, instead of a loop.
+def options_of(variants: Collection[str]) -> dict[str, Any]:
+    """What `lstm` takes for these variants of an engine."""
+    return {name: value for variant in variants for name, value in _OPTIONS.get(variant, {}).items()}
+
+
+def lstm(layer: LSTM, name: str, more: Mapping[str, Any]) -> Any:
+    """The layer, with `more` of Keras's own options.
 
     Raises:
         Unavailable: Keras's has no second bias.
@@ -35,7 +45,7 @@ def lstm(layer: LSTM, name: str, *, unroll: bool) -> Any:
     if layer.biases == 2:
         raise no_such_layer("Keras", layer)
     activation = hard_sigmoid if layer.recurrent_activation == "hard_sigmoid" else "sigmoid"
-    options = {"return_sequences": layer.sequence, "recurrent_activation": activation, "unroll": unroll}
+    options = {"return_sequences": layer.sequence, "recurrent_activation": activation, **more}
     if not layer.bidirectional:
         return layers.LSTM(layer.units, name=name, **options)
     # A layer inside of another one needs a name of its own.
