@@ -18,7 +18,7 @@ from polybench.models.imdb import IMDB_BILSTM, fasttext
 from polybench.models.lenet import LENET
 from polybench.models.mnist import MNIST_CNN, MNIST_MLP
 from polybench.models.smallvgg import smallvgg
-from tests.networks import EVERYTHING, RESNET8, SEQUENCES
+from tests.networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 
 TESTED = tuple(name for name, row in ENGINES.items() if row.does_arithmetic and name != "reference")
 
@@ -121,6 +121,7 @@ _OTHERWISE = {
 }
 _MORE = (
     Network(RESNET8, engines=COMPILING),
+    Network(BIASED, 8, _NOT_COMPILING),
     Network(find_model("catdog-5"), 1, _NOT_COMPILING),  # three more of the layers that catdog-3 has
 )
 NETWORKS = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from polybench.core.optimizers import Optimizer
 from polybench.models import MODELS, NAMES, find_model
 from tests import matrix as cases
-from tests.networks import EVERYTHING, RESNET8, SEQUENCES
+from tests.networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 
 NOT_CHECKED, PLAIN = "-", "✓"
 _SAID = {
+    BIASED.name: "biases before batch norm",
     EVERYTHING.name: "every layer and option for images",
     SEQUENCES.name: "every layer for sequences",
     RESNET8.name: "`resnet32`, with one block a stage",

@@ -54,6 +54,27 @@ EVERYTHING = Model(
 )
 
 
+BIASED = Model(
+    name="biased",
+    summary="",
+    input_shape=(3, 6, 6),
+    classes=3,
+    layers=(
+        Conv("conv", 3, 4, 3),
+        BatchNorm("norm1", 4),
+        ReLU(),
+        Flatten(),
+        Dense("dense1", 64, 6),
+        BatchNorm("norm2", 6),
+        ReLU(),
+        Dense("dense2", 6, 3),
+    ),
+    batch_size=8,
+    optimizer=Optimizer("adam", 0.001),
+    parity_batch_size=8,
+)
+"""Batch norm takes away what the biases before it add: their gradient is zero, up to rounding."""
+
 DROPOUTS = msgspec.structs.replace(
     EVERYTHING,
     name="dropouts",

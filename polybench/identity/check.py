@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -38,6 +38,7 @@ from polybench.identity.tensors import (
     timed_tolerance,
     worst_failure,
 )
+from polybench.identity.vanishing import vanishing
 from polybench.wire.messages import (
     Advance,
     Advanced,
@@ -104,8 +105,8 @@ class Checker:
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
         tolerance = algorithm_tolerance(task.job.model)
         try:
-            algorithm = list(self._algorithm(engine, task, folder, tolerance))
-            timed, conventions = self._timed(engine, task, folder)
+            algorithm, zero = self._algorithm(engine, task, folder, tolerance)
+            timed, conventions = self._timed(engine, task, folder, zero)
             # Where the batches are wrong, nothing else can be right.
             batches = [tensor for tensor in timed if tensor.kind == "batch"]
             return Parity(
@@ -115,7 +116,7 @@ class Checker:
                 batch_size=task.epoch.batch_size,
                 algorithm=summarize(algorithm, tolerance),
                 timed=summarize(timed, timed_tolerance(task.job.model, task.job.workload)),
-                deviations=self._deviations(task, conventions, folder),
+                deviations=self._deviations(task, conventions, folder, zero),
                 tensors=algorithm + timed,
             )
         finally:
@@ -123,12 +124,19 @@ class Checker:
 
     def _algorithm(
         self, engine: Session, task: Task, folder: Path, tolerance: Mapping[str, float]
-    ) -> Iterator[TensorError]:
+    ) -> tuple[list[TensorError], frozenset[str]]:
+        """With the names of the tensors whose gradient vanishes."""
         job = msgspec.structs.replace(task.job, dtype="float64")
         conventions = _prepare(engine, task, job, task.weights, task.stream)
         expected = self._free_run(task, conventions, folder / "free")
-        for step, got in _run_freely(engine, task, folder).items():
-            yield from algorithm_errors(step, got, expected[step], tolerance)
+        zero = vanishing([state.gradients for state in expected.values()], tolerance["gradient"])
+        optimizer = task.job.workload.optimizer
+        errors = [
+            error
+            for step, got in _run_freely(engine, task, folder).items()
+            for error in algorithm_errors(step, got, expected[step], tolerance, optimizer, zero)
+        ]
+        return errors, zero
 
     def _free_run(self, task: Task, conventions: Conventions, folder: Path) -> dict[int, State]:
         """The reference's states, from the cache if the same training was asked for before."""
@@ -150,10 +158,13 @@ class Checker:
             step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()
         }
 
-    def _timed(self, engine: Session, task: Task, folder: Path) -> tuple[list[TensorError], Conventions]:
+    def _timed(
+        self, engine: Session, task: Task, folder: Path, zero: frozenset[str]
+    ) -> tuple[list[TensorError], Conventions]:
         conventions = _prepare(engine, task, task.job, task.weights, task.stream)
         tolerance = timed_tolerance(task.job.model, task.job.workload)
-        update = ExpectedUpdate(task.job.model, task.job.workload.optimizer, folder / "updates")
+        optimizer = task.job.workload.optimizer
+        update = ExpectedUpdate(task.job.model, optimizer, folder / "updates", tolerance, zero)
         tensors: list[TensorError] = []
         for step in range(task.steps + 1):
             if task.stream is not None:
@@ -162,9 +173,9 @@ class Checker:
                 tensors += batch_errors(step, batch, task.epoch)
             got = _snapshot(engine, task, folder / "timed", step)
             if step:
-                tensors += update.errors(step, got.weights, tolerance["weight"])
+                tensors += update.errors(step, got.weights)
             expected = self._at_weights(task, conventions, got.weights, step, folder / "expected")
-            tensors += timed_errors(task.job.workload.precision, step, got, expected, tolerance)
+            tensors += timed_errors(task.job.workload.precision, step, got, expected, tolerance, zero)
             if step < task.steps:
                 update.take(step, got)
                 engine.ask(Advance(step, 1), Advanced, task.timeout)
@@ -180,14 +191,18 @@ class Checker:
         _prepare(self._reference, task, job, weights)
         return _snapshot(self._reference, task, folder, step)
 
-    def _deviations(self, task: Task, conventions: Conventions, folder: Path) -> list[Deviation]:
+    def _deviations(
+        self, task: Task, conventions: Conventions, folder: Path, zero: frozenset[str]
+    ) -> list[Deviation]:
         """How far each declared convention alone is from the exact rules, in the first step."""
         rules = dict(conventions.alone())
         if not rules:
             return []
         exact = self._first_step(task, EXACT, folder / "exact")
         declared = {name: self._first_step(task, rule, folder / name) for name, rule in rules.items()}
-        return [found for name, rule in rules.items() for found in deviations(rule, declared[name], exact)]
+        return [
+            found for name, rule in rules.items() for found in deviations(rule, declared[name], exact, zero)
+        ]
 
     def _first_step(self, task: Task, conventions: Conventions, folder: Path) -> State:
         """The reference's first gradients, with the weights and running statistics that they lead to."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from polybench.core.model import Model
 from polybench.core.optimizer_formulas import updated
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
+from polybench.identity.vanishing import CANCELLED, GRADIENT_FLOOR, strides, total_norm
 
 ALGORITHM = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
 """Independent float64 implementations of `lenet` agree to 2e-15; a wrong formula is off by 1e-3 or more."""
@@ -42,11 +43,8 @@ _ADAM_UPDATE = 1e-5
 """Adam divides by 1 - 0.999^t, in which the rounding of the power counts a thousandfold. Where it is kept in
 float32, as in Flux, a step is at most 6.8e-6 too long or short (t = 3; computed for t up to 3000)."""
 
-_GRADIENT_FLOOR = 1e-6
-"""A gradient can be exactly zero: its error is then in relation to this part of the norm of all gradients."""
-
-_REACHED = "weights"
-"""Beside an optimizer's state: the weights that its step gives."""
+_REACHED, _SCALE = "weights", "scale"
+"""Beside an optimizer's state: the weights that its step gives, and the least that an error is a part of."""
 
 
 def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
@@ -81,12 +79,31 @@ class State(NamedTuple):
 
 
 class ExpectedUpdate:
-    """The optimizer's formula, applied in float64 to the engine's own weights and gradients."""
+    """The optimizer's formula, applied in float64 to the engine's own weights and gradients.
 
-    def __init__(self, model: Model, optimizer: Optimizer, folder: Path) -> None:
+    Errors are in relation to the weights that are reached or to the step to them, whichever is larger: a sum
+    is no more exact than what is added. Weights whose gradient vanishes may be off by a step of rounding.
+
+    Args:
+        model: whose weights.
+        optimizer: its formula.
+        folder: made here, for what the formula gives.
+        tolerance: `timed_tolerance`.
+        zero: the tensors whose gradient vanishes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Optimizer,
+        folder: Path,
+        tolerance: Mapping[str, float],
+        zero: Collection[str],
+    ) -> None:
         self._names = list(model.weight_shapes())
         self._optimizer = optimizer
         self._folder = folder
+        self._tolerance, self._zero = tolerance, zero
         self._before: State | None = None
         folder.mkdir()
 
@@ -97,38 +114,65 @@ class ExpectedUpdate:
         for name, weights, gradient in _pairs(state.weights, state.gradients, self._names):
             file = self._folder / f"{name}.npz"
             reached, kept = updated(self._optimizer, rate, weights, gradient, _arrays(file))
-            saved: dict[str, Any] = kept | {_REACHED: reached}
+            scale = float(np.linalg.norm(np.ravel(reached - weights)))
+            if name in self._zero:
+                rounding = self._tolerance["gradient"] * CANCELLED * total_norm(state.gradients)
+                noise = strides(self._optimizer, step + 1, rounding, weights.size)
+                scale = max(scale, max(noise) / self._tolerance["weight"])
+            saved: dict[str, Any] = kept | {_REACHED: reached, _SCALE: np.array(scale)}
             np.savez(file, **saved)
 
-    def errors(self, step: int, weights: Path, tolerance: float) -> Iterator[TensorError]:
+    def errors(self, step: int, weights: Path) -> Iterator[TensorError]:
         """The weights that the engine reached, from which it will make `step`, against the formula's."""
         assert self._before is not None
-        floor = _GRADIENT_FLOOR * _total_norm(self._before.gradients)
+        floor = GRADIENT_FLOOR * total_norm(self._before.gradients)
         for name, got, _ in _pairs(weights, self._before.gradients, self._names):
             with np.load(self._folder / f"{name}.npz") as file:
-                yield _error("timed", name, step, "weight", got, file[_REACHED], floor, tolerance)
+                least = max(floor, float(file[_SCALE]))
+                yield _error(
+                    "timed", name, step, "weight", got, file[_REACHED], least, self._tolerance["weight"]
+                )
 
 
 def algorithm_errors(
-    step: int, got: State, want: State, tolerance: Mapping[str, float]
+    step: int,
+    got: State,
+    want: State,
+    tolerance: Mapping[str, float],
+    optimizer: Optimizer,
+    zero: Collection[str] = (),
 ) -> Iterator[TensorError]:
-    """Loss, every gradient, every weight and running statistic of two states, in float64."""
-    floor = _GRADIENT_FLOOR * _total_norm(want.gradients)
+    """Loss, every gradient, every weight and running statistic of two states, in float64.
+
+    Weights whose gradient vanishes, those in `zero`, may be as far apart as the optimizer leads rounding.
+    """
+    floor = GRADIENT_FLOOR * total_norm(want.gradients)
     yield _error("algorithm", "loss", step, "loss", got.loss, want.loss, 0.0, tolerance["loss"])
     for name, a, b in _pairs(got.gradients, want.gradients):
         yield _error("algorithm", name, step, "gradient", a, b, floor, tolerance["gradient"])
     for name, a, b in _pairs(got.weights, want.weights):
-        yield _error("algorithm", name, step, "weight", a, b, floor, tolerance["weight"])
+        noise = strides(optimizer, step, tolerance["gradient"] * floor, b.size) if name in zero else []
+        least = max(floor, sum(noise) / tolerance["weight"])
+        yield _error("algorithm", name, step, "weight", a, b, least, tolerance["weight"])
 
 
 def timed_errors(
-    precision: str, step: int, got: State, want: State, tolerance: Mapping[str, float]
+    precision: str,
+    step: int,
+    got: State,
+    want: State,
+    tolerance: Mapping[str, float],
+    zero: Collection[str] = (),
 ) -> Iterator[TensorError]:
-    """Loss and gradients at the same weights; in reduced precision, the whole gradient's direction."""
+    """Loss and gradients at the same weights; in reduced precision, the whole gradient's direction.
+
+    `zero` are the tensors whose gradient vanishes.
+    """
     yield _error("timed", "loss", step, "loss", got.loss, want.loss, 0.0, tolerance["loss"])
     if precision == "fp32":
-        floor = _GRADIENT_FLOOR * _total_norm(want.gradients)
+        total = total_norm(want.gradients)
         for name, a, b in _pairs(got.gradients, want.gradients):
+            floor = _floor(name, zero) * total
             yield _error("timed", name, step, "gradient", a, b, floor, tolerance["gradient"])
     else:
         products = [
@@ -165,9 +209,8 @@ def _arrays(file: Path) -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def _total_norm(gradients: Path) -> float:
-    with np.load(gradients) as file:
-        return math.sqrt(sum(float(np.vdot(value, value)) for value in (file[name] for name in file.files)))
+def _floor(name: str, zero: Collection[str]) -> float:
+    return CANCELLED if name in zero else GRADIENT_FLOOR
 
 
 def _error(
@@ -200,13 +243,16 @@ def worst_failure(tensors: Sequence[TensorError]) -> str | None:
     )
 
 
-def deviations(conventions: Conventions, declared: State, exact: State) -> list[Deviation]:
+def deviations(
+    conventions: Conventions, declared: State, exact: State, zero: Collection[str]
+) -> list[Deviation]:
     """How far each tensor is led from the exact rules by the single rule that `conventions` declares.
 
     Args:
         conventions: one of `Conventions.alone`.
         declared: gradients of the first step, and the weights and running statistics after it.
         exact: the same under the exact rules.
+        zero: the tensors whose gradient vanishes.
     """
     what = _in_words(conventions)
     if conventions.running_variance == "biased":
@@ -214,9 +260,12 @@ def deviations(conventions: Conventions, declared: State, exact: State) -> list[
         pairs = (pair for pair in pairs if pair[0].endswith(".running_variance"))
     else:
         pairs = _pairs(declared.gradients, exact.gradients)
-    floor = _GRADIENT_FLOOR * _total_norm(exact.gradients)
+    total = total_norm(exact.gradients)
     (source,) = conventions.sources.values()
-    return [Deviation(what, name, _relative(got, want, floor), source) for name, got, want in pairs]
+    return [
+        Deviation(what, name, _relative(got, want, _floor(name, zero) * total), source)
+        for name, got, want in pairs
+    ]
 
 
 def _in_words(conventions: Conventions) -> str:

@@ -106,7 +106,7 @@ def test_it_is_the_canonical_formula(
     for label, request, kind in (("block", Advance(0, STEPS), Advanced), ("reset", after_reset, Measured)):
         session.ask(request, kind, TIMEOUT)
         got = snapshot(session, tmp_path / label)
-        errors = list(algorithm_errors(STEPS, got, expected, ALGORITHM))
+        errors = list(algorithm_errors(STEPS, got, expected, ALGORITHM, OPTIMIZERS[case]))
         assert [error for error in errors if not error.passed] == []
 
 

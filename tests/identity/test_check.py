@@ -26,7 +26,7 @@ from polybench.identity.tensors import ALGORITHM, ALGORITHM_WITH_BATCH_NORM
 from polybench.models.lenet import LENET
 from polybench.wire.messages import Advance, Prepare, Request
 from tests import small
-from tests.networks import EVERYTHING, FEATURES, SEQUENCES
+from tests.networks import BIASED, EVERYTHING, FEATURES, SEQUENCES
 from tests.sessions import A, InProcess
 
 STEPS = 3
@@ -73,6 +73,34 @@ def test_a_wrong_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
 
 def test_a_right_lstm_passes(tmp_path: Path) -> None:
     assert check("Correct", tmp_path, model=SEQUENCES).status == "pass"
+
+
+ADAPTIVE = [{"name": "adam", "learning_rate": 0.001}, {"name": "rmsprop", "learning_rate": 0.001}]
+
+
+@pytest.mark.parametrize("optimizer", [*ADAPTIVE, {"name": "momentum"}])
+def test_rounding_of_a_gradient_that_is_zero_passes_whatever_the_optimizer_makes_of_it(
+    optimizer: dict[str, Any], tmp_path: Path
+) -> None:
+    parity = check("OtherRounding", tmp_path, model=BIASED, bugs="tests.planted_biases", **optimizer)
+    assert parity.status == "pass", parity.reason
+
+
+@pytest.mark.parametrize("bug", ["Leaking", "Restless"])
+@pytest.mark.parametrize("optimizer", ADAPTIVE)
+def test_a_bias_before_batch_norm_that_is_wrong_fails_both_parts(
+    bug: str, optimizer: dict[str, Any], tmp_path: Path
+) -> None:
+    parity = check(bug, tmp_path, model=BIASED, bugs="tests.planted_biases", **optimizer)
+    failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
+    assert {("algorithm", "conv.bias"), ("timed", "conv.bias")} <= failed
+
+
+def test_a_wrong_formula_fails_both_parts_by_the_other_tensors(tmp_path: Path) -> None:
+    parity = check("EpsilonBeforeCorrection", tmp_path, model=BIASED, **ADAPTIVE[0])
+    failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
+    assert {("algorithm", "norm1.bias"), ("timed", "norm1.bias")} <= failed
+    assert not {"conv.bias", "dense1.bias"} & {name for _, name in failed}
 
 
 class Recorded(InProcess):
