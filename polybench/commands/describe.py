@@ -72,9 +72,17 @@ def _program(plan: Plan, cell: Cell) -> list[str]:
 
 def _why_none(plan: Plan, cell: Cell) -> str:
     from polybench.plain import NETWORKS, OF_TOKENS, why_none
+    from polybench.planning.follow_ups import command_line
 
-    networks = ", ".join((*NETWORKS, *OF_TOKENS))
-    return f"no plain script for {why_none(cell, plan.workload_of(cell))}; networks: {networks}"
+    networks = (*NETWORKS, *OF_TOKENS)
+    text = f"no plain script for {why_none(cell, plan.workload_of(cell))}"
+    if plan.model.name in networks:
+        return text
+    study = plan.study
+    asked = Study(study.engines, study.devices, model=study.model, data=study.data)
+    layers = command_line("layers", asked, "--script", "FOLDER")
+    said = f"{text}; they are written by hand, for {', '.join(networks)}"
+    return f"{said}; what writes programs of the layer that loses most: {layers}"
 
 
 def _print(plan: Plan, cell: Cell, script: Script, steps: int) -> None:

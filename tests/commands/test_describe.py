@@ -2,6 +2,7 @@ import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from polybench.core.errors import BadInput
 from polybench.data import open_dataset, synthetic
 from polybench.data.batches import batch_stream
 from polybench.machine import cores
+
+MY_NET = Path(__file__).parents[2] / "examples" / "my_net.toml"
 
 
 @pytest.fixture
@@ -48,6 +51,21 @@ def test_says_which_have_no_script(run):
         "# tf+keras_fit/cpu",
     ]
     assert "no plain script" in result.stdout
+
+
+def test_says_of_a_network_file_what_there_is_instead(run):
+    output = run("--engines", "torch", "--model", str(MY_NET), "--data", "synthetic").stdout
+    assert "no plain script for the network my_net~" in output
+    assert "written by hand, for lenet, resnet32, rosetta, imdb-bilstm" in output
+    command = output.partition("loses most: ")[2].split()
+    assert command[:2] == ["polybench", "layers"]
+    assert command[command.index("--model") + 1] == "my_net.toml"
+    assert command[-2:] == ["--script", "FOLDER"]
+
+
+def test_says_of_a_variant_no_more_than_that(run):
+    output = run("--engines", "tf+keras_fit").stdout
+    assert output.strip() == "# tf+keras_fit/cpu: no plain script for the variant keras_fit"
 
 
 def test_says_that_synthetic_images_are_in_no_file(run):
@@ -148,7 +166,10 @@ def test_a_name_that_no_folder_can_have_is_said(run, tmp_path):
     ("options", "why"),
     [
         (["--engines", "tf+keras_fit"], "the variant keras_fit"),
-        (["--engines", "torch", "--model", "catdog-2"], "the network catdog-2; networks: lenet, "),
+        (
+            ["--engines", "torch", "--model", "catdog-2"],
+            "the network catdog-2; they are written by hand, for lenet, ",
+        ),
         (["--engines", "torch", "--precision", "bf16"], "the precision bf16"),
         (["--engines", "torch", "--optimizer", "adam"], "the optimizer adam"),
     ],
