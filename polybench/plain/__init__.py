@@ -94,7 +94,6 @@ def why_none(cell: Cell, workload: Workload, steps: int = 1) -> str:
         f"the engine {cell.engine}": cell.engine not in _SCRIPTS,
         f"the variant {cell.variant}": not set(cell.variants) <= set(_variants(cell, workload)),
         f"the network {workload.model}": workload.model not in (*NETWORKS, *OF_TOKENS),
-        f"{workload.model} in flux": workload.model in OF_TOKENS and cell.engine == "flux",
         f"{workload.replicas} replicas": workload.replicas > 1,
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{cell.engine} on {cell.device}": cell.engine in ("flux", "keras") and cell.device != "cpu",

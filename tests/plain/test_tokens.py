@@ -23,7 +23,7 @@ from tests.plain.test_plain import BATCH_SIZE, DROPOUT, SEED, TIMED, losses_of_e
 __all__ = ["workers"]
 
 IN_PYTHON = ("torch", "tf", "jax", "keras")
-ENGINES = IN_PYTHON
+ENGINES = ("flux", *IN_PYTHON)
 
 
 def workload(model="imdb-bilstm", **changes):
@@ -51,6 +51,8 @@ def test_trains_as_the_engine_does(model, engine, workers, tmp_path, monkeypatch
     script, command = plain_command(plan.cells[0], plan.workload, tmp_path)
     script.write_text(DROPOUT.sub("0.0", plain_script(plan.cells[0], plan.workload, TIMED)))
     command += [str(tmp_path / "described" / name) for name in (START, IMAGES)]
+    if engine == "flux":
+        command.insert(1, "-O0")
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert run.returncode == 0, run.stderr
     printed = json.loads(run.stdout)
@@ -68,17 +70,33 @@ def test_a_script_stands_alone(model, engine):
     assert f"Train `{model}`" in ast.get_docstring(tree)
 
 
+@pytest.mark.parametrize("model", OF_TOKENS)
+def test_a_script_for_julia_stands_alone(model):
+    script = script_of("flux", model)
+    assert script.startswith(f"# Train `{model}`")
+    assert "include" not in script
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("model", OF_TOKENS)
 def test_a_script_has_the_rates_of_the_model_and_the_settings_of_the_study(model, engine):
     script = script_of(engine, model)
     rates = [layer.rate for layer in find_model(model).layers if hasattr(layer, "rate")]
     assert [float(rate) for rate in DROPOUT.findall(script)] == rates
-    for line in ("THREADS = 3", "LEARNING_RATE = 0.001", "UNTIMED_STEPS = 2", "STEPS = 7"):
-        assert line in script.splitlines()
+    lines = [line.removeprefix("const ") for line in script.splitlines()]
+    for line in ("LEARNING_RATE = 0.001", "UNTIMED_STEPS = 2", "STEPS = 7"):
+        assert line in lines
+    assert ("JULIA_THREADS = 3" if engine == "flux" else "THREADS = 3") in lines
 
 
-@pytest.mark.parametrize("engine", ["torch+compile", "fake", "tf+unrolled", "tf+xla", "keras+jax", "flux"])
+def test_pools_of_threads_are_constants_of_julia():
+    lines = script_of("flux+default_threads").splitlines()
+    assert {"const JULIA_THREADS = 1", "const BLAS_THREADS = 3"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    "engine", ["torch+compile", "fake", "tf+unrolled", "tf+xla", "keras+jax", "flux+train"]
+)
 def test_no_script(engine):
     assert script_of(engine) is None
     assert why_none(cells((engine,), ("cpu",))[0], workload())
