@@ -18,6 +18,7 @@ DAMAGED: dict[str, Any] = {"id": "20260103-000000-cccc", "created": None, "unrea
 def row(id: str, **changes: Any) -> dict[str, Any]:
     return {
         "id": id,
+        "kind": "study",
         "created": "2026-01-01T00:00:00Z",
         "age_seconds": 720.0,
         "title": None,

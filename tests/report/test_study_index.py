@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -92,7 +93,7 @@ def test_one_that_is_lost_is_made_anew(index: StudyIndex) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_one_that_is_damaged_is_made_anew(index: StudyIndex, seed: int) -> None:
     known = index.studies()
-    with sqlite3.connect(index.path) as database:
+    with closing(sqlite3.connect(index.path)) as database, database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     draw = random.Random(seed)
     content = bytearray(index.path.read_bytes())
@@ -108,7 +109,7 @@ def test_one_that_is_damaged_is_made_anew(index: StudyIndex, seed: int) -> None:
 
 def test_a_row_of_which_one_letter_changed_is_damage(index: StudyIndex) -> None:
     known = index.studies()
-    with sqlite3.connect(index.path) as database:
+    with closing(sqlite3.connect(index.path)) as database, database:
         changed = "CAST(replace(CAST(listed AS TEXT), 'lenet', 'tenet') AS BLOB)"
         database.execute(f"UPDATE studies SET listed = {changed}")
     assert index.studies() == known
@@ -116,7 +117,7 @@ def test_a_row_of_which_one_letter_changed_is_damage(index: StudyIndex) -> None:
 
 def test_that_of_another_version_is_made_anew(index: StudyIndex) -> None:
     known = index.studies()
-    with sqlite3.connect(index.path) as database:
+    with closing(sqlite3.connect(index.path)) as database, database:
         database.execute("PRAGMA user_version=7")
         database.execute("DROP TABLE studies")
         database.execute("CREATE TABLE studies (other)")
