@@ -13,6 +13,7 @@ from pathlib import Path
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, find
+from polybench.engines.flux.julia.own_project import with_own_package
 from polybench.engines.flux.julia.package import NAME, package_folder
 
 DEPOT = Path(__file__).parents[1] / "build" / "julia"
@@ -28,6 +29,11 @@ def variables() -> dict[str, str]:
     theirs = os.environ.get(
         "JULIA_DEPOT_PATH", f"{Path.home() / '.julia'}:"
     )  # empty: those that Julia brings
+    try:
+        check(julia)
+        julia = with_own_package(julia, DEPOT / "project")
+    except Unavailable:  # tests that need it say so
+        pass
     return {
         EXECUTABLE: julia.executable,
         PROJECT: julia.project,

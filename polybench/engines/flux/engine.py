@@ -37,8 +37,8 @@ CUDA_INSTALL = (
 )
 MAX_POOL_FILE = "src/impl/pooling_direct.jl"
 
-_PATH = "(dir, first) -> begin (first ? pushfirst! : push!)(LOAD_PATH, dir); nothing end"
-"""Where Julia looks for PolyBench: before the project that has another one, or else after it."""
+_PATH = "dir -> begin push!(LOAD_PATH, dir); nothing end"
+"""Where Julia looks for PolyBench, if it is not in the project."""
 _INCLUDE = 'dir -> begin include(joinpath(dir, "src", "PolyBench.jl")); nothing end'
 _VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
 _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
@@ -64,7 +64,7 @@ class FluxEngine(Engine):
         start = perf_counter()
         main = self._main = start_julia(self._julia)
         started = perf_counter()
-        self._evaluate(main, _PATH, str(package_folder()), finding.belongs_to_another(self._julia))
+        self._evaluate(main, _PATH, str(package_folder()))
         self._evaluate(main, "() -> begin @eval Main using Flux; nothing end")
         if cuda:
             self._evaluate(main, "() -> begin @eval Main using CUDA, cuDNN; nothing end")

@@ -167,7 +167,6 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
         raise Unavailable(
             f"the Julia project {julia.project} (from {julia.found_by}) has {told}", julia.setup
         )
-    _check_own_package(julia)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
         raise Unavailable(
@@ -212,22 +211,17 @@ def belongs_to_another(julia: Julia) -> bool:
     return developed_at(julia) not in (None, package_folder().resolve())
 
 
-def _check_own_package(julia: Julia) -> None:
-    """Where it is another's, this one's folder is looked at first, and so would be a manifest in it."""
-    if belongs_to_another(julia) and list(package_folder().glob("*Manifest*.toml")):
-        raise Unavailable(
-            f"the Julia project {julia.project} has another polybench's Julia package,"
-            f" from {developed_at(julia)}",
-            julia.setup,
-        )
-
-
-def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
-    """The project's manifest: name -> its first entry. Of several, it is the one that this Julia reads."""
+def manifest_file(julia: Julia) -> Path | None:
+    """The project's manifest, if it has one. Of several, it is the one that this Julia reads."""
     major, minor, _ = version_of(julia)
     versioned = f"Manifest-v{major}.{minor}.toml"
     names = (f"Julia{versioned}", versioned, "JuliaManifest.toml", "Manifest.toml")  # as in base/loading.jl
-    file = next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
+    return next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
+
+
+def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
+    """The project's manifest: name -> its first entry."""
+    file = manifest_file(julia)
     if file is None:
         return {}
     try:

@@ -6,14 +6,17 @@ import os
 from typing import Any
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import Julia, installed
+from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT, Julia, installed
+from polybench.engines.flux.julia.own_project import with_own_package
 from polybench.engines.flux.julia.package import SETUP, sources_sha256
 from polybench.engines.flux.julia.remembered import precompiled
 from polybench.engines.support.frameworks import driver_is_there
 
 
 def start_julia(julia: Julia) -> Any:
-    """Julia's module Main, Julia running in this process."""
+    """Julia's module Main, Julia running in this process, with this polybench's package in its project."""
+    # juliacall reads both when it is imported.
+    os.environ |= {EXECUTABLE: julia.executable, PROJECT: with_own_package(julia).project}
     try:
         import juliacall
     except Exception as error:
