@@ -44,13 +44,13 @@ moved(::AbstractRNG) = CUDA.default_rng()
 
 function PolyBench.seed!(device::CUDADevice, seed::Int)
     select(device)
-    CUDA.seed!(seed)
+    return CUDA.seed!(seed)
 end
 
 # The device first: whatever else asks CUDA.jl for its state makes a context on GPU 0.
 function select(device::CUDADevice)
     CUDA.device!(device.index)
-    set_arithmetic(Val(device.arithmetic))
+    return set_arithmetic(Val(device.arithmetic))
 end
 
 """

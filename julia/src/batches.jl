@@ -5,7 +5,7 @@ labels one-hot.
 Images of a C-order (batch, channels, height, width) array are, byte for byte, Julia's (width, height, channels,
 batch): memory that somebody else owns is used in place.
 """
-struct Batch{X,Y,O}
+struct Batch{X, Y, O}
     images::X
     labels::Y
     "Keeps the memory of `images` alive where it is a part of something larger."
@@ -30,8 +30,8 @@ batch, steps), `Int32`, counted from 0. On the CPU, in `Float32`, a batch is not
 nobody may write to.
 """
 function batches(
-    device::Device, ::Type{T}, images::Array{<:Union{Float32,Int32}}, labels::Matrix{Int64}, classes::Int,
-) where {T}
+        device::Device, ::Type{T}, images::Array{<:Union{Float32, Int32}}, labels::Matrix{Int64}, classes::Int,
+    ) where {T}
     shape = Base.front(size(images))
     return map(axes(labels, 2)) do step
         # An `Array` and no `SubArray`, for that is what a data loader hands to its users.

@@ -7,7 +7,7 @@ next ones: all rounds time the same steps of the same training, as those of `pol
 const UNTIMED_STEPS = 2
 
 """What `measure` runs: a network of polybench's on its own batches. See `Own` for the other kind."""
-struct Named{T<:Trainer,B}
+struct Named{T <: Trainer, B}
     trainer::T
     batches::B
 end
@@ -19,7 +19,7 @@ count_steps!(run::Named, first::Int, n::Int) = count_allocations!(run.trainer, r
 sample_steps(run::Named) = run.trainer.device isa CPU ? 1 : typemax(Int)
 
 """A model of the user's, on one batch; the model itself stays as it is."""
-mutable struct Own{M,F,B,R}
+mutable struct Own{M, F, B, R}
     const initial::M
     const model::M
     const loss::F
@@ -43,7 +43,7 @@ function steps!(run::Own, ::Int, n::Int)
     for _ in 1:n
         run.value = own_step!(run.model, run.state, run.loss, run.batch)
     end
-    return (time_ns() - start) / 1e9
+    return (time_ns() - start) / 1.0e9
 end
 
 function own_step!(model, state, loss, batch)
@@ -74,10 +74,10 @@ median(trial), minimum(trial), gcshare(trial)
 ```
 """
 function bench(
-    name::Union{Symbol,AbstractString}; batch::Union{Int,Nothing} = nothing, data::AbstractString = "synthetic",
-    device::AbstractString = "cpu", seed::Integer = 0, rounds::Int = 5, steps::Int = 14,
-    blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
-)
+        name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
+        device::AbstractString = "cpu", seed::Integer = 0, rounds::Int = 5, steps::Int = 14,
+        blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
+    )
     check_rounds(rounds, steps)
     check_there(PolyBench.device(device))
     forbid_tf32!(PolyBench.device(device))
@@ -91,7 +91,7 @@ function bench(
         drawn = first_batches(network, images, order, UNTIMED_STEPS + steps, device)
         run = Named(trainer(network, weights, device), drawn)
         title = "$(network.name) ($(grouped(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
-                "Float32, $device, $(Threads.nthreads()) threads"
+            "Float32, $device, $(Threads.nthreads()) threads"
         circumstances = (; model = network, images, order, weights, batch_size, device, seed, steps, heap, here_and_now()...)
         measure(run, title, rounds, steps, circumstances)
     end
@@ -108,9 +108,9 @@ bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), (rand(Float32, 8, 64
 ```
 """
 function bench(
-    own, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(own)))",
-    rounds::Int = 5, steps::Int = 14, blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
-)
+        own, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(own)))",
+        rounds::Int = 5, steps::Int = 14, blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
+    )
     check_rounds(rounds, steps)
     applicable(loss, own, batch...) ||
         throw(ArgumentError("the loss is called as loss(model, batch...), and this one takes no such arguments"))
@@ -204,16 +204,19 @@ Nothing takes that back: `"system"` is refused where this process keeps already.
 """
 function keep_heap(policy::AbstractString)
     policy in ("keep", "system") || throw(ArgumentError("heap is \"keep\" or \"system\", and not \"$policy\""))
-    policy == "system" && KEEPS_HEAP[] && throw(ArgumentError(
-        "this process keeps what is freed, since something was measured with heap = \"keep\": " *
-        "measure heap = \"system\" in a Julia that was started for it",
-    ))
+    policy == "system" && KEEPS_HEAP[] && throw(
+        ArgumentError(
+            "this process keeps what is freed, since something was measured with heap = \"keep\": " *
+                "measure heap = \"system\" in a Julia that was started for it",
+        )
+    )
     policy == "keep" && Sys.islinux() || return nothing
     KEEPS_HEAP[] = true
     # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX. As an int, mallopt takes at most 2 GiB less one.
     for (parameter, value) in ((-1, typemax(Cint)), (-3, Cint(1 << 30)), (-8, Cint(1)))
         ccall(:mallopt, Cint, (Cint, Cint), parameter, value)
     end
+    return nothing
 end
 
 const KEEPS_HEAP = Ref(false)

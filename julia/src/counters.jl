@@ -11,7 +11,7 @@ has them), and full sweeps.
 """
 function collected()
     now = Base.gc_num()
-    return now.total_time / 1e9, Int(now.full_sweep)
+    return now.total_time / 1.0e9, Int(now.full_sweep)
 end
 
 """
@@ -53,7 +53,7 @@ function allocation_places!(profile::Module, trainer::Trainer, batches::Abstract
     finally
         profile.Allocs.stop()
     end
-    found = Dict{String,Tuple{Int,Int}}()
+    found = Dict{String, Tuple{Int, Int}}()
     for allocation in profile.Allocs.fetch().allocs
         place = innermost_function(allocation.stacktrace)
         bytes, count = get(found, place, (0, 0))

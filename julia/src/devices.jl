@@ -36,10 +36,11 @@ end
 An error in words where there is no such device in this session.
 """
 check_there(::CPU) = nothing
-check_there(device::CUDADevice) =
-    device.index < cuda_devices() || throw(ArgumentError(
-        "there is no cuda:$(device.index) here: `using CUDA, cuDNN` comes first, on a machine that has the GPU",
-    ))
+function check_there(device::CUDADevice)
+    device.index < cuda_devices() && return nothing
+    wanted = "`using CUDA, cuDNN` comes first, on a machine that has the GPU"
+    throw(ArgumentError("there is no cuda:$(device.index) here: $wanted"))
+end
 
 const TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 

@@ -65,6 +65,7 @@ function Base.show(io::IO, ::MIME"text/plain", study::Study)
         told = times === nothing ? "$(result["status"]): $(result["reason"])" : pretty_seconds(times["median"])
         print(io, "\n  ", rpad(result["cell"], 24), told)
     end
+    return nothing
 end
 
 """
@@ -105,11 +106,13 @@ optimizer_fields(network) = (;
     schedule = Vector{Any}(get(network.optimizer, "schedule", [])),
 )
 
-study_file(made) = sprint(TOML.print, Dict(
-    "engines" => ["flux"], "devices" => [made.device], "model" => made.model.name, "data" => made.images.name,
-    "batch_size" => made.batch_size, "threads" => Threads.nthreads(), "heap" => made.heap, "seed" => made.seed,
-    "processes" => 1, "steps" => made.steps,
-))
+study_file(made) = sprint(
+    TOML.print, Dict(
+        "engines" => ["flux"], "devices" => [made.device], "model" => made.model.name, "data" => made.images.name,
+        "batch_size" => made.batch_size, "threads" => Threads.nthreads(), "heap" => made.heap, "seed" => made.seed,
+        "processes" => 1, "steps" => made.steps,
+    )
+)
 
 study_settings(made, trial) = (;
     model = made.model.name, parameters = parameter_count(made.model), dataset = made.images.name,
@@ -137,7 +140,7 @@ end
 
 """Cores of which each may have several threads; where nothing tells, as many as threads."""
 function physical_cores()
-    cores = Set{Tuple{String,String}}()
+    cores = Set{Tuple{String, String}}()
     package = ""
     for line in (isfile("/proc/cpuinfo") ? eachline("/proc/cpuinfo") : ())
         name, value = strip.(split(line * ":", ':')[1:2])

@@ -4,7 +4,7 @@ Images to train on: CIFAR-10 from a folder, or the synthetic ones of polybench, 
 """
 struct Dataset
     name::String
-    images::Array{UInt8,4}
+    images::Array{UInt8, 4}
     labels::Vector{Int64}
 end
 
@@ -17,10 +17,12 @@ const CIFAR10_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then red, green and 
 """
 function dataset(model::Model, data::AbstractString, seed::Integer)
     data == "synthetic" && return synthetic(model, seed)
-    (model.input_shape, model.classes) == ((3, 32, 32), 10) || throw(ArgumentError(
-        "CIFAR-10 has images of 3x32x32 in 10 classes, and $(model.name) takes $(join(model.input_shape, 'x')) in " *
-        "$(model.classes): leave data = \"synthetic\"",
-    ))
+    (model.input_shape, model.classes) == ((3, 32, 32), 10) || throw(
+        ArgumentError(
+            "CIFAR-10 has images of 3x32x32 in 10 classes, and $(model.name) takes $(join(model.input_shape, 'x')) in " *
+                "$(model.classes): leave data = \"synthetic\"",
+        )
+    )
     return cifar10(data)
 end
 
@@ -36,10 +38,12 @@ function cifar10(folder::AbstractString)
         throw(ArgumentError("there is no $(files[missing_file]): name the folder with CIFAR-10's binary files"))
     sizes = map(filesize, files)
     short = findfirst(size -> size == 0 || size % CIFAR10_RECORD != 0 || size < maximum(sizes), sizes)
-    short === nothing || throw(ArgumentError(
-        "$(files[short]) is truncated or not CIFAR-10: $(sizes[short]) bytes, and as published they are " *
-        "$(10_000 * CIFAR10_RECORD) (records of $CIFAR10_RECORD)",
-    ))
+    short === nothing || throw(
+        ArgumentError(
+            "$(files[short]) is truncated or not CIFAR-10: $(sizes[short]) bytes, and as published they are " *
+                "$(10_000 * CIFAR10_RECORD) (records of $CIFAR10_RECORD)",
+        )
+    )
     records = reshape(mapreduce(read, vcat, files), CIFAR10_RECORD, :)
     return Dataset("cifar10", reshape(records[2:end, :], 32, 32, 3, :), Int64.(records[1, :]))
 end
@@ -95,6 +99,7 @@ function draw!(image, field, grain)
             image[x, y, channel] = clamp(value, 0, 255)
         end
     end
+    return nothing
 end
 
 """

@@ -1,7 +1,7 @@
 """
 What a training depends on besides its batches, out of a trainer and back: for the same training in another process.
 """
-struct KeptTraining{T<:AbstractFloat}
+struct KeptTraining{T <: AbstractFloat}
     "Weights, running statistics and the optimizer's state, in the order in which `each_number` comes to them."
     numbers::Vector{T}
     "The learning rate that velocities have as a factor."
@@ -59,9 +59,9 @@ function each_number(f, trainer::Trainer)
 end
 
 changed!(f, leaf::Leaf) = (leaf.state = changed(f, leaf.state); nothing)
-changed!(f, branch::Union{Tuple,NamedTuple}) = foreach(one -> changed!(f, one), branch)
+changed!(f, branch::Union{Tuple, NamedTuple}) = foreach(one -> changed!(f, one), branch)
 changed!(_, ::Any) = nothing
 
-changed(f, x::Union{AbstractArray,AbstractFloat}) = f(x)
+changed(f, x::Union{AbstractArray, AbstractFloat}) = f(x)
 changed(f, parts::Tuple) = map(part -> changed(f, part), parts)
 changed(_, x) = x

@@ -4,7 +4,7 @@ The time of each layer of a chain, forward and backward, each alone (see `replay
 struct LayerTime
     layer::String
     "Seconds by part: `forward`, `activation`, `data gradient`, `weight gradient`, or `gradient` of both together."
-    parts::Dict{String,Float64}
+    parts::Dict{String, Float64}
 end
 
 struct LayerTimes
@@ -21,9 +21,9 @@ The time of each layer of one of polybench's networks: a residual block is one l
 is inside of them, a residue, and other engines beside it.
 """
 function layers(
-    name::Union{Symbol,AbstractString}; batch::Union{Int,Nothing} = nothing, data::AbstractString = "synthetic",
-    device::AbstractString = "cpu", seed::Integer = 0, keywords...,
-)
+        name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
+        device::AbstractString = "cpu", seed::Integer = 0, keywords...,
+    )
     check_there(PolyBench.device(device))
     forbid_tf32!(PolyBench.device(device))
     network = model(name)
@@ -41,9 +41,9 @@ end
 The same of a chain of one's own, for the input `x`. The gradient of `x` is not among them: a training needs none.
 """
 function layers(
-    chain::Chain, x; sweeps::Int = 10, device::AbstractString = "cpu", title::AbstractString = "a chain",
-    blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
-)
+        chain::Chain, x; sweeps::Int = 10, device::AbstractString = "cpu", title::AbstractString = "a chain",
+        blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
+    )
     sweeps >= 1 || throw(ArgumentError("$sweeps sweeps: there is at least one"))
     check_there(PolyBench.device(device))
     forbid_tf32!(PolyBench.device(device))
@@ -69,7 +69,7 @@ end
 `layer => part` for all parts of all layers, in order; `x` is the input of the first.
 """
 function chain_parts(device::Device, chain::Chain, x)
-    found = Tuple{String,Replayed}[]
+    found = Tuple{String, Replayed}[]
     trained = false  # before the first layer with weights nothing needs the gradient of the data
     for (index, layer) in enumerate(chain.layers)
         y = layer(x)
@@ -83,7 +83,7 @@ function chain_parts(device::Device, chain::Chain, x)
     return found
 end
 
-wanted(::Union{Conv,Dense}, trained, _) = trained ? ("data gradient", "weight gradient") : ("weight gradient",)
+wanted(::Union{Conv, Dense}, trained, _) = trained ? ("data gradient", "weight gradient") : ("weight gradient",)
 wanted(_, trained, has_weights) = trained || has_weights ? ("gradient",) : ()
 
 # Any gradient will do, as long as it is not zero: products do not take longer for some numbers.
@@ -96,7 +96,7 @@ The layer without its activation; the layer itself where it has none.
 """
 linear(layer) = layer
 linear(layer::Conv) = layer.σ === identity ? layer :
-                      Conv(layer.weight, layer.bias; layer.stride, layer.pad, layer.dilation, layer.groups)
+    Conv(layer.weight, layer.bias; layer.stride, layer.pad, layer.dilation, layer.groups)
 linear(layer::Dense) = layer.σ === identity ? layer : Dense(layer.weight, layer.bias)
 
 describe(layer::Conv) = "Conv $(join(size(layer.weight)[1:2], "x")), $(size(layer.weight, 3)) => $(size(layer.weight, 4))"
@@ -128,5 +128,5 @@ function Base.show(io::IO, ::MIME"text/plain", times::LayerTimes)
         line = rpad(row[1], widths[1]) * join("  " * lpad(row[c], widths[c]) for c in 2:length(row))
         println(io, "  ", rstrip(line))
     end
-    print(io, "  all layers: ", pretty_seconds(sum(times)), "; loss, update and what lies between them are no part of it")
+    return print(io, "  all layers: ", pretty_seconds(sum(times)), "; loss, update and what lies between them are no part of it")
 end

@@ -14,7 +14,7 @@ its masks. It is `flipped` between the canonical layout and Flux's, unless both 
 """
 struct Part
     name::String
-    field::Union{Symbol,Vector{Symbol}}
+    field::Union{Symbol, Vector{Symbol}}
     size::Tuple{Vararg{Int}}
     role::Symbol
     flips::Bool
@@ -55,7 +55,7 @@ parts(::Val{:embedding}, record) =
 
 parts(::Val{:lstm}, record) = [
     Part(prefix * name, [place; :cell; field], size, :trained) for (prefix, place) in lstm_directions(record) for
-    (name, field, size) in lstm_tensors(record)
+        (name, field, size) in lstm_tensors(record)
 ]
 
 parts(::Val{:given_dropout}, _) = [Part("mask", :mask, (), :mask)]
@@ -116,5 +116,5 @@ The records with every dropout layer as one that is given its masks.
 with_given_masks(records::AbstractVector) = map(with_given_masks, records)
 function with_given_masks(record::Record)
     record["type"] == "dropout" && return merge(record, Dict("type" => "given_dropout"))
-    return Dict{String,Any}(k => v isa AbstractVector ? with_given_masks(v) : v for (k, v) in record)
+    return Dict{String, Any}(k => v isa AbstractVector ? with_given_masks(v) : v for (k, v) in record)
 end

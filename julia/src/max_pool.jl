@@ -10,7 +10,7 @@ function max_pool_within end
 How far below the maximum, relative to it, the first value of a window may be that gets the gradient; 0 where only
 the maximum does. On the CPU.
 """
-function max_pool_within(::Type{T}) where {T<:AbstractFloat}
+function max_pool_within(::Type{T}) where {T <: AbstractFloat}
     within = sqrt(eps(T))  # isapprox without tolerances
     return takes_the_first(one(T) - within / 2) && !takes_the_first(one(T) - 2 * within) ? Float64(within) : 0.0
 end

@@ -7,11 +7,11 @@ const MODELS = normpath(joinpath(@__DIR__, "..", "models"))
 """A network, and its declared training. Shapes are those of polybench: (channels, height, width)."""
 struct Model
     name::String
-    input_shape::NTuple{3,Int}
+    input_shape::NTuple{3, Int}
     classes::Int
-    records::Vector{Dict{String,Any}}
+    records::Vector{Dict{String, Any}}
     batch_size::Int
-    optimizer::Dict{String,Any}
+    optimizer::Dict{String, Any}
     "`glorot` or `he`: which uniform distribution the weights are drawn from."
     initialization::String
 end
@@ -28,14 +28,14 @@ model_names() = sort!([first(splitext(file)) for file in readdir(MODELS) if ends
 
 The network called so, as a `Symbol` or a text; `_` may stand for `-`.
 """
-function model(name::Union{Symbol,AbstractString})
+function model(name::Union{Symbol, AbstractString})
     wanted = replace(String(name), '_' => '-')
     wanted in model_names() ||
         throw(ArgumentError("there is no network \"$name\"; there are $(join(model_names(), ", "))"))
     found = TOML.parsefile(joinpath(MODELS, "$wanted.toml"))
     return Model(
         found["name"], Tuple(Int.(found["input_shape"])), found["classes"],
-        Vector{Dict{String,Any}}(found["layers"]), found["batch_size"], found["optimizer"], found["initialization"],
+        Vector{Dict{String, Any}}(found["layers"]), found["batch_size"], found["optimizer"], found["initialization"],
     )
 end
 
@@ -56,7 +56,7 @@ The weights that every engine of polybench starts from: `layer_name.part` to can
 """
 initial_weights(model::Model, seed::Integer) = Dict(
     name => length(size) == 1 ? constant_tensor(name, size) : uniform_tensor(model, name, size, seed) for
-    (name, size) in tensor_shapes(model.records)
+        (name, size) in tensor_shapes(model.records)
 )
 
 constant_tensor(name, size) = fill(endswith(name, r"\.weight|\.running_variance") ? 1.0f0 : 0.0f0, size)

@@ -7,10 +7,10 @@ struct Place
     layer::String
     part::Part
     "Fields and indices that lead to the layer: from the chain, and just as well from its gradient."
-    path::Vector{Union{Symbol,Int}}
+    path::Vector{Union{Symbol, Int}}
 end
 
-struct Network{C<:Chain}
+struct Network{C <: Chain}
     chain::C
     places::Vector{Place}
 end
@@ -20,7 +20,7 @@ end
 
 The records in a TOML text: `[[layers]]`, `type = "conv"`, `name = "conv1"`, ...
 """
-records(toml::AbstractString) = Vector{Dict{String,Any}}(TOML.parse(toml)["layers"])
+records(toml::AbstractString) = Vector{Dict{String, Any}}(TOML.parse(toml)["layers"])
 
 """
     network(records, weights)
@@ -29,7 +29,7 @@ The network with these tensors, a `Dict` of `layer_name.weight` and the like to 
 """
 function network(records, weights)
     places = Place[]
-    return Network(chain(records, weights, places, Union{Symbol,Int}[]), places)
+    return Network(chain(records, weights, places, Union{Symbol, Int}[]), places)
 end
 
 """
@@ -55,7 +55,7 @@ tuple_of(layers::Tuple) = layers
 
 function made(record, weights, places, path, activation)
     record["type"] == "residual" && return residual(record, weights, places, path)
-    tensors = Dict{String,AbstractArray}()
+    tensors = Dict{String, AbstractArray}()
     for part in parts(record)
         push!(places, Place(record["name"], part, path))
         part.role === :mask || (tensors[part.name] = flipped(weights["$(record["name"]).$(part.name)"], part.flips))
@@ -76,7 +76,7 @@ end
 """
 tensor_shapes(records) = [
     "$(record["name"]).$(part.name)" => part.size for role in (:trained, :state) for record in walk(records) for
-    part in parts(record) if part.role === role
+        part in parts(record) if part.role === role
 ]
 
 """Every record, also inside of residual blocks: the block, its body, its shortcut."""
@@ -89,9 +89,9 @@ walk(record::Record) = [record; walk(get(record, "body", ())); walk(get(record, 
 `layer_name.part` => array for the parts of a role, in the order of the layers. `tree` is the chain itself, or what is
 built like it: its gradient.
 """
-tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String,AbstractArray}[
+tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String, AbstractArray}[
     "$(place.layer).$(place.part.name)" => follow(follow(tree, place.path), place.part.field) for
-    place in network.places if place.part.role === role
+        place in network.places if place.part.role === role
 ]
 
 """
@@ -133,4 +133,5 @@ function set_masks!(network::Network, masks)
         place.part.role === :mask || continue
         follow(network.chain, place.path).mask = masks[place.layer]
     end
+    return nothing
 end

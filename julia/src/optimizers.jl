@@ -21,8 +21,8 @@ end
 rule(::Val{:sgd}, rate, _) = Flux.Descent(rate)
 rule(::Val{:momentum}, rate, momentum) = Flux.Momentum(rate, momentum)
 rule(::Val{:nesterov}, rate, momentum) = Flux.Nesterov(rate, momentum)
-rule(::Val{:rmsprop}, rate, _) = Flux.RMSProp(rate, 0.9, 1e-7)
-rule(::Val{:adam}, rate, _) = Flux.Adam(rate, (0.9, 0.999), 1e-8)
+rule(::Val{:rmsprop}, rate, _) = Flux.RMSProp(rate, 0.9, 1.0e-7)
+rule(::Val{:adam}, rate, _) = Flux.Adam(rate, (0.9, 0.999), 1.0e-8)
 rule(::Val{T}, _, _) where {T} = throw(ArgumentError("PolyBench has no optimizer \"$T\""))
 
 """
@@ -39,7 +39,7 @@ end
 
 rescale!(tree, factor) = foreach(branch -> rescale!(branch, factor), tree)
 rescale!(leaf::Leaf, factor) = rescale!(leaf.rule, leaf.state, factor)
-rescale!(::Union{Flux.Momentum,Flux.Nesterov}, velocity, factor) = velocity .*= factor
+rescale!(::Union{Flux.Momentum, Flux.Nesterov}, velocity, factor) = velocity .*= factor
 rescale!(chain::OptimiserChain, states, factor) =
     foreach((rule, state) -> rescale!(rule, state, factor), chain.opts, states)
 rescale!(::AbstractRule, _, _) = nothing

@@ -6,12 +6,12 @@ images of one batch are prepared by several tasks, and a `Channel` lets the load
 """
 struct Augmented
     "(width, height, channels, images)"
-    images::Array{UInt8,4}
+    images::Array{UInt8, 4}
     labels::Vector{Int64}
     "Which images are in the batches: (batch, steps), from 0."
     order::Matrix{Int64}
     "(3, batch, steps): flip, dy, dx; nothing varies nothing. See `polybench/data/augmentation.py`."
-    decisions::Union{Nothing,Array{Int8,3}}
+    decisions::Union{Nothing, Array{Int8, 3}}
     classes::Int
     "How many tasks prepare a batch; 0 and 1 are the same here."
     workers::Int
@@ -50,10 +50,11 @@ function prepare!(out, data::Augmented, place::Integer)
         inside = 1 <= column <= width && 1 <= row <= height
         out[x, y, channel] = inside ? image[flip ? width + 1 - column : column, row, channel] / 255.0f0 : 0.0f0
     end
+    return nothing
 end
 
 decision(::Nothing, _) = (false, 0, 0)
-function decision(decisions::Array{Int8,3}, place::Integer)
+function decision(decisions::Array{Int8, 3}, place::Integer)
     first = 3 * (place - 1)
     return decisions[first + 1] == 1, Int(decisions[first + 2]), Int(decisions[first + 3])
 end
@@ -62,25 +63,25 @@ end
 Reads like a vector of batches, made for reading it in order: the batch that was read last is kept, the next one is
 drawn, and any other starts the loader anew.
 """
-mutable struct Pipeline{D<:Device,T,B<:Batch} <: AbstractVector{B}
+mutable struct Pipeline{D <: Device, T, B <: Batch} <: AbstractVector{B}
     const device::D
     const data::Augmented
     last::Int
     batch::B
     "The loader's batches from the next one on, and the task that makes them, if there is one."
     drawn::Any
-    task::Union{Nothing,Task}
+    task::Union{Nothing, Task}
     waited_ns::UInt64
 end
 
 function Pipeline(device::Device, ::Type{T}, data::Augmented) where {T}
     example = ready(device, T, data[1:1])
-    return Pipeline{typeof(device),T,typeof(example)}(device, data, 0, example, nothing, nothing, 0)
+    return Pipeline{typeof(device), T, typeof(example)}(device, data, 0, example, nothing, nothing, 0)
 end
 
 Base.size(pipeline::Pipeline) = (size(pipeline.data.order, 2),)
 
-function Base.getindex(pipeline::Pipeline{D,T,B}, index::Int)::B where {D,T,B}
+function Base.getindex(pipeline::Pipeline{D, T, B}, index::Int)::B where {D, T, B}
     index == pipeline.last && return pipeline.batch
     start = time_ns()
     if pipeline.drawn === nothing || index != pipeline.last + 1
@@ -94,7 +95,7 @@ function Base.getindex(pipeline::Pipeline{D,T,B}, index::Int)::B where {D,T,B}
 end
 
 ready(device, ::Type{T}, (images, labels)) where {T} =
-    Batch(place(device, convert(Array{T,4}, images)), place(device, labels), nothing)
+    Batch(place(device, convert(Array{T, 4}, images)), place(device, labels), nothing)
 
 function start!(pipeline::Pipeline, index::Int)
     data = pipeline.data
@@ -147,7 +148,7 @@ wait_until_idle!(::Any) = nothing
 
 Seconds that reading took so far: what the training waited for its data.
 """
-waited(pipeline::Pipeline) = pipeline.waited_ns / 1e9
+waited(pipeline::Pipeline) = pipeline.waited_ns / 1.0e9
 waited(::Any) = nothing
 
 """
@@ -163,5 +164,5 @@ function draw!(trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
         batches[step % count + 1]
     end
     synchronize(trainer.device)
-    return (time_ns() - start) / 1e9
+    return (time_ns() - start) / 1.0e9
 end

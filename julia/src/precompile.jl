@@ -10,7 +10,7 @@ const LENET = read(joinpath(MODELS, "lenet.toml"), String)
 
 A build, two steps, a snapshot, a count and a reset in both precisions, with two images.
 """
-function rehearse(layers::String, input_shape::NTuple{3,Int}, classes::Int)
+function rehearse(layers::String, input_shape::NTuple{3, Int}, classes::Int)
     images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
     for (dtype, T) in ELEMENT_TYPES
         weights = [fill(T(0.01), shape) for (_, shape) in tensor_shapes(records(layers))]

@@ -22,9 +22,9 @@ A trainer. `layers` is a TOML text, `addresses` those of its weights and state, 
 of some. With `given_masks`, dropout waits for `give_masks!` before each step. `variants` are names for `Way`, joined by +.
 """
 function build(
-    layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-    optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool, variants::String,
-)
+        layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
+        optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool, variants::String,
+    )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
     given_masks && (layer_records = with_given_masks(layer_records))
     shapes = tensor_shapes(layer_records)
@@ -42,8 +42,8 @@ Batches of float32 images (steps, batch, channels, height, width) or features (s
 long as the batches.
 """
 function load(
-    trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
-)
+        trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
+    )
     steps, batch = shape
     return batches(
         trainer.device, typeof(trainer.loss), borrow_input(tokens, images, shape),
@@ -61,9 +61,9 @@ varied by int8 decisions (steps, batch, 3) or, if their address is 0, by none. S
 the memory lives as long as the pipeline.
 """
 function open_stream(
-    trainer::Trainer, images::Int, shape::NTuple{4,Int}, labels::Int,
-    order::Int, order_shape::NTuple{2,Int}, decisions::Int, classes::Int, workers::Int,
-)
+        trainer::Trainer, images::Int, shape::NTuple{4, Int}, labels::Int,
+        order::Int, order_shape::NTuple{2, Int}, decisions::Int, classes::Int, workers::Int,
+    )
     steps, batch = order_shape
     data = Augmented(
         borrow(UInt8, images, reverse(shape)), borrow(Int64, labels, (shape[1],)),
@@ -81,7 +81,7 @@ Write one batch, canonical, to these addresses: float32 images, int64 labels.
 function hand_out!(images::Int, labels::Int, batches, step::Int)
     batch = batches[step % length(batches) + 1]
     write_to(images, Array{Float32}(Array(batch.images)))
-    write_to(labels, Int64.(Flux.onecold(Array(batch.labels))) .- 1)
+    return write_to(labels, Int64.(Flux.onecold(Array(batch.labels))) .- 1)
 end
 
 function write_to(address::Int, host::Array)
@@ -98,6 +98,7 @@ function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
     for (initial, flips, address) in zip(trainer.initial, flips(trainer.network), addresses)
         copyto!(initial, flipped(borrow(eltype(initial), address, canonical_size(initial, flips)), flips))
     end
+    return nothing
 end
 
 """
@@ -107,7 +108,7 @@ The training of a `KeptTraining`, whose `count` numbers and four words are at th
 """
 function go_on_from!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
     words = borrow(UInt64, generator, (4,))
-    go_on_from!(trainer, KeptTraining(borrow(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
+    return go_on_from!(trainer, KeptTraining(borrow(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
 end
 
 """
@@ -125,8 +126,8 @@ Write gradients and weights, canonical, to these addresses, in the order of `ten
 trained); returns the loss.
 """
 function snapshot!(
-    gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
-)
+        gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
+    )
     loss, named = loss_and_gradients(trainer, batches, step)
     # What is trained comes first in both.
     write_canonical(gradients, named, flips(trainer.network))
@@ -138,6 +139,7 @@ function write_canonical(addresses, named, flipped)
     for (address, (_, array), flips) in zip(addresses, named, flipped)
         write_to(address, canonical(array, flips))
     end
+    return nothing
 end
 
 """
@@ -148,8 +150,8 @@ float32 arrays whose shapes are given in their own, C order; x may be int32 `tok
 afterwards.
 """
 function replay(
-    trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted, tokens::Bool = false,
-)
+        trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted, tokens::Bool = false,
+    )
     T, layer_records = typeof(trainer.loss), records(layers)
     weights = Dict(
         name => borrow(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
@@ -177,9 +179,9 @@ function give_masks!(trainer::Trainer, names, addresses, shapes)
     T = typeof(trainer.loss)
     masks = Dict(
         String(name) => place(trainer.device, copy(borrow(T, address, reverse(shape)))) for
-        (name, address, shape) in zip(names, addresses, shapes)
+            (name, address, shape) in zip(names, addresses, shapes)
     )
-    set_masks!(trainer.network, masks)
+    return set_masks!(trainer.network, masks)
 end
 
 """

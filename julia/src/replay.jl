@@ -5,7 +5,7 @@ Gradients are those of a training step. Flux's `Conv` and `Dense` are a product,
 pass (`NNlib.bias_act!`), each with a rule of its own: the rule of the product gives the gradients of data and weights as
 thunks, and Zygote forces both; here each is forced alone.
 """
-struct Replayed{F,D<:Device}
+struct Replayed{F, D <: Device}
     name::String
     compute::F
     device::D
@@ -27,7 +27,7 @@ function seconds(part::Replayed, n::Int)
         part.result[] = part.compute()
     end
     synchronize(part.device)
-    return (time_ns() - start) / 1e9
+    return (time_ns() - start) / 1.0e9
 end
 
 """
@@ -66,7 +66,7 @@ apply(layer, x) = layer(x)
 alone(chain::Chain) = length(chain) == 1 ? only(chain.layers) : chain
 
 activation(::Any) = Flux.relu
-activation(layer::Union{Conv,Dense}) = layer.σ
+activation(layer::Union{Conv, Dense}) = layer.σ
 
 """
     activation_pullback(z, σ = relu)
@@ -100,7 +100,7 @@ The gradients of the product `y` with the pullback `back`, which gives those of 
 function of_product(y, back, layer, dy, (data, weight), wanted)
     rule = rrule(Zygote.ZygoteRuleConfig(), NNlib.bias_act!, identity, copy(y), shaped_bias(layer))
     of_bias = last(rule)
-    found = Pair{String,Any}[]
+    found = Pair{String, Any}[]
     "data gradient" in wanted && push!(found, "data gradient" => () -> unthunk(back(dy)[data]))
     "weight gradient" in wanted &&
         push!(found, "weight gradient" => () -> (unthunk(back(dy)[weight]), unthunk(of_bias(dy)[4])))

@@ -16,7 +16,7 @@ One `LSTM` for each direction, and what takes the last output of a sequence wher
 function layer(::Val{:lstm}, record, tensors, _)
     cells = [
         LSTM(LSTMCell((tensors[prefix * name] for (name, _, _) in lstm_tensors(record))...)) for
-        (prefix, _) in lstm_directions(record)
+            (prefix, _) in lstm_directions(record)
     ]
     record["bidirectional"] && return Bidirectional(cells..., record["sequence"] ? identity : last_output)
     return record["sequence"] ? only(cells) : (only(cells), last_output)
@@ -42,7 +42,7 @@ end
 """
 Two layers for sequences, of which one reads from the end. What comes out of both, for each time, is `taken`.
 """
-struct Bidirectional{F,B,T}
+struct Bidirectional{F, B, T}
     forward::F
     backward::B
     taken::T

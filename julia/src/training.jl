@@ -1,7 +1,7 @@
 """
 The training: one step, the timed block of steps, and what the parity check looks at.
 """
-mutable struct Trainer{D<:Device,N<:Network,S,T<:AbstractFloat,W<:Way}
+mutable struct Trainer{D <: Device, N <: Network, S, T <: AbstractFloat, W <: Way}
     const device::D
     const network::N
     const rule::AbstractRule
@@ -22,8 +22,8 @@ A network of element type `T` with canonical initial `weights` and running stati
 settings of `rule`.
 """
 function Trainer(
-    device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...,
-) where {T}
+        device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...,
+    ) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
     placed = Network(place(device, made.chain), made.places)
@@ -79,8 +79,8 @@ Train on batches `first`, `first + 1`, ... (from 0, and again from the first aft
 Returns its seconds; the loss of the last step is then in `trainer.loss`.
 """
 function run_steps!(
-    trainer::Trainer{D,N,S,T,W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
-) where {D,N,S,T,W}
+        trainer::Trainer{D, N, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
+    ) where {D, N, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
     hold(trainer.way)
@@ -88,7 +88,7 @@ function run_steps!(
     start = time_ns()
     loss = train!(trainer.way, trainer.network.chain, trainer.state, chosen, trainer.loss)::T
     synchronize(trainer.device)
-    seconds = (time_ns() - start) / 1e9
+    seconds = (time_ns() - start) / 1.0e9
     trainer.aside += release(trainer.way)
     trainer.loss = loss
     return seconds

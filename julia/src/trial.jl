@@ -68,7 +68,7 @@ What part of the time of all steps the collector took.
 gcshare(trial::Trial) = sum(collected_samples(trial)) / sum(samples(trial))
 
 function pretty_seconds(seconds::Real)
-    unit, factor = seconds < 1e-6 ? ("ns", 1e9) : seconds < 1e-3 ? ("μs", 1e6) : seconds < 1 ? ("ms", 1e3) : ("s", 1)
+    unit, factor = seconds < 1.0e-6 ? ("ns", 1.0e9) : seconds < 1.0e-3 ? ("μs", 1.0e6) : seconds < 1 ? ("ms", 1.0e3) : ("s", 1)
     return "$(round(seconds * factor; sigdigits = 3)) $unit"
 end
 
@@ -84,7 +84,7 @@ function Base.show(io::IO, ::MIME"text/plain", one::Estimate)
     println(io, "PolyBench.Estimate: ", one.name, " of a step")
     println(io, "  time:    ", pretty_seconds(one.time))
     println(io, "  gctime:  ", pretty_seconds(one.gctime), " (", percent(one.gctime / one.time), ")")
-    print(io, "  memory:  ", pretty_memory(one))
+    return print(io, "  memory:  ", pretty_memory(one))
 end
 
 function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
@@ -105,6 +105,7 @@ function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
     print(io, "\n  Memory of a step: ", pretty_memory(trial), ".")
     isnan(trial.first_step) ||
         print(io, "\n  First step, with what its process compiled for it: ", pretty_seconds(trial.first_step), ".")
+    return nothing
 end
 
 const BARS = ('▁', '▂', '▃', '▄', '▅', '▆', '▇', '█')
@@ -124,5 +125,5 @@ function histogram(io::IO, values; width::Int = 60)
     bar(count) = count == 0 ? ' ' : BARS[cld(count * length(BARS), maximum(counts))]
     println(io, "  ", join(map(bar, counts)))
     left, right = pretty_seconds(low), "$(pretty_seconds(high)) <"
-    print(io, "  ", left, lpad(right, width - textwidth(left)))
+    return print(io, "  ", left, lpad(right, width - textwidth(left)))
 end

@@ -1,7 +1,7 @@
 """
 Ways to run the same training: which of Flux's functions makes a step, and when the garbage collector runs.
 """
-struct Way{Step,Collector} end
+struct Way{Step, Collector} end
 
 """
     Way(variants...)
@@ -12,7 +12,7 @@ after each step, inside its time; `gc_off` allows none during timed steps. Other
 function Way(variants::AbstractString...)
     collectors = filter(in(("gc_every_step", "gc_off")), variants)
     length(collectors) > 1 && throw(ArgumentError("\"gc_every_step\" and \"gc_off\" exclude each other"))
-    return Way{"train" in variants ? :train : :update,isempty(collectors) ? :auto : Symbol(only(collectors))}()
+    return Way{"train" in variants ? :train : :update, isempty(collectors) ? :auto : Symbol(only(collectors))}()
 end
 
 """
@@ -41,7 +41,7 @@ function train!(way::Way{:train}, model, state, batches, loss)
 end
 
 after_step(::Way) = nothing
-after_step(::Way{<:Any,:gc_every_step}) = GC.gc()
+after_step(::Way{<:Any, :gc_every_step}) = GC.gc()
 
 """
     followed(way, batches)
@@ -49,9 +49,9 @@ after_step(::Way{<:Any,:gc_every_step}) = GC.gc()
 The batches, with what follows on a step between them and after the last, where `Flux.train!` has the loop.
 """
 followed(::Way, batches) = batches
-followed(way::Way{<:Any,:gc_every_step}, batches) = Followed(way, batches)
+followed(way::Way{<:Any, :gc_every_step}, batches) = Followed(way, batches)
 
-struct Followed{W,B}
+struct Followed{W, B}
     way::W
     batches::B
 end
@@ -69,7 +69,7 @@ end
 Before timed steps: keep the collector away from them, where the way says so.
 """
 hold(::Way) = nothing
-hold(::Way{<:Any,:gc_off}) = (GC.enable(false); nothing)
+hold(::Way{<:Any, :gc_off}) = (GC.enable(false); nothing)
 
 """
     release(way)
@@ -77,7 +77,7 @@ hold(::Way{<:Any,:gc_off}) = (GC.enable(false); nothing)
 After timed steps: let it collect what they left. Returns its seconds, which belong to no step.
 """
 release(::Way) = 0.0
-function release(::Way{<:Any,:gc_off})
+function release(::Way{<:Any, :gc_off})
     before, _ = collected()
     GC.enable(true)
     GC.gc(false)

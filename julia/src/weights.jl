@@ -13,7 +13,7 @@ function flipped end
 
 A new array: a canonical one as Flux wants it, and just as well the other way round.
 """
-flipped(kernel::AbstractArray{<:Real,4}) = reverse(kernel; dims = (1, 2))
+flipped(kernel::AbstractArray{<:Real, 4}) = reverse(kernel; dims = (1, 2))
 flipped(matrix::AbstractMatrix) = permutedims(matrix)
 flipped(bias::AbstractVector) = copy(bias)
 

@@ -102,8 +102,8 @@ end
     # Welch's by hand: two of three rounds' variance is zero, so 2 degrees of freedom, t = 4.303.
     logs = log.([1.0, 1.1, 0.9])
     half = 4.303 * sqrt(sum(abs2, logs .- sum(logs) / 3) / 2 / 3)
-    @test low ≈ found.speedup / exp(half) rtol = 1e-3
-    @test high ≈ found.speedup * exp(half) rtol = 1e-3
+    @test low ≈ found.speedup / exp(half) rtol = 1.0e-3
+    @test high ≈ found.speedup * exp(half) rtol = 1.0e-3
     @test compare(trial([[1.0]]), slow).interval === nothing
     @test PolyBench.student(25.5) ≈ 2.058 atol = 0.003
     @test PolyBench.student(Inf) == 1.96
@@ -115,7 +115,7 @@ end
 @testset "layers of a chain" begin
     times = layers(SMALL, first(SMALL_BATCH); sweeps = 2, title = "small")
     @test [row.layer for row in times.rows] ==
-          ["1 Conv 3x3, 3 => 2", "2 MaxPool", "3 BatchNorm", "4 flatten", "5 Dense 18 => 3"]
+        ["1 Conv 3x3, 3 => 2", "2 MaxPool", "3 BatchNorm", "4 flatten", "5 Dense 18 => 3"]
     @test keys(times.rows[1].parts) == Set(["forward", "activation", "weight gradient"])
     @test keys(times.rows[5].parts) == Set(["forward", "data gradient", "weight gradient"])
     @test keys(times.rows[2].parts) == Set(["forward", "gradient"])

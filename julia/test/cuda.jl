@@ -11,15 +11,17 @@ include("cuda_stand_in.jl")
 const EXTENSION = read(joinpath(pkgdir(PolyBench), "ext", "PolyBenchCUDAExt.jl"), String)
 include_string(Main, replace(EXTENSION, "using CUDA:" => "using Main.CUDA:", "using cuDNN:" => "using Main.cuDNN:"))
 
-const DENSE = PolyBench.records("""
-layers = [
-    {type = "flatten"}, {type = "dense", name = "first", inputs = 12, outputs = 8}, {type = "relu"},
-    {type = "dropout", name = "dropout", rate = 0.5}, {type = "dense", name = "second", inputs = 8, outputs = 3},
-]
-""")
+const DENSE = PolyBench.records(
+    """
+    layers = [
+        {type = "flatten"}, {type = "dense", name = "first", inputs = 12, outputs = 8}, {type = "relu"},
+        {type = "dropout", name = "dropout", rate = 0.5}, {type = "dense", name = "second", inputs = 8, outputs = 3},
+    ]
+    """
+)
 dense_weights(T) = Dict(
     name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
-    (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(DENSE))
+        (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(DENSE))
 )
 on(device, T) = PolyBench.Trainer(device, T, DENSE, dense_weights(T); learning_rate = 0.05, momentum = 0.9)
 calls_of(f) = (empty!(CUDA.calls); f(); copy(CUDA.calls))

@@ -1,11 +1,11 @@
 # Layers alone: each part computes what Zygote computes for the layer as users write it.
 
-conv(name, inputs, outputs; stride = 1, padding = 0, bias = true) = Dict{String,Any}(
+conv(name, inputs, outputs; stride = 1, padding = 0, bias = true) = Dict{String, Any}(
     "type" => "conv", "name" => name, "inputs" => inputs, "outputs" => outputs, "kernel" => 3, "stride" => stride,
     "padding" => padding, "bias" => bias,
 )
-dense(name) = Dict{String,Any}("type" => "dense", "name" => name, "inputs" => 6, "outputs" => 5)
-const RELU = Dict{String,Any}("type" => "relu")
+dense(name) = Dict{String, Any}("type" => "dense", "name" => name, "inputs" => 6, "outputs" => 5)
+const RELU = Dict{String, Any}("type" => "relu")
 const GRADIENTS = ("data gradient", "weight gradient")
 
 """The parts of a layer by name, computed once, and the gradient of Flux's own layer."""
@@ -24,12 +24,12 @@ end
     features = randn(MersenneTwister(4), 6, 3)
 
     @testset "$(length(records) == 1 ? "" : "activated ")$(records[1]["type"])" for (records, x) in (
-        [conv("c", 3, 4)] => images,
-        [conv("c", 3, 4; stride = 2, padding = 1), RELU] => images,
-        [conv("c", 3, 4; bias = false), RELU] => images,
-        [dense("d")] => features,
-        [dense("d"), RELU] => features,
-    )
+            [conv("c", 3, 4)] => images,
+            [conv("c", 3, 4; stride = 2, padding = 1), RELU] => images,
+            [conv("c", 3, 4; bias = false), RELU] => images,
+            [dense("d")] => features,
+            [dense("d"), RELU] => features,
+        )
         found, y, (of_layer, of_x) = replayed(records, x)
         @test first(found["forward"]) ≈ y
         @test found["data gradient"] ≈ of_x
@@ -40,17 +40,17 @@ end
     end
 
     @testset "others have one gradient of both" begin
-        norm = Dict{String,Any}("type" => "batch_norm", "name" => "n", "channels" => 3, "epsilon" => 1e-3, "momentum" => 0.1)
+        norm = Dict{String, Any}("type" => "batch_norm", "name" => "n", "channels" => 3, "epsilon" => 1.0e-3, "momentum" => 0.1)
         # Once: BatchNorm is mutable, and Zygote adds up such a gradient over the calls of a pullback.
         found, y, (of_layer, of_x) = replayed([norm, RELU], images; wanted = ("data gradient",), calls = 1)
         @test first(found["forward"]) ≈ y
         of_norm, of_data = found["data gradient"]
         @test of_data ≈ of_x
         @test of_norm.γ ≈ of_layer.γ
-        pool = Dict{String,Any}("type" => "max_pool", "size" => 2, "stride" => 2)
+        pool = Dict{String, Any}("type" => "max_pool", "size" => 2, "stride" => 2)
         found, y, (_, of_x) = replayed([pool], images; wanted = ("data gradient",))
         @test last(found["data gradient"]) ≈ of_x
-        total = Dict{String,Any}("type" => "residual", "body" => [], "shortcut" => [])
+        total = Dict{String, Any}("type" => "residual", "body" => [], "shortcut" => [])
         found, y, (_, of_x) = replayed([total, RELU], images; wanted = ("data gradient",))
         @test first(found["forward"]) ≈ max.(2 .* images, 0)
         @test last(found["data gradient"]) ≈ of_x
@@ -58,7 +58,7 @@ end
 
     @testset "the activation is the gradient through it" begin
         found, y, _ = replayed([conv("c", 3, 4), RELU], images)
-        @test iszero(found["activation"][y.==0])
+        @test iszero(found["activation"][y .== 0])
         @test count(iszero, found["activation"]) == count(iszero, y)
     end
 

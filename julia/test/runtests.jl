@@ -10,7 +10,7 @@ const LENET = PolyBench.model(:lenet).records
 
 random_weights(T, records = LENET) = Dict(
     name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
-    (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))
+        (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))
 )
 trainer(T; weights = random_weights(T), way = PolyBench.Way()) =
     PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9, way)
@@ -18,22 +18,24 @@ images() = rand(MersenneTwister(8), Float32, 32, 32, 3, 4, 3)
 labels() = rand(MersenneTwister(9), 0:9, 4, 3)
 
 # Every kind of layer that lenet has not.
-const RESIDUAL = PolyBench.records("""
-layers = [
-    {type = "conv", name = "conv1", inputs = 3, outputs = 4, kernel = 3, stride = 1, padding = "same", bias = false},
-    {type = "batch_norm", name = "norm1", channels = 4, epsilon = 1e-3, momentum = 0.3}, {type = "relu"},
-    {type = "residual", body = [
-        {type = "conv", name = "conv2", inputs = 4, outputs = 5, kernel = 3, stride = 2, padding = 1, bias = false},
-        {type = "batch_norm", name = "norm2", channels = 5, epsilon = 1e-5, momentum = 0.1},
-    ], shortcut = [
-        {type = "conv", name = "side", inputs = 4, outputs = 5, kernel = 1, stride = 2, padding = "valid", bias = true},
-    ]}, {type = "relu"},
-    {type = "residual", body = [{type = "average_pool", size = 1, stride = 1}], shortcut = []},
-    {type = "dropout", name = "dropout", rate = 0.5},
-    {type = "global_average_pool"},
-    {type = "dense", name = "dense", inputs = 5, outputs = 10},
-]
-""")
+const RESIDUAL = PolyBench.records(
+    """
+    layers = [
+        {type = "conv", name = "conv1", inputs = 3, outputs = 4, kernel = 3, stride = 1, padding = "same", bias = false},
+        {type = "batch_norm", name = "norm1", channels = 4, epsilon = 1e-3, momentum = 0.3}, {type = "relu"},
+        {type = "residual", body = [
+            {type = "conv", name = "conv2", inputs = 4, outputs = 5, kernel = 3, stride = 2, padding = 1, bias = false},
+            {type = "batch_norm", name = "norm2", channels = 5, epsilon = 1e-5, momentum = 0.1},
+        ], shortcut = [
+            {type = "conv", name = "side", inputs = 4, outputs = 5, kernel = 1, stride = 2, padding = "valid", bias = true},
+        ]}, {type = "relu"},
+        {type = "residual", body = [{type = "average_pool", size = 1, stride = 1}], shortcut = []},
+        {type = "dropout", name = "dropout", rate = 0.5},
+        {type = "global_average_pool"},
+        {type = "dense", name = "dense", inputs = 5, outputs = 10},
+    ]
+    """
+)
 residual_trainer(records = RESIDUAL) = PolyBench.Trainer(
     PolyBench.CPU(), Float64, records, random_weights(Float64, records); learning_rate = 0.05, momentum = 0.9,
 )
@@ -50,12 +52,12 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         chain = residual_trainer().network.chain
         @test length(chain) == 9
         @test chain[1].bias === false && chain[1].pad == (1, 1, 1, 1)
-        @test chain[2] isa BatchNorm && chain[2].λ === relu && chain[2].ϵ === 1e-3 && chain[2].momentum === 0.3
+        @test chain[2] isa BatchNorm && chain[2].λ === relu && chain[2].ϵ === 1.0e-3 && chain[2].momentum === 0.3
         @test chain[3] isa Parallel && chain[3].layers[1][1].stride == (2, 2) && chain[3].layers[1][2].λ === identity
         @test chain[5] isa SkipConnection && chain[5].layers[1] isa MeanPool
         @test chain[6] isa Dropout && chain[6].p == 0.5
         @test chain[7] isa GlobalMeanPool && chain[8] === Flux.flatten
-        @test_throws "no layer of type \"gru\"" PolyBench.network([Dict{String,Any}("type" => "gru")], Dict())
+        @test_throws "no layer of type \"gru\"" PolyBench.network([Dict{String, Any}("type" => "gru")], Dict())
     end
 
     @testset "canonical weights come out as they went in" begin
@@ -66,7 +68,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
             @test all(PolyBench.canonical(array) == weights[name] for (name, array) in tensors)
         end
         @test first.(PolyBench.tensor_shapes(RESIDUAL))[[1, 2, 4, 7, 8, 12]] ==
-              ["conv1.weight", "norm1.weight", "conv2.weight", "side.weight", "side.bias", "norm1.running_variance"]
+            ["conv1.weight", "norm1.weight", "conv2.weight", "side.weight", "side.bias", "norm1.running_variance"]
     end
 
     @testset "a convolution is the canonical cross-correlation" begin
@@ -74,13 +76,13 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         conv = """{type = "conv", name = "c", inputs = 2, outputs = 4, kernel = 3, stride = 1, padding = 0, bias = true}"""
         y = PolyBench.network(PolyBench.records("layers = [$conv]"), Dict("c.weight" => w, "c.bias" => zeros(4))).chain(x)
         by_hand = [sum(x[i:(i + 2), j:(j + 2), :, 1] .* w[:, :, :, o]) for i in 1:4, j in 1:5, o in 1:4]
-        @test y[:, :, :, 1] ≈ by_hand rtol = 1e-12
+        @test y[:, :, :, 1] ≈ by_hand rtol = 1.0e-12
     end
 
     @testset "float32 images are used in place" begin
         x = images()
         batches = data(Float32, x)
-        @test batches[2].images isa Array{Float32,4}
+        @test batches[2].images isa Array{Float32, 4}
         @test pointer(batches[2].images) == pointer(x, 32 * 32 * 3 * 4 + 1)
         @test data(Float64, x)[3].images == x[:, :, :, :, 3]
         @test Flux.onecold(batches[2].labels, 0:9) == labels()[:, 2]
@@ -125,10 +127,10 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
             loss, gradients = PolyBench.loss_and_gradients(made, batches, step)
             PolyBench.set_rate!(made, rate)
             PolyBench.run_steps!(made, batches, step, 1)
-            @test made.loss ≈ loss rtol = 1e-14
+            @test made.loss ≈ loss rtol = 1.0e-14
             for ((name, after), (_, gradient)) in zip(PolyBench.parameters(made.network), gradients)
                 velocity[name] = 0.9 .* velocity[name] .+ gradient
-                @test after ≈ before[name] .- rate .* velocity[name] rtol = 1e-12
+                @test after ≈ before[name] .- rate .* velocity[name] rtol = 1.0e-12
             end
         end
     end
@@ -151,7 +153,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
     @testset "optimizers are Flux's own" begin
         @test PolyBench.rule("sgd"; learning_rate = 0.1) == Flux.Descent(0.1)
-        @test PolyBench.rule("rmsprop"; learning_rate = 0.1) == Flux.RMSProp(0.1, 0.9, 1e-7)
+        @test PolyBench.rule("rmsprop"; learning_rate = 0.1) == Flux.RMSProp(0.1, 0.9, 1.0e-7)
         @test_throws "no optimizer \"adamw\"" PolyBench.rule("adamw"; learning_rate = 0.1)
     end
 
@@ -201,7 +203,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @inferred PolyBench.run_steps!(made, batches, 0, 1)
         n = length(x) ÷ 4
         variance = [sum(abs2, part .- sum(part) / n) / (n - 1) for part in eachslice(x; dims = 3)]
-        @test norm.σ² ≈ 0.7 .* before[2] .+ 0.3 .* variance rtol = 1e-12
+        @test norm.σ² ≈ 0.7 .* before[2] .+ 0.3 .* variance rtol = 1.0e-12
         PolyBench.reset!(made)
         @test running() == before
     end
@@ -237,7 +239,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         steps()  # compiles
         (count, bytes), on_device = PolyBench.count_allocations!(made, batches, 0, 3)
         # Tasks on two threads take a little more or less from one time to the next.
-        @test bytes ≈ (@allocated steps()) rtol = 1e-3
+        @test bytes ≈ (@allocated steps()) rtol = 1.0e-3
         # A convolution's output and its gradient, twice, are the least that a step must have.
         outputs = sizeof(Float32) * 4 * (28 * 28 * 16 + 10 * 10 * 8)
         @test bytes > 3 * 2 * outputs

@@ -30,7 +30,7 @@ end
     held = Base.gc_num().total_time
     PolyBench.run_steps!(made, batches, 0, 20)
     @test Base.gc_num().total_time > held  # after the steps
-    @test PolyBench.collected(made)[1] ≈ before atol = 1e-9
+    @test PolyBench.collected(made)[1] ≈ before atol = 1.0e-9
     @test GC.enable(true)  # it was on again
 end
 
