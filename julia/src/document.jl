@@ -142,7 +142,7 @@ end
 function physical_cores()
     cores = Set{Tuple{String, String}}()
     package = ""
-    for line in (isfile("/proc/cpuinfo") ? eachline("/proc/cpuinfo") : ())
+    for line in (isfile("/proc/cpuinfo") ? readlines("/proc/cpuinfo") : String[])
         name, value = strip.(split(line * ":", ':')[1:2])
         name == "physical id" && (package = value)
         name == "core id" && push!(cores, (package, value))

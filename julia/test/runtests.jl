@@ -5,6 +5,8 @@ using LinearAlgebra: BLAS
 # Pkg.test() brings it; an environment that only trains need not have it.
 const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
 HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: the package's own quality is not tested")
+# CI's workflow for Julia brings it.
+const HAS_JET = !isnothing(Base.find_package("JET"))
 
 const LENET = PolyBench.model(:lenet).records
 
@@ -289,3 +291,4 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 end
 
 include("cuda.jl")
+HAS_JET && include("jet.jl")
