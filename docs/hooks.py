@@ -1,11 +1,12 @@
 """What MkDocs asks while it builds the site: the reference, from the code.
 
 Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, the
-fields of a saved study those of its JSON Schema.
+fields of a saved study those of its JSON Schema, functions of the Julia package their docstrings.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from polybench.metrics import GROUPS, METRICS
 
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/core/document/study.schema.json"
+_DOCSTRING = re.compile(r'^"""\n    ((\w+)\([^\n]*\))\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL)
+"""In Julia: how a function is called, its name, what it does."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -29,10 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/columns.md": _columns(),
         "reference/document.md": _document(),
         "contributing.md": (_ROOT / "CONTRIBUTING.md").read_text().replace("(docs/", "("),
-        "julia.md": (_ROOT / "julia/README.md")
-        .read_text()
-        .replace("(../docs/", "(")
-        .replace("(../README.md)", "(index.md)"),
+        "julia.md": _julia(),
         "changelog.md": (_ROOT / "CHANGELOG.md").read_text().replace("(docs/", "("),
     }
     for path, text in pages.items():
@@ -105,6 +105,20 @@ def _document() -> str:
         fields = part.get("properties", {})
         rows = [(_code(field), _type(of), _default(of)) for field, of in fields.items()]
         parts += [f"## {name}", part.get("description", ""), _table(("field", "type", "default"), rows)]
+    return "\n\n".join(parts)
+
+
+def _julia() -> str:
+    """The README of the Julia package, and the docstrings of what it exports."""
+    readme = (_ROOT / "julia/README.md").read_text()
+    parts = [readme.replace("(../docs/", "(").replace("(../README.md)", "(index.md)"), "## Functions"]
+    sources = [file.read_text() for file in sorted((_ROOT / "julia/src").glob("*.jl"))]
+    exported = next(line for text in sources for line in text.splitlines() if line.startswith("export "))
+    found = [match.groups() for text in sources for match in _DOCSTRING.finditer(text)]
+    for name in exported.removeprefix("export ").split(", "):
+        if described := [(call, text) for call, of, text in found if of == name]:
+            parts.append(f"### {name}")
+            parts += [f"```julia\n{call}\n```\n\n{text}" for call, text in described]
     return "\n\n".join(parts)
 
 

@@ -47,6 +47,13 @@ def test_every_field_of_a_saved_study_is_in_the_reference(site: Path) -> None:
     assert not [field for field in fields if f"<code>{field}</code>" not in page]
 
 
+def test_every_function_that_julia_exports_is_in_the_reference(site: Path) -> None:
+    page = (site / "julia/index.html").read_text()
+    module = (ROOT / "julia/src/PolyBench.jl").read_text()
+    (exported,) = re.findall(r"^export (.+)$", module, re.MULTILINE)
+    assert not [name for name in exported.split(", ") if f'<h3 id="{name}"' not in page]
+
+
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     assert not [path for path in site.rglob("*") if "hooks" in path.name]  # nor is what made it part of it
     for page in site.rglob("*.html"):

@@ -56,6 +56,12 @@ Statistics.median(trial::Trial) =
 All samples' mean. What the collector takes of some steps only is in it, and may not be in the median.
 """
 Statistics.mean(trial::Trial) = estimate(trial, "mean", mean(samples(trial)), mean(collected_samples(trial)))
+
+"""
+    std(trial)
+
+The standard deviation of all samples, in seconds.
+"""
 Statistics.std(trial::Trial) = std(samples(trial))
 
 geometric_mean(values) = exp(mean(map(log, values)))
