@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
+from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
-from polybench.fleet.ray_cluster import Node, _why_not, lacking
+from polybench.fleet.ray_cluster import Cluster, Node, _why_not, lacking
 
 pytest.importorskip("ray")
 
@@ -50,3 +53,19 @@ def test_other_versions_are_named() -> None:
     )
     busy = "Traceback ... RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err"
     assert _why_not(busy, "2.60.0").startswith("Ray's head could not start a server for this client")
+
+
+def test_a_head_that_is_slow_once_is_asked_again() -> None:
+    cluster = object.__new__(Cluster)
+    cluster.ray = Mock(__version__="2.60.0")
+    slow = ConnectionError("RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err")
+    cluster.ray.init.side_effect = [slow, None]
+    cluster._connect("ray://x:1", "ray://x:1", ship=False)
+    cluster.ray.init.side_effect = slow
+    with pytest.raises(BadInput, match="within 30 s, twice; is it busy"):
+        cluster._connect("ray://x:1", "ray://x:1", ship=False)
+    assert cluster.ray.init.call_count == 4
+    cluster.ray.init.side_effect = ConnectionError("nobody")
+    with pytest.raises(BadInput, match="nobody"):
+        cluster._connect("ray://x:1", "ray://x:1", ship=False)
+    assert cluster.ray.init.call_count == 5
