@@ -28,13 +28,14 @@ def list_studies(
     from polybench.export.listing import render
     from polybench.measuring.checkpoint import Unfinished
     from polybench.measuring.resumable import without_documents
-    from polybench.report.listed_sweeps import listed_sweep
+    from polybench.report.listed_sweeps import listed_sweeps
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(results))
     saved = store.listed()
     begun = without_documents(store, saved)
-    sweeps = map(listed_sweep, store.sweeps())
+    unfinished = {one.file for one in begun}
+    sweeps = [one for one in listed_sweeps(store) if one.file not in unfinished]
     studies = sorted([*saved, *sweeps, *begun], key=lambda one: (one.when, one.file))
     resumable = {*Unfinished(store.folder).ids(), *(one.file for one in begun)}
     now = time.time()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import prod
+from pathlib import Path
 
-from polybench.core.document.sweep import SweepDocument
+import msgspec
+
+from polybench.core.document.sweep import SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
 from polybench.core.names import EngineName
+from polybench.data.disk import regular_bytes
 from polybench.report.listed import Listed, ListedCell, seconds_of
+from polybench.report.saved_studies import Store
 
 
 def listed_sweep(sweep: SweepDocument) -> Listed:
@@ -22,10 +28,30 @@ def listed_sweep(sweep: SweepDocument) -> Listed:
         title=": ".join(filter(None, (sweep.title, title))),
         model=sweep.model,
         hostname=sweep.host.hostname,
-        finished=True,
+        finished=_all_measured(sweep),
         cells=[_cell(curve.cell) for curve in sweep.curves],
         kind="sweep",
     )
+
+
+def listed_sweeps(store: Store) -> list[Listed]:
+    """All that are saved, readable or not."""
+    return [_listed(path) for path in store.sweep_files()]
+
+
+def _listed(path: Path) -> Listed:
+    try:
+        return listed_sweep(sweep_from_json(regular_bytes(path)))
+    except (OSError, msgspec.MsgspecError) as error:
+        with suppress(OSError):
+            return Listed(file=path.stem, when=path.lstat().st_mtime, unreadable=str(error), kind="sweep")
+        return Listed(file=path.stem, when=0.0, unreadable=str(error), kind="sweep")
+
+
+def _all_measured(sweep: SweepDocument) -> bool:
+    wanted = prod(len(values) for values in sweep.axes.values())
+    states = {cell.status for point in sweep.points for cell in point.cells}
+    return len(sweep.points) == wanted and "interrupted" not in states
 
 
 def varied(axes: Mapping[str, Sequence[int]]) -> str:

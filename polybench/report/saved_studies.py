@@ -123,7 +123,11 @@ class Store:
 
     def sweeps(self) -> Iterator[SweepDocument]:
         """All documents of sweeps that can be read, the newest first, one at a time."""
-        return _readable(sorted(self.folder.glob(f"{_SWEEPS}/*.json"), reverse=True), sweep_from_json)
+        return _readable(reversed(self.sweep_files()), sweep_from_json)
+
+    def sweep_files(self) -> list[Path]:
+        """All of sweeps, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
 
     def load_sweep(self, name: str) -> SweepDocument:
         """The sweep with this ID, unique prefix of an ID, or `sweep-last`.

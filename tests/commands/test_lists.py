@@ -138,6 +138,18 @@ def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
     assert "nothing measured" not in line
 
 
+def test_a_sweep_that_was_stopped_is_not_finished_and_a_damaged_one_is_listed(tmp_path: Path) -> None:
+    sweep = full_sweep()
+    sweep.points.pop()
+    path = Store(tmp_path).save(sweep)
+    (row,) = rows("list", "--results", str(tmp_path))
+    assert row["finished"] is False
+    path.write_bytes(path.read_bytes()[:100])
+    (row,) = rows("list", "--results", str(tmp_path))
+    assert row["id"] == sweep.id
+    assert "truncated" in row["unreadable"]
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
