@@ -10,8 +10,8 @@ from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import Pass
 
 ZERO = ("conv.bias", "dense1.bias")
-ROUNDING = {"float64": 1e-15, "float32": 1e-6}
-"""What a sum that cancels leaves, as a part of the norm of all gradients."""
+ROUNDING = {"float64": 5e-14, "float32": 1e-6}
+"""What a sum that cancels leaves, as a part of the norm of all gradients; in float64 half of what it may."""
 
 
 class OtherRounding(ReferenceEngine):

@@ -43,6 +43,7 @@ _ADAM_UPDATE = 1e-5
 """Adam divides by 1 - 0.999^t, in which the rounding of the power counts a thousandfold. Where it is kept in
 float32, as in Flux, a step is at most 6.8e-6 too long or short (t = 3; computed for t up to 3000)."""
 
+_RUNNING_MEAN = ".running_mean"
 _REACHED, _SCALE = "weights", "scale"
 """Beside an optimizer's state: the weights that its step gives, and the least that an error is a part of."""
 
@@ -144,15 +145,19 @@ def algorithm_errors(
 ) -> Iterator[TensorError]:
     """Loss, every gradient, every weight and running statistic of two states, in float64.
 
-    Weights whose gradient vanishes, those in `zero`, may be as far apart as the optimizer leads rounding.
+    Weights whose gradient vanishes, those in `zero`, may be as far apart as the optimizer leads rounding; so
+    may running means, which follow a bias before batch norm.
     """
     floor = GRADIENT_FLOOR * total_norm(want.gradients)
     yield _error("algorithm", "loss", step, "loss", got.loss, want.loss, 0.0, tolerance["loss"])
     for name, a, b in _pairs(got.gradients, want.gradients):
         yield _error("algorithm", name, step, "gradient", a, b, floor, tolerance["gradient"])
+    rounding = tolerance["gradient"] * floor
+    sizes = {name: b.size for name, _, b in _pairs(want.weights, want.weights, zero)}
+    led = {name: sum(strides(optimizer, step, rounding, size)) for name, size in sizes.items()}
     for name, a, b in _pairs(got.weights, want.weights):
-        noise = strides(optimizer, step, tolerance["gradient"] * floor, b.size) if name in zero else []
-        least = max(floor, sum(noise) / tolerance["weight"])
+        follows = max(led.values(), default=0.0) if name.endswith(_RUNNING_MEAN) else 0.0
+        least = max(floor, led.get(name, follows) / tolerance["weight"])
         yield _error("algorithm", name, step, "weight", a, b, least, tolerance["weight"])
 
 

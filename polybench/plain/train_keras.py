@@ -21,8 +21,9 @@ MOMENTUM = 0.9
 UNTIMED_STEPS = 2
 STEPS = 58
 
-# Keras reads the first when it is imported, JAX the second with the first use of a device.
-os.environ |= {"KERAS_BACKEND": BACKEND, "NPROC": str(THREADS)}
+# Keras reads the first when it is imported, JAX the second with the first use of a device, all the last: this
+# is a script for the CPU.
+os.environ |= {"KERAS_BACKEND": BACKEND, "NPROC": str(THREADS), "CUDA_VISIBLE_DEVICES": ""}
 
 import keras
 

@@ -21,7 +21,8 @@ LEARNING_RATE = 0.001
 UNTIMED_STEPS = 2
 STEPS = 58
 
-os.environ["KERAS_BACKEND"] = "tensorflow"  # Keras reads it when it is imported
+# Keras reads the first when it is imported, TensorFlow the second: this is a script for the CPU.
+os.environ |= {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
 
 import keras
 

@@ -11,7 +11,9 @@ class TensorError(msgspec.Struct, frozen=True):
     """One comparison of the parity check; `relative_error` is null when it is not finite.
 
     norm(a - b) / max(norm(b), 1e-6 norm(all gradients)); for tf32 and bf16 gradients 1 - cosine. Of a batch
-    from an input pipeline it is the largest difference of a pixel (0..1), or the share of wrong labels.
+    from an input pipeline it is the largest difference of a pixel (0..1), or the share of wrong labels. Of
+    timed weights the step to them counts where it is larger than they are; of what has a gradient that
+    vanishes, and of running means behind it, what an optimizer makes of rounding.
     """
 
     part: Literal["algorithm", "timed"]

@@ -49,7 +49,11 @@ def lstm(layer: LSTM, name: str, more: Mapping[str, Any]) -> Any:
     if not layer.bidirectional:
         return layers.LSTM(layer.units, name=name, **options)
     # A layer inside of another one needs a name of its own.
-    return layers.Bidirectional(layers.LSTM(layer.units, name=f"{name}_cell", **options), name=name)
+    both = layers.Bidirectional(layers.LSTM(layer.units, name=f"{name}_cell", **options), name=name)
+    if options.get("use_cudnn") is False:
+        # Keras makes both anew, at first without this option, and believes that XLA cannot compile them.
+        both.forward_layer.supports_jit = both.backward_layer.supports_jit = both.supports_jit = True
+    return both
 
 
 def variable(layer: Any, part: str) -> Any:
