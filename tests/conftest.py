@@ -14,6 +14,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import inspect
+import signal
+from collections.abc import Iterator
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
+from polybench.core.interrupts import SIGNALS
 from tests import julia_depot
 
 # Machines are shared: that an example, or the making of one, takes long says nothing of the code.
@@ -128,6 +131,16 @@ def _name(value: object) -> str:
 def users_julia() -> None:
     """Looked up before the configuration is hidden."""
     os.environ |= julia_depot.variables()
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """A program that was interrupted ignores signals to its end; what other tests start hears them."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.engine import FluxEngine
+from polybench.engines.flux.julia import own_project
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from polybench.engines.flux.julia.starting import start_julia
 from tests.engines import pipeline_checks
@@ -181,5 +182,6 @@ def test_a_package_that_does_not_load_is_unavailable() -> None:
 
 def test_a_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "juliacall", None)
+    monkeypatch.setattr(own_project, "belongs_to_another", lambda julia: False)
     with pytest.raises(Unavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
         start_julia(Julia("/some/julia", "/some", "a test"))

@@ -44,8 +44,11 @@ def with_own_package(julia: Julia, folder: Path | None = None) -> Julia:
     folder = folder or _kept(julia)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in _files(julia).items():
+        files = _files(julia)
+        for name, content in files.items():
             _write(folder / name, content)
+        for gone in {file for file in folder.glob("*.toml") if file.name not in files}:
+            gone.unlink(missing_ok=True)
     except OSError as error:
         raise Unavailable(
             f"cannot write a Julia project to {folder}: {error.strerror}", julia.setup
@@ -66,11 +69,13 @@ def _files(julia: Julia) -> dict[str, bytes]:
     return files | {file.name: _manifest(file.read_text("utf-8"), project).encode()}
 
 
+def _absolute(project: Path, path: str) -> str:
+    return f"path = {json.dumps(str((project / path).resolve()), ensure_ascii=False)}"
+
+
 def _manifest(text: str, project: Path) -> str:
     """As Julia has written it but for the package: its loader takes no other form of TOML."""
-    text = _PATH.sub(
-        lambda found: f"path = {json.dumps(str((project / json.loads(found[1])).resolve()))}", text
-    )
+    text = _PATH.sub(lambda found: _absolute(project, json.loads(found[1])), text)
     own = tomllib.loads((package_folder() / "Project.toml").read_text("utf-8"))
     entry = {"path": str(package_folder()), "deps": sorted(own["deps"])}
     entry |= {name: own[name] for name in ("uuid", "version", "weakdeps", "extensions") if name in own}

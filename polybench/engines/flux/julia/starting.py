@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT, Julia, installed
+from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT, Julia, belongs_to_another, installed
 from polybench.engines.flux.julia.own_project import with_own_package
 from polybench.engines.flux.julia.package import SETUP, sources_sha256
 from polybench.engines.flux.julia.remembered import precompiled
@@ -40,6 +40,8 @@ def cuda_wanted(julia: Julia) -> bool:
 
 def compiled_code(julia: Julia) -> str:
     """Whether Julia finds PolyBench as setup had it compiled, or compiles it anew in a worker."""
+    if belongs_to_another(julia):
+        return "in a copy of the project, which has this polybench's package"
     if precompiled().get(julia.project) in (None, sources_sha256()):
         return "kept"
     return f"of another polybench: {SETUP} compiles this one's"

@@ -27,6 +27,10 @@ def test_the_copy_has_this_ones_package_and_all_others(
 ) -> None:
     julia = Julia(executable(), project(developed=tmp_path / "other"), "a test")
     manifest = Path(julia.project, "Manifest.toml")
+    old = f'path = "{tmp_path / "other"}"'
+    with_tables = f'{old}\n\n    [deps.{NAME}.extensions]\n    OldExt = "CUDA"'
+    assert old in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace(old, with_tables))
     manifest.write_text(manifest.read_text() + '\n[[deps.Mine]]\npath = "../mine"\nuuid = "1"\n')
     Path(julia.project, "LocalPreferences.toml").write_text("[CondaPkg]\n")
     before = manifest.read_text()
@@ -55,7 +59,11 @@ def test_the_copy_is_kept_and_follows_the_project(executable: Make, project: Mak
     assert file.stat().st_ino == written
     manifest = Path(julia.project, "Manifest.toml")
     manifest.write_text(manifest.read_text().replace("0.16.10", "0.16.11"))
+    newer = manifest.rename(manifest.with_name("Manifest-v1.10.toml"))
     assert installed(with_own_package(julia))["Flux"] == "0.16.11"
+    assert not file.exists()
+    newer.rename(manifest)
+    assert [one.name for one in Path(with_own_package(julia).project).glob("Manifest*")] == [manifest.name]
 
 
 def test_where_nothing_can_be_written_it_is_unavailable(
