@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
@@ -68,8 +70,16 @@ _LISTS = ("engines", "devices", "precision")
 
 
 def told(tell: Tell | None) -> Progress:
-    """Whom a study tells how it goes."""
-    return Silent() if tell is None else Told(tell)
+    """Whom a study tells how it goes; `print` prints where it would now, whatever of Ray's is kept silent."""
+    if tell is None:
+        return Silent()
+    out = sys.stdout
+
+    def say(line: str) -> None:
+        with contextlib.redirect_stdout(out):
+            tell(line)
+
+    return Told(say)
 
 
 def study_of(options: Options) -> Study:

@@ -9,7 +9,7 @@ import typer
 
 from polybench.commands.describe import describe as print_scripts
 from polybench.commands.execute import execute, print_plan
-from polybench.commands.fleet import On, Ship, execute_fleet, refuse_ship_here
+from polybench.commands.fleet import On, Ship, check_reachable, execute_fleet, refuse_ship_here
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
 from polybench.commands.signature import takes
@@ -49,6 +49,8 @@ def compare(
     if describe:
         print_scripts(study, folder)
     elif dry_run:
+        if on is not None:
+            check_reachable(study, (), on, ship=ship)
         print_plan(study, how.results, recheck=recheck, elsewhere=on is not None)
     elif on is not None:
         execute_fleet(study, (), on, how, ship=ship, strict=strict, recheck=recheck)

@@ -79,7 +79,7 @@ def _why_none(plan: Plan, cell: Cell) -> str:
     if plan.model.name in networks:
         return text
     study = plan.study
-    asked = Study(study.engines, study.devices, model=study.model, data=study.data)
+    asked = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
     layers = command_line("layers", asked, "--script", "FOLDER")
     said = f"{text}; they are written by hand, for {', '.join(networks)}"
     return f"{said}; what writes programs of the layer that loses most: {layers}"

@@ -17,7 +17,7 @@ from polybench.commands.terminal import echo
 from polybench.core import interrupts
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.errors import BadInput
-from polybench.core.machines import ONE_MACHINE, MachineGroup
+from polybench.core.machines import ONE_MACHINE, MachineGroup, check_machines
 from polybench.core.names import pick
 from polybench.core.spec import Study
 from polybench.export import RECORD_FORMATS
@@ -60,6 +60,18 @@ def refuse_ship_here(on: str | None, *, ship: bool) -> None:
     """Raise BadInput where there is nothing to ship to."""
     if ship and on is None:
         raise BadInput("--ship sends this polybench to other machines; say which: --on ray://HOST:PORT")
+
+
+def check_reachable(study: Study, machines: Sequence[MachineGroup], on: str, *, ship: bool) -> None:
+    """What a dry run refuses as the run does, without asking anybody.
+
+    Raises:
+        BadInput: nobody is reached like this, or the study is none for other machines.
+    """
+    from polybench.fleet.executor import check_on
+
+    check_on(on, ship=ship)
+    check_machines(study, machines or ONE_MACHINE)
 
 
 def execute_fleet(

@@ -87,7 +87,7 @@ def layers(
                 only=only,
                 script=script,
             )
-        if script is not None and not how.quiet:
+        if script is not None and any(script.iterdir()) and not how.quiet:
             echo(f"programs that show the part that loses most: {script}", err=True)
         said = f"saved as {document.id}; polybench explain finds it"
         end(render(document, format, order), how, store, said, exit_code_of_layers(document))

@@ -14,6 +14,7 @@ from polybench.commands.execute import execute, execute_rest_of, print_plan
 from polybench.commands.fleet import (
     On,
     Ship,
+    check_reachable,
     execute_fleet,
     execute_rest_of_fleet_of,
     find_rest_of_fleet,
@@ -72,10 +73,11 @@ def run(
     if axes:
         _refuse_what_a_sweep_has_not(how, on, strict=strict, recheck=recheck)
     series = Series(chosen, axes, "sweep", background)
-    if dry_run and resume:
-        echo(f"--resume goes on with {_rest(series, machines, on, how)}", err=True)
+    if dry_run and on is not None:
+        check_reachable(chosen, machines, on, ship=ship)
     if dry_run:
-        _print_plans(series, machines, how.results, recheck=recheck, elsewhere=on is not None)
+        goes_on = _rest(series, machines, on, how) if resume else None
+        _print_plans(series, machines, how.results, goes_on, recheck=recheck, elsewhere=on is not None)
     elif axes:
         execute_series(series, how, resume=resume)
     elif on is not None and resume:
@@ -118,11 +120,13 @@ def _rest(series: Series, machines: Sequence[MachineGroup], on: str | None, how:
     """
     from polybench.measuring.resumable import find_study, find_sweep
     from polybench.measuring.resume import check_here
+    from polybench.measuring.sweep import check_sweep_here
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(how.results))
     if series.axes:
-        return find_sweep(series, store)
+        check_sweep_here(sweep := find_sweep(series, store), store)
+        return sweep
     if on is not None:
         return find_rest_of_fleet(series.study, machines, on, how)
     check_here(id := find_study(series.study, store), store)
@@ -130,9 +134,17 @@ def _rest(series: Series, machines: Sequence[MachineGroup], on: str | None, how:
 
 
 def _print_plans(
-    series: Series, machines: Sequence[MachineGroup], results: Path | None, *, recheck: bool, elsewhere: bool
+    series: Series,
+    machines: Sequence[MachineGroup],
+    results: Path | None,
+    goes_on: str | None,
+    *,
+    recheck: bool,
+    elsewhere: bool,
 ) -> None:
-    """Of each point of a sweep, of each machine, or of this one."""
+    """Of each point of a sweep, of each machine, or of this one; and the ID of what it would go on with."""
+    if goes_on is not None:
+        echo(f"--resume goes on with {goes_on}", err=True)
     study = series.study
     if series.axes:
         print_points(study, series.axes, results)

@@ -102,6 +102,25 @@ SHIPPING = ("auto", "ray")
 """Those whose machines can be sent this polybench: their classes take `ship`."""
 
 
+def can_ship(on: str) -> bool:
+    """Whether machines that are reached like this can be sent this polybench."""
+    return on.partition(":")[0] in SHIPPING
+
+
+def check_on(on: str, *, ship: bool = False) -> None:
+    """Whether there is such an executor, without asking anybody.
+
+    Raises:
+        BadInput: none is called so, or it cannot ship.
+    """
+    spelling = on.partition(":")[0]
+    if spelling not in EXECUTORS:
+        spelled = ", ".join(EXECUTORS)
+        raise BadInput(f"--on {on}: polybench does not know such machines; known are: {spelled}")
+    if ship and not can_ship(on):
+        raise BadInput(f"--ship: --on {spelling} runs the polybench of this machine; leave --ship out")
+
+
 def executor(on: str, *, ship: bool = False) -> Executor:
     """The executor that `--on` names; it gets the whole text.
 
@@ -112,14 +131,8 @@ def executor(on: str, *, ship: bool = False) -> Executor:
     Raises:
         BadInput: none is called so, or it cannot ship.
     """
-    spelling = on.partition(":")[0]
-    place = EXECUTORS.get(spelling)
-    if place is None:
-        spelled = ", ".join(EXECUTORS)
-        raise BadInput(f"--on {on}: polybench does not know such machines; known are: {spelled}")
-    module, _, name = place.partition(":")
-    if ship and spelling not in SHIPPING:
-        raise BadInput(f"--ship: --on {spelling} runs the polybench of this machine; leave --ship out")
+    check_on(on, ship=ship)
+    module, _, name = EXECUTORS[on.partition(":")[0]].partition(":")
     more = {"ship": True} if ship else {}
     made: Executor = getattr(importlib.import_module(module), name)(on, **more)
     return made

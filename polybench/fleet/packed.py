@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -101,11 +101,15 @@ def _put(folder: Path, place: Path, digest: str) -> None:
 
 def _files(folder: Path) -> list[Path]:
     """All that can be read below it, also where a link names a folder: whoever reads images follows it."""
-    found: list[Path] = []
-    for name, folders, files in os.walk(folder, followlinks=True):
-        here = Path(name)
-        for link in (here / one for one in folders if (here / one).is_symlink()):
-            if here.resolve().is_relative_to(link.resolve()):
-                raise BadInput(f"{link} names a folder that it is in; remove this link")
-        found += [path for path in (here / one for one in files) if path.is_file()]
-    return sorted(found)
+    return sorted(_below(folder, frozenset()))
+
+
+def _below(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in above:
+        raise BadInput(f"{folder} names a folder that it is in; remove this link")
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _below(path, above | {real})
+        elif path.is_file():
+            yield path

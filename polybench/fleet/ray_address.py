@@ -86,10 +86,9 @@ def _look(on: str, host: str, port: int, who: _Kind) -> None:
     try:
         with socket.create_connection((host, port), _CONNECT_SECONDS):
             pass
-    except OSError as error:
-        raise BadInput(
-            f"--on {on}: nobody listens at {host} port {port} ({error.strerror or error}); {who.remedy}"
-        ) from None
+    except (OSError, UnicodeError) as error:  # a name that no host can have
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"--on {on}: nobody listens at {host} port {port} ({why}); {who.remedy}") from None
     _ask(on, host, port, who)
 
 

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from polybench.core import interrupts
@@ -92,27 +93,30 @@ class Cluster:
         self.warning = look_for(on, address)
         import ray  # for what takes a second, an address where nobody is need not wait
 
+        if ray.is_initialized():  # of a Python program, which would lose it with ours
+            raise BadInput(f"--on {on}: this process is connected to Ray already; ray.shutdown() first")
         self.ray: Any = ray
         self._quiet = contextlib.ExitStack()
         # Ray prints what it thinks of nodes to standard output, where only the result belongs.
         nowhere = self._quiet.enter_context(open(os.devnull, "w"))  # noqa: PTH123, SIM115
         self._quiet.enter_context(contextlib.redirect_stdout(nowhere))
         try:
-            _within(_CONNECT_SECONDS, lambda: self._connect(on, address, ship=ship))
+            sent = self._quiet.enter_context(shipped()) if ship else None
+            _within(_CONNECT_SECONDS, lambda: self._connect(on, address, sent))
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, on: str, address: str, *, ship: bool) -> None:
+    def _connect(self, on: str, address: str, sent: Path | None) -> None:
         import logging
 
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         for last in (False, True):
             try:
-                with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+                with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of what is said below in a sentence
-                    if ship:  # Ray puts it in front of what is installed there
-                        options["runtime_env"] = {"py_modules": [str(stack.enter_context(shipped()))]}
+                    if sent is not None:  # Ray puts it in front of what is installed there
+                        options["runtime_env"] = {"py_modules": [str(sent)]}
                     self.ray.init(address=address, **options)
                 return
             except Exception as error:

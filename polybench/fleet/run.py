@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.core.machines import check_machines
 from polybench.fleet.driver import Driver, FleetMeasured
-from polybench.fleet.executor import executor
+from polybench.fleet.executor import can_ship, executor
 from polybench.machine import host
 from polybench.measuring.fleet_checkpoint import Fleet, FleetCheckpoint, Member, UnfinishedFleets
 from polybench.measuring.progress import Progress
@@ -83,7 +83,7 @@ def resume_fleet(
     checkpoint.fleet = msgspec.structs.replace(
         fleet,
         on=on or fleet.on,
-        ship=fleet.ship or ship,
+        ship=ship or (fleet.ship and can_ship(on or fleet.on)),
         strict=fleet.strict or strict,
         anonymous=fleet.anonymous or anonymous,
     )

@@ -82,6 +82,10 @@ class SlurmExecutor:
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
         """Ask SLURM, which refuses what it could never run; and whether there is a folder to talk by."""
+        self._ensure_usable()
+        return self._cluster.check(groups)
+
+    def _ensure_usable(self) -> None:
         try:
             import submitit  # noqa: F401
         except ImportError as error:
@@ -93,10 +97,10 @@ class SlurmExecutor:
                 f"--on slurm: cannot write to {self._folder}: {error.strerror}; --on slurm:FOLDER names"
                 " another folder, which all nodes must share"
             ) from error
-        return self._cluster.check(groups)
 
     def machines(self) -> list[Place]:
         """One node of each partition, whichever is free first: a cluster has thousands."""
+        self._ensure_usable()
         return [Place(group) for group in self._cluster.machines()]
 
     def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:
@@ -116,7 +120,11 @@ class SlurmExecutor:
         folder = JobFolder(next(path for path in paths if not path.exists()))
         folder.begin(task)
         self._own.add(folder.path)
-        job = _Job(folder, self._cluster.submit(folder, group, near), near=near is not None)
+        try:
+            job = _Job(folder, self._cluster.submit(folder, group, near), near=near is not None)
+        except BaseException:  # of a job that there is none of, nobody else would remove it
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
         folder.belongs_to(job.id)
         self._jobs[group.label] = job
         self._asked, self._since = float("-inf"), time.monotonic()

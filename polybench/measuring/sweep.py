@@ -86,6 +86,18 @@ def run_sweep(
         return _Sweep(series, checkpoint, progress, store).run()
 
 
+def check_sweep_here(id: str, store: Store) -> None:
+    """Whether this machine could go on with a sweep, as far as that is known without starting an engine.
+
+    Raises:
+        BadInput: there is nothing to go on with, or machine or polybench differ.
+    """
+    unfinished = UnfinishedSweeps(store.folder)
+    checkpoint = unfinished.read(id)
+    again = unfinished.again(id, checkpoint.argv)
+    refuse(id, again, machine_changes(checkpoint.host, checkpoint.tool))
+
+
 def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> Swept:
     """Go on with a sweep that was stopped: points that are finished are kept, and the rest is measured.
 

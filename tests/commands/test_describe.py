@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from polybench.cli import app
 from polybench.commands.compare import compare
 from polybench.core.errors import BadInput
 from polybench.data import open_dataset, synthetic
@@ -176,3 +177,10 @@ def test_a_name_that_no_folder_can_have_is_said(run, tmp_path):
 )
 def test_says_why_there_is_no_script(options, why, run):
     assert f"no plain script for {why}" in run(*options).stdout
+
+
+def test_what_there_is_instead_of_a_script_is_said_of_an_environment_too() -> None:
+    options = ["--engines", "torch@x,tf", "--env", f"x={sys.prefix}", "--model", "char-lstm"]
+    result = CliRunner().invoke(app, ["compare", *options, "--data", "synthetic", "--describe"])
+    assert "no environment" not in str(result.exception)
+    assert f"--env x={sys.prefix}" in f"{result.output}{result.exception}"

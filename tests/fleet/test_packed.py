@@ -124,3 +124,11 @@ def test_a_node_that_cannot_read_its_images_says_so(images: Path, monkeypatch: p
     (refused,) = node.next(0)
     assert isinstance(refused, Refused)
     assert "Permission denied" in refused.text
+
+
+def test_links_that_lead_back_to_each_other_are_named(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "link").symlink_to(tmp_path / other)
+    with pytest.raises(BadInput, match="names a folder that it is in; remove this link"):
+        content_sha256(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Required, get_type_hints
@@ -10,6 +12,7 @@ import pytest
 
 import polybench
 from polybench.api import MachineKeys, MachinesResult, StudyResult
+from polybench.api.options import told
 from polybench.core.errors import BadInput
 from polybench.core.machines import MachineGroup
 from polybench.report.saved_studies import Store
@@ -85,3 +88,10 @@ def test_the_typed_keys_are_those_of_machines() -> None:
     fields = get_type_hints(MachineGroup)
     del fields["label"]
     assert keys == fields | {"devices": Sequence[str] | None}
+
+
+def test_print_prints_though_rays_own_words_are_kept_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = told(print)
+    with contextlib.redirect_stdout(io.StringIO()):
+        progress.warn("said")
+    assert "said" in capsys.readouterr().out

@@ -99,3 +99,8 @@ def test_other_services_of_grpc_are_no_ray() -> None:
 def test_who_is_not_this_machine_is_warned_of() -> None:
     assert _not_loopback("ray://127.0.0.1:1", "127.0.0.1") is None
     assert "whoever reaches its ports runs programs" in (_not_loopback("ray://x", "192.0.2.77") or "")
+
+
+def test_a_name_that_no_host_can_have_is_nobodys() -> None:
+    with pytest.raises(BadInput, match=r"nobody listens at a\.\.b port 10001"):
+        look_for("ray://a..b:10001", "ray://a..b:10001")

@@ -60,12 +60,12 @@ def test_a_head_that_is_slow_once_is_asked_again() -> None:
     cluster.ray = Mock(__version__="2.60.0")
     slow = ConnectionError("RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err")
     cluster.ray.init.side_effect = [slow, None]
-    cluster._connect("ray://x:1", "ray://x:1", ship=False)
+    cluster._connect("ray://x:1", "ray://x:1", None)
     cluster.ray.init.side_effect = slow
     with pytest.raises(BadInput, match="within 30 s, twice; is it busy"):
-        cluster._connect("ray://x:1", "ray://x:1", ship=False)
+        cluster._connect("ray://x:1", "ray://x:1", None)
     assert cluster.ray.init.call_count == 4
     cluster.ray.init.side_effect = ConnectionError("nobody")
     with pytest.raises(BadInput, match="nobody"):
-        cluster._connect("ray://x:1", "ray://x:1", ship=False)
+        cluster._connect("ray://x:1", "ray://x:1", None)
     assert cluster.ray.init.call_count == 5
