@@ -181,6 +181,8 @@ def test_a_package_that_does_not_load_is_unavailable() -> None:
 
 
 def test_a_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (EXECUTABLE, PROJECT):  # which it sets for juliacall
+        monkeypatch.setenv(name, "/some")
     monkeypatch.setitem(sys.modules, "juliacall", None)
     monkeypatch.setattr(own_project, "belongs_to_another", lambda julia: False)
     with pytest.raises(Unavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
