@@ -43,9 +43,10 @@ def _listed(path: Path) -> Listed:
     try:
         return listed_sweep(sweep_from_json(regular_bytes(path)))
     except (OSError, msgspec.MsgspecError) as error:
+        when = 0.0
         with suppress(OSError):
-            return Listed(file=path.stem, when=path.lstat().st_mtime, unreadable=str(error), kind="sweep")
-        return Listed(file=path.stem, when=0.0, unreadable=str(error), kind="sweep")
+            when = path.lstat().st_mtime
+        return Listed(file=path.stem, when=when, unreadable=str(error), kind="sweep")
 
 
 def _all_measured(sweep: SweepDocument) -> bool:
