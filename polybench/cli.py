@@ -38,7 +38,7 @@ from polybench.core.errors import PolybenchError
 from polybench.core.version import __version__
 
 app = typer.Typer(
-    help="Train the identical network in Flux.jl, PyTorch and TensorFlow, and compare what it costs.",
+    help="Train the identical network in Flux.jl, PyTorch, TensorFlow and others, and compare what it costs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -44,7 +44,7 @@ from polybench.report.limit import (
     timings_of_engine,
     timings_of_numpy,
 )
-from polybench.report.roofs import KeptRoofs
+from polybench.report.roofs import KeptRoofs, play_a_script
 from polybench.wire.environment import worker_environment
 from polybench.wire.layer_messages import LayersOpened, LayersTimed, PartTimed, TimeLayers
 from polybench.wire.limit_messages import Alone, NumpyTimed, OpenAlone, TimeNumpy
@@ -123,7 +123,10 @@ def _kept(study: Study, progress: Progress) -> LimitDocument | None:
 
 def _found(plan: Plan) -> LimitDocument | None:
     (device,), work = {cell.device for cell in plan.cells}, plan.workload
-    found = KeptRoofs().find(host.this_host(), device, work.precision, work.threads, plan.study.heap)
+    scripted = play_a_script(cell.engine for cell in plan.cells)
+    found = KeptRoofs().find(
+        host.this_host(), device, work.precision, work.threads, plan.study.heap, scripted=scripted
+    )
     if found is None or (found.model, found.batch_size) != (plan.model.name, work.batch_size):
         return None
     asked = {cell.name for cell in plan.cells}

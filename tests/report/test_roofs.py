@@ -103,6 +103,20 @@ def test_a_roof_of_another_heap_or_machine_is_none(kept: KeptRoofs) -> None:
         assert document.results[0].roof is None
 
 
+def test_what_an_engine_without_arithmetic_reaches_is_no_roof_of_others(kept: KeptRoofs) -> None:
+    """`fake` plays a script: its 20 TFLOP/s say nothing of this machine, and take nobody's roof away."""
+    played = msgspec.structs.replace(limit(gemm("fake", 2e13)).engines[0], cell="fake/cpu", engine="fake")
+    kept.keep(msgspec.structs.replace(limit(gemm("fake", 2e13)), engines=[played]))
+    document = told(
+        measured("torch/cpu", 0.01, versions=TORCH), measured("fake/cpu", 0.01, versions=played.versions)
+    )
+    add_roofs(document, LENET, kept)
+    torch, fake = document.results
+    assert torch.roof is not None
+    assert fake.roof is not None
+    assert (torch.roof.flops_per_second, fake.roof.flops_per_second) == pytest.approx((1e11, 2e13))
+
+
 def test_a_file_that_cannot_be_read_is_no_roof(kept: KeptRoofs, tmp_path: Path) -> None:
     (file,) = (tmp_path / "roofs").iterdir()
     file.write_text("{")
