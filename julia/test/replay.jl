@@ -16,7 +16,7 @@ function replayed(records, x; wanted = GRADIENTS, calls = 2)
     dy = randn(MersenneTwister(5), size(y))
     parts = PolyBench.layer_parts(PolyBench.CPU(), Float64, records, weights, x, dy, wanted)
     @test all(PolyBench.seconds(part, calls) > 0 for part in parts)
-    return Dict(part.name => part.result[] for part in parts), y, back(dy)
+    return Dict(part.name => part.compute() for part in parts), y, back(dy)
 end
 
 @testset "layers alone" begin
@@ -79,6 +79,7 @@ end
         @test [part.name for part in parts] == ["loss", "update", "call"]
         foreach(part -> PolyBench.seconds(part, 1), parts)
         @test first(PolyBench.tensors(one.network))[2] != before
-        @test first(parts).result[].val ≈ PolyBench.loss_and_gradients(trainer(Float64), data(Float64), 0)[1]
+        @test all(isnothing(part.result[]) for part in parts)  # whole steps are timed in the same process
+        @test first(parts).compute().val ≈ PolyBench.loss_and_gradients(trainer(Float64), data(Float64), 0)[1]
     end
 end
