@@ -48,7 +48,7 @@ def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead
     row = EngineOverhead(
         **fields_of(worst), points=[_point(size, result) for size, result in sorted(measured.items())]
     )
-    row.reason = row.reason or worst.parity.reason
+    row.reason = row.reason or (None if worst.ranked else worst.parity.reason)
     levels = [_levels(result) for result in measured.values()]
     processes = list(zip(*levels, strict=False))  # a process that one of them lacks is left out
     if len(measured) < 2 or not processes:

@@ -36,6 +36,7 @@ def test_the_fixed_cost_that_was_planted_is_found() -> None:
     assert engine["fixed_seconds"] == pytest.approx(FIXED_SECONDS, rel=0.05)
     assert engine["seconds_per_sample"] == pytest.approx(SECONDS_PER_IMAGE, rel=0.25)
     assert [point["batch_size"] for point in engine["points"]] == [1, 16, 128]
+    assert (engine["status"], engine["reason"]) == ("ok", None)  # though its identity was not checked
 
 
 def test_a_sweep_finds_what_batch_size_brings() -> None:
