@@ -20,12 +20,14 @@ class Conventions(msgspec.Struct, frozen=True):
     ("unbiased", taken for the rule) or by n.
     `batch_norm_sums`: batch norm adds up a channel's pixels in float32, in this many running sums, pixel i in
     sum i modulo their number; 0 is the exact sum.
+    `relu_at_zero`: the derivative of ReLU at 0, where it has none: 0 is taken for the rule.
     `sources` says by rule where that can be read in the engine's own code.
     """
 
     max_pool_within: float = 0.0
     running_variance: Literal["unbiased", "biased"] = "unbiased"
     batch_norm_sums: int = 0
+    relu_at_zero: float = 0.0
     sources: dict[str, str] = {}
 
     def alone(self) -> Iterator[tuple[str, Conventions]]:

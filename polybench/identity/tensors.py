@@ -278,6 +278,8 @@ def _in_words(conventions: Conventions) -> str:
         return f"max-pool gradient goes to the first value within {within:.2g} of the maximum"
     if sums := conventions.batch_norm_sums:
         return f"batch norm's mean and variance come from {sums} running sums in float32"
+    if at_zero := conventions.relu_at_zero:
+        return f"ReLU's derivative at 0 is {at_zero:g}"
     return "batch norm's running variance takes the batch's variance divided by n, not by n - 1"
 
 

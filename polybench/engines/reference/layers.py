@@ -17,9 +17,9 @@ Backward = Callable[[Array], tuple[Array, dict[str, Array]]]
 Output = tuple[Array, Backward]
 
 
-def relu(x: Array) -> Output:
-    """max(x, 0); the gradient at 0 is 0."""
-    return np.maximum(x, 0), lambda dy: (dy * (x > 0), {})
+def relu(x: Array, at_zero: float = 0.0) -> Output:
+    """max(x, 0), with this derivative at 0."""
+    return np.maximum(x, 0), lambda dy: (dy * np.heaviside(x, at_zero), {})
 
 
 def flatten(x: Array) -> Output:

@@ -139,7 +139,7 @@ def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, 
         case GlobalAveragePool():
             return windows.global_average_pool(x)
         case ReLU():
-            return layers.relu(x)
+            return layers.relu(x, context.conventions.relu_at_zero)
         case Flatten():
             return layers.flatten(x)
         case Residual():

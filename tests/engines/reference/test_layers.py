@@ -166,3 +166,10 @@ def test_float32_sums_lose_what_is_small_beside_them() -> None:
     # A quarter of the ones goes into the sum of pixels 0, 4, 8... and is lost.
     np.testing.assert_allclose(mean, (2.0**24 + 750) / 1001, rtol=1e-7)
     np.testing.assert_allclose(exact, (2.0**24 + 1000) / 1001, rtol=1e-12)
+
+
+@pytest.mark.parametrize("at_zero", [0.0, 0.5, 1.0])
+def test_relu_has_at_zero_the_derivative_that_an_engine_declares(at_zero: float) -> None:
+    y, back = layers.relu(np.array([-1.0, 0.0, 2.0]), at_zero)
+    dx, _ = back(np.full(3, 3.0))
+    assert (y.tolist(), dx.tolist()) == ([0.0, 0.0, 2.0], [0.0, 3.0 * at_zero, 3.0])
