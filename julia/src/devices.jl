@@ -71,6 +71,13 @@ Wait until the device has done what it was asked to do.
 synchronize(::CPU) = nothing
 
 """
+    infer(device, model, x)
+
+What the model makes of `x`, in the host's memory; its chain is in test mode.
+"""
+infer(::Device, model, x) = Array(chain_of(model)(x))
+
+"""
     allocated(f, device)
 
 What one call `f()` allocates, counted as `@time` does: (count, bytes) in Julia's heap, by all threads, and (count,

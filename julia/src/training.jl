@@ -1,9 +1,11 @@
 """
 The training: one step, the timed block of steps, and what the parity check looks at.
 """
-mutable struct Trainer{D <: Device, N <: Network, S, T <: AbstractFloat, W <: Way}
+mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <: Way}
     const device::D
     const network::N
+    "The network's chain, as the way takes gradients of it."
+    const model::M
     const rule::AbstractRule
     const initial_rate::Float64
     const initial::Vector{AbstractArray{T}}
@@ -26,11 +28,14 @@ function Trainer(
     ) where {T}
     # Once, after any number of layers: `place` moves the whole chain.
     made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
+    device = made_for(way, device)
     placed = Network(place(device, made.chain), made.places)
     initial = AbstractArray{T}[copy(array) for (_, array) in tensors(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
-    return Trainer(device, placed, update, rate, initial, way, Flux.setup(update, placed.chain), rate, T(NaN), 0.0)
+    model = differentiable(way, placed.chain)
+    state = fresh_state(way, update, model)
+    return Trainer(device, placed, model, update, rate, initial, way, state, rate, T(NaN), 0.0)
 end
 
 """
@@ -43,7 +48,7 @@ function reset!(trainer::Trainer, seed::Int = 0)
         copyto!(array, initial)
     end
     seed!(trainer.device, seed)
-    trainer.state = Flux.setup(trainer.rule, trainer.network.chain)
+    trainer.state = fresh_state(trainer.way, trainer.rule, trainer.model)
     trainer.rate = trainer.initial_rate
     return nothing
 end
@@ -61,35 +66,25 @@ function set_rate!(trainer::Trainer, rate::Real)
 end
 
 """
-    train_step!(model, state, batch)
-
-One step; its loss, before the update.
-"""
-function train_step!(model, state, batch)
-    images, labels = batch.images, batch.labels
-    loss, gradients = Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), model)
-    Flux.update!(state, model, gradients[1])
-    return loss
-end
-
-"""
     run_steps!(trainer, batches, first, n)
 
 Train on batches `first`, `first + 1`, ... (from 0, and again from the first after the last): the hot loop.
 Returns its seconds; the loss of the last step is then in `trainer.loss`.
 """
 function run_steps!(
-        trainer::Trainer{D, N, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
-    ) where {D, N, S, T, W}
+        trainer::Trainer{D, N, M, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
+    ) where {D, N, M, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
+    before_steps!(trainer.model)
     hold(trainer.way)
     synchronize(trainer.device)
     start = time_ns()
-    loss = train!(trainer.way, trainer.network.chain, trainer.state, chosen, trainer.loss)::T
+    loss = train!(trainer.way, trainer.model, trainer.state, chosen, trainer.loss)::T
     synchronize(trainer.device)
     seconds = (time_ns() - start) / 1.0e9
     trainer.aside += release(trainer.way)
+    after_steps!(trainer.model)
     trainer.loss = loss
     return seconds
 end
@@ -101,14 +96,13 @@ The loss of one batch, and the gradient for every weight, as `parameters` gives 
 """
 function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
-    images, labels = batch.images, batch.labels
     running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
-    loss, gradients =
-        Flux.withgradient(m -> Flux.logitcrossentropy(m(images), labels), trainer.network.chain)
+    before_steps!(trainer.model)
+    loss, gradient = with_gradient(trainer.way, trainer.model, batch.images, batch.labels)
     for (array, before) in running  # the forward pass has moved them
         copyto!(array, before)
     end
-    return loss, parameters(trainer.network, gradients[1])
+    return loss, parameters(trainer.network, gradient)
 end
 
 """
@@ -118,7 +112,8 @@ How many of the images, or sequences, of a batch are classified as their labels,
 """
 function correct(trainer::Trainer, images::Array, labels::AbstractVector{<:Integer})
     chain = Flux.testmode!(trainer.network.chain)
-    logits = Array(chain(place(trainer.device, input(typeof(trainer.loss), images))))
-    Flux.testmode!(trainer.network.chain, :auto)
+    before_steps!(trainer.model)
+    logits = infer(trainer.device, trainer.model, place(trainer.device, input(typeof(trainer.loss), images)))
+    Flux.testmode!(chain, test_mode(trainer.way))
     return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
 end

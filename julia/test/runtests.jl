@@ -290,5 +290,9 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
     end
 end
 
+include("enzyme.jl")
+include("reactant.jl")
+isnothing(Base.find_package("Mooncake")) || include("mooncake.jl")
+isnothing(Base.find_package("Lux")) || include("lux.jl")
 include("cuda.jl")
 HAS_JET && include("jet.jl")

@@ -44,6 +44,10 @@ end
     @test told(PolyBench.Way("train")) > told(PolyBench.Way()) == 0
 end
 
+@testset "Zygote's derivative of relu at 0 is 0" begin
+    @test PolyBench.relu_at_zero(trainer(Float64)) === 0.0
+end
+
 @testset "NNlib's max-pooling is what its gradient says" begin
     for T in (Float32, Float64)
         @test PolyBench.max_pool_within(T) in (0.0, Float64(sqrt(eps(T))))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from polybench.commands.terminal import echo
-from polybench.core.errors import Unavailable
+from polybench.core.errors import BadInput, Unavailable
 
 app = typer.Typer(help="Install what an engine needs beside its Python package.", no_args_is_help=True)
 
@@ -31,6 +32,13 @@ def flux(
     cuda: Annotated[
         bool, typer.Option("--cuda", help="With CUDA.jl and cuDNN.jl, for --devices cuda.")
     ] = False,
+    more: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            help="A package for lux or a variant: Enzyme, Lux, MKL, Mooncake, Reactant. May be repeated.",
+        ),
+    ] = None,
     if_missing: Annotated[
         bool, typer.Option("--if-missing", help="Do nothing where a complete Julia is there.")
     ] = False,
@@ -55,7 +63,8 @@ def flux(
         if remove:
             _remove(dry_run)
         elif not (if_missing and _complete()):
-            _set_up(julia, str(project) if project else None, cuda=cuda, offline=offline, dry_run=dry_run)
+            wanted = (*(("CUDA", "cuDNN") if cuda else ()), *(more or ()))
+            _set_up(julia, str(project) if project else None, more=wanted, offline=offline, dry_run=dry_run)
     except Unavailable as missing:
         _say(f"flux is not set up: {missing.reason}; mend it with: {missing.remedy}")
         raise typer.Exit(4) from missing
@@ -71,8 +80,11 @@ def _complete() -> bool:
     return True
 
 
-def _set_up(executable: str | None, project: str | None, *, cuda: bool, offline: bool, dry_run: bool) -> None:
+def _set_up(
+    executable: str | None, project: str | None, *, more: Sequence[str], offline: bool, dry_run: bool
+) -> None:
     from polybench.engines.flux.julia import installing, with_juliapkg
+    from polybench.engines.flux.julia.bounds import ADDED
     from polybench.engines.flux.julia.finding import (
         EXECUTABLE,
         FOUND_BY,
@@ -86,6 +98,8 @@ def _set_up(executable: str | None, project: str | None, *, cuda: bool, offline:
     from polybench.engines.flux.julia.remembered import recall, remember
     from polybench.measuring import smoke
 
+    if unknown := [name for name in more if name not in ADDED]:
+        raise BadInput(f"--with {unknown[0]}: no variant needs it; there are {', '.join(ADDED)}")
     check_juliacall()
     julia = installing.choose(executable, project)
     if julia and julia.found_by != "juliapkg":  # which replaces its own
@@ -93,15 +107,15 @@ def _set_up(executable: str | None, project: str | None, *, cuda: bool, offline:
     if dry_run:
         if julia:
             _say(f"Julia: {julia.executable}, project {julia.project}, from {julia.found_by}")
-        for step in installing.steps(julia, cuda=cuda):
+        for step in installing.steps(julia, more=more):
             _say(step)
         return
-    if julia is None or (julia.found_by == "juliapkg" and (cuda or not _complete())):
-        julia = with_juliapkg.set_up(_say, cuda=cuda, offline=offline)
+    if julia is None or (julia.found_by == "juliapkg" and (more or not _complete())):
+        julia = with_juliapkg.set_up(_say, more=more, offline=offline)
     version = ".".join(map(str, version_of(julia)))
     _say(f"Julia {version}: {julia.executable}, project {julia.project}, from {julia.found_by}")
     if julia.found_by != "juliapkg":
-        installing.add_packages(julia, _say, cuda=cuda, offline=offline)
+        installing.add_packages(julia, _say, more=more, offline=offline)
     check(julia)
     installing.precompile(julia, _say, offline=offline)
     _say("training two steps")

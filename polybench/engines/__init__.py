@@ -111,6 +111,12 @@ ENGINES: dict[str, EngineRow] = {
                 "a full collection of garbage after each step, in its time", lesson=True
             ),
             "gc_off": Variant("no collection of garbage in timed steps, but between them", lesson=True),
+            "enzyme": Variant("gradients by Enzyme.jl, into a `Duplicated` model", whole_step=True),
+            "mooncake": Variant("gradients by Mooncake.jl (`AutoMooncake()`)", whole_step=True),
+            "reactant": Variant(
+                "the step compiled with XLA: `Flux.trainstep!` on Reactant.jl's arrays", whole_step=True
+            ),
+            "mkl": Variant("Intel's MKL in place of OpenBLAS (MKL.jl)"),
             "train": Variant("`Flux.train!` makes the steps, instead of `withgradient` and `update!`"),
         },
         runs_on=_CUDA_UNTRIED,
@@ -124,6 +130,18 @@ ENGINES: dict[str, EngineRow] = {
         " the packages that `polybench setup flux` installs",
         memory_bytes=700 << 20,
         start_seconds=17.4,
+        copies_data=False,
+    ),
+    "lux": EngineRow(
+        "polybench.engines.flux.lux:LuxEngine",
+        "Lux.jl with Zygote, `Training.single_train_step!`, through juliacall",
+        extra="flux",
+        environment_factory="polybench.engines.flux.lux:environment",
+        packages=("juliacall",),
+        project_files=("Project.toml", "JuliaProject.toml"),
+        whole_step=True,
+        why_alone="Lux's DistributedUtils speaks through MPI.jl (CPU) or NCCL.jl (GPU), and neither is among"
+        " the packages that `polybench setup flux` installs",
         copies_data=False,
     ),
     "torch": EngineRow(

@@ -12,7 +12,10 @@ from tests.engines.variants import EFFECTS, Missing, observed
 from tests.matrix import CHAINED, LENET_CELLS
 
 VARIANTS = [cell for cell in LENET_CELLS if "+" in cell and cell not in CHAINED]
-SLOW = ("torch+compile", "flux+gc_every_step", "flux+gc_off", "flux+train")
+SLOW = (
+    *("torch+compile", "flux+gc_every_step", "flux+gc_off", "flux+train"),
+    *("flux+enzyme", "flux+mkl", "flux+mooncake", "flux+reactant"),
+)
 
 
 @pytest.mark.parametrize(

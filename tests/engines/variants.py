@@ -107,10 +107,15 @@ def julia_collector(engine: Any) -> object:
     return bool(main.seval("GC.enable(true)"))
 
 
-def julia_way(engine: Any) -> object:
-    """Whether `Flux.train!` makes the steps: the way by which the loop of a step is chosen."""
-    way = importlib.import_module("juliacall").Main.seval("trainer -> string(typeof(trainer.way))")
-    return ":train" in str(way(engine._trainer))
+def julia_step(engine: Any) -> object:
+    """What makes the steps: the way by which the function of a step is chosen."""
+    way = importlib.import_module("juliacall").Main.seval("trainer -> typeof(trainer.way).parameters[1]")
+    return str(way(engine._trainer))
+
+
+def julia_blas(engine: Any) -> object:
+    """Whether the BLAS that Julia calls is MKL."""
+    return "mkl" in engine.probe().build["blas"]
 
 
 class Effect(NamedTuple):
@@ -132,7 +137,11 @@ EFFECTS: dict[str, Effect] = {
     "flux+default_threads": Effect(julia_threads, 2, 1),
     "flux+gc_every_step": Effect(julia_sweeps, False, True),
     "flux+gc_off": Effect(julia_collector, True, False),
-    "flux+train": Effect(julia_way, False, True),
+    "flux+train": Effect(julia_step, "update", "train"),
+    "flux+enzyme": Effect(julia_step, "update", "enzyme"),
+    "flux+mooncake": Effect(julia_step, "update", "mooncake"),
+    "flux+reactant": Effect(julia_step, "update", "reactant"),
+    "flux+mkl": Effect(julia_blas, False, True),
 }
 
 

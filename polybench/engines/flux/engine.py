@@ -14,28 +14,28 @@ from polybench.core.document.places import Places
 from polybench.core.document.resources import Allocations
 from polybench.core.errors import Unavailable
 from polybench.core.job import COLD_START, EXACT, Collected, Conventions, Job, Probe
-from polybench.core.layers import MaxPool, walk
 from polybench.core.pieces import Piece
-from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
 from polybench.engines.flux.allocations import NATIVELY_UNSEEN, allocations, places
+from polybench.engines.flux.conventions import conventions
 from polybench.engines.flux.crossing import addresses, as_toml
 from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.environment import threads
+from polybench.engines.flux.julia.extra_packages import EXTEND, check_packages, wanted
 from polybench.engines.flux.julia.package import package_folder
 from polybench.engines.flux.julia.starting import compiled_code, cuda_wanted, first_line, start_julia
 from polybench.engines.flux.kept_training import crossing, training_state
+from polybench.engines.flux.refusals import refuse
 from polybench.engines.flux.replay import replay, timed
 from polybench.engines.support.arrays import as_dtype, is_tokens, touch
 from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.engines.support.frameworks import cuda_index, no_such_layer
+from polybench.engines.support.frameworks import cuda_index
 
 CUDA_INSTALL = (
     "julia --project={project} -e 'using Pkg; "
     'Pkg.add([PackageSpec(name="CUDA", version="5"), PackageSpec(name="cuDNN", version="1")])'
     "'"
 )
-MAX_POOL_FILE = "src/impl/pooling_direct.jl"
 
 _PATH = "dir -> begin push!(LOAD_PATH, dir); nothing end"
 """Where Julia looks for PolyBench, if it is not in the project."""
@@ -47,17 +47,20 @@ _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 class FluxEngine(Engine):
     """`Flux.setup`, `Flux.withgradient` with Zygote, `Flux.update!`; Julia's garbage collector is left alone.
 
-    Its variants differ in the pools of threads, in the function that makes a step, and in when Julia collects
+    Its variants differ in the pools of threads, in what makes a step, in the BLAS, and in when Julia collects
     garbage.
     """
 
     sample_kind: Literal["step", "block"] = "step"
+    ways: tuple[str, ...] = ()
+    """What Julia is told beside the job's variants."""
     _batches: Any = None
 
     def load_framework(self) -> None:
         self._julia = finding.find()
         finding.check(self._julia)
-        cuda = cuda_wanted(self._julia)
+        cuda, extra = cuda_wanted(self._julia), wanted()
+        self._extra = check_packages(self._julia, extra)
         # Included as a script is, the package has no code from an earlier process: what any user waits for.
         # Only a package that is loaded has extensions, though, and CUDA is one.
         self._cold = COLD_START in os.environ and not cuda
@@ -65,12 +68,16 @@ class FluxEngine(Engine):
         main = self._main = start_julia(self._julia)
         started = perf_counter()
         self._evaluate(main, _PATH, str(package_folder()))
-        self._evaluate(main, "() -> begin @eval Main using Flux; nothing end")
+        # MKL first, so that nobody asks the BLAS that it replaces.
+        names = sorted({"Flux", *extra}, key=("MKL", "Flux", *extra).index)
+        self._evaluate(main, f"() -> begin @eval Main using {', '.join(names)}; nothing end")
         if cuda:
             self._evaluate(main, "() -> begin @eval Main using CUDA, cuDNN; nothing end")
         packages = perf_counter()
         how = _INCLUDE if self._cold else "dir -> begin @eval Main using PolyBench; nothing end"
         self._evaluate(main, how, str(package_folder()))
+        for name in extra if self._cold else ():
+            self._evaluate(main, EXTEND, str(package_folder() / "ext" / f"PolyBench{name}Ext.jl"))
         self._polybench = main.PolyBench
         # Kept, since after a step, which leaves the caches full of other things, to look it up takes longer
         # than to call it.
@@ -102,10 +109,11 @@ class FluxEngine(Engine):
             **dict(self._polybench.cuda_facts()),
         }
         cuda = tuple(f"cuda:{index}" for index in range(self._polybench.cuda_devices()))
-        return Probe({name: known[name] for name in _VERSIONS}, build, ("cpu", *cuda))
+        versions = {name: known[name] for name in _VERSIONS} | self._extra
+        return Probe(versions, build, ("cpu", *cuda))
 
     def build(self, job: Job, weights: Weights) -> None:
-        _refuse(job)
+        refuse(job)
         self._job = job
         self._rate: float | None = None
         self.sample_kind = "step" if job.device == "cpu" else "block"
@@ -122,7 +130,7 @@ class FluxEngine(Engine):
             as_toml(job.model.layers),
             addresses(arrays), job.dtype, job.device, job.workload.precision,
             optimizer.name, optimizer.learning_rate, optimizer.momentum or 0.0, optimizer.weight_decay,
-            job.dropout == "given", "+".join(job.variants),
+            job.dropout == "given", "+".join((*self.ways, *job.variants)),
         )  # fmt: skip
 
     def conventions(self) -> Conventions:
@@ -130,13 +138,7 @@ class FluxEngine(Engine):
             # Not looked at on a GPU yet: until cuDNN's rule is declared here as it was found, the check holds
             # cuDNN to the exact rule, and fails it where that is not its own.
             return EXACT
-        if not any(isinstance(layer, MaxPool) for layer in walk(self._job.model.layers)):
-            return EXACT
-        within = float(self._polybench.max_pool_within(self._job.dtype))
-        if not within:
-            return EXACT
-        source = f"NNlib {self._polybench.facts().nnlib}, {MAX_POOL_FILE}"
-        return Conventions(max_pool_within=within, sources={"max_pool_within": source})
+        return conventions(self._polybench, self._trainer, self._job)
 
     def load(self, images: Array, labels: Array) -> None:
         touch(images)
@@ -170,6 +172,8 @@ class FluxEngine(Engine):
         self._polybench.start_from_b(self._trainer, addresses(arrays))
 
     def training_state(self) -> Weights:
+        if "reactant" in self._job.variants:
+            return {}  # numbers of its optimizers are the device's
         return training_state(self._polybench.kept_training(self._trainer))
 
     def go_on_from(self, state: Weights) -> None:
@@ -282,18 +286,3 @@ class FluxEngine(Engine):
             masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
             self._polybench.give_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
-
-
-def _refuse(job: Job) -> None:
-    for layer in walk(job.model.layers):
-        if isinstance(layer, LSTM) and (layer.biases, layer.recurrent_activation) != (1, "sigmoid"):
-            raise no_such_layer("Flux.jl", layer)
-    if job.workload.precision == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
-        raise Unavailable("NVIDIA_TF32_OVERRIDE=0 forbids TensorFloat-32", "unset it")
-    if {"gc_every_step", "gc_off"} <= set(job.variants):
-        raise Unavailable("gc_every_step and gc_off exclude each other", "ask for one")
-    if job.workload.precision == "bf16":
-        raise Unavailable(
-            "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
-            "use --precision fp32",
-        )

@@ -13,6 +13,8 @@ SCRIPTS = ("NPZ",)
 """What the plain scripts of `--describe` and `layers --script` need besides, and no worker does."""
 CUDA = ("CUDA", "cuDNN")
 """What training on CUDA needs besides."""
+ADDED = (*CUDA, "Enzyme", "Lux", "MKL", "Mooncake", "Reactant")
+"""What `polybench setup flux` adds where it is told to."""
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polybench.core.errors import Unavailable
+from polybench.engines.flux.julia.extra_packages import needed
 from polybench.engines.flux.julia.finding import (
     EXECUTABLE,
     FOUND_BY,
@@ -60,8 +61,10 @@ def environment(
         PROJECT: julia.project,
         FOUND_BY: julia.found_by,
         **_library(julia),
+        **needed(variants),
         "JULIA_NUM_THREADS": julia_threads,
         "OPENBLAS_NUM_THREADS": blas_threads,
+        "MKL_NUM_THREADS": blas_threads,
         "PYTHON_JULIACALL_THREADS": julia_threads,
         # Without it, garbage collection with several threads ends in a segmentation fault.
         "PYTHON_JULIACALL_HANDLE_SIGNALS": "yes",

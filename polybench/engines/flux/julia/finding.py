@@ -69,9 +69,15 @@ class Julia(NamedTuple):
         if self.found_by == "juliapkg":
             return SETUP
         if self.found_by == ENVIRONMENT:  # to set it up would make it everybody's
-            code = f"using Pkg; {add(PACKAGES)}"
-            return shlex.join([self.executable, f"--project={self.project}", "-e", code])
+            return self.adding(PACKAGES)
         return f"{SETUP} --julia {shlex.quote(self.executable)} --project {shlex.quote(self.project)}"
+
+    def adding(self, names: Iterable[str]) -> str:
+        """The command that adds these packages to this very project."""
+        if self.found_by == ENVIRONMENT:
+            code = f"using Pkg; {add(names)}"
+            return shlex.join([self.executable, f"--project={self.project}", "-e", code])
+        return " ".join([self.setup, *(f"--with {name}" for name in names)])
 
 
 def find() -> Julia:

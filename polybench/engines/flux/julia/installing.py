@@ -9,13 +9,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import platformdirs
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.bounds import CUDA, PACKAGES, SCRIPTS, within
+from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS, within
 from polybench.engines.flux.julia.finding import Julia, add, developed_at, find, installed, version_of
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder, sources_sha256
 from polybench.engines.flux.julia.remembered import remember_precompiled
@@ -81,17 +81,17 @@ def require_network() -> None:
         raise Unavailable(f"no network: {server} cannot be reached ({reason})", _NO_NETWORK) from error
 
 
-def lacking(julia: Julia, cuda: bool) -> list[str]:
-    """Packages that the project lacks, or has in versions that polybench does not take."""
+def lacking(julia: Julia, more: Sequence[str] = ()) -> list[str]:
+    """Packages that the project lacks, `more` among them, or has in versions polybench does not take."""
     there, juliacall = installed(julia), importlib.metadata.version("juliacall")
-    wanted = (*PACKAGES, *SCRIPTS, *(CUDA if cuda else ()))
+    wanted = (*PACKAGES, *SCRIPTS, *more)
     right = {name for name in wanted if name in there and within(name, there[name])}
     if there.get("PythonCall", "") not in ("", juliacall):
         right.discard("PythonCall")
     return [name for name in wanted if name not in right]
 
 
-def add_packages(julia: Julia, say: Say, *, cuda: bool = False, offline: bool = False) -> None:
+def add_packages(julia: Julia, say: Say, *, more: Sequence[str] = (), offline: bool = False) -> None:
     """Install what the project lacks, PythonCall in the version of juliacall, and PolyBench as a package.
 
     With PolyBench in the project, Pkg itself holds all packages to its bounds.
@@ -100,7 +100,7 @@ def add_packages(julia: Julia, say: Say, *, cuda: bool = False, offline: bool = 
     calls = []
     if developed_at(julia) != package_folder().resolve():
         calls.append(f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))')
-    if wanted := lacking(julia, cuda):
+    if wanted := lacking(julia, more):
         calls.append(add(wanted))
     if not calls:
         return
@@ -141,13 +141,13 @@ def library_of(julia: Julia) -> dict[str, str]:
     return dict(zip(("library", "bindir"), said, strict=True)) if len(said) == 2 else {}
 
 
-def steps(julia: Julia | None, *, cuda: bool) -> Iterator[str]:
+def steps(julia: Julia | None, *, more: Sequence[str] = ()) -> Iterator[str]:
     """What setup would do, in sentences; nothing is done."""
     if julia is None:
         yield "juliapkg would look for juliaup or julia, and download Julia if there is none (about 200 MB)"
         yield "then it would install Flux and what it needs (about 100 packages, 100 MB)"
     else:
-        if wanted := lacking(julia, cuda):
+        if wanted := lacking(julia, more):
             yield f"would install {', '.join(wanted)} and what they need in {julia.project}"
         if developed_at(julia) != package_folder().resolve():
             yield f"would add {NAME} from {package_folder()} to {julia.project}"

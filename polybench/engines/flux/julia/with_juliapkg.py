@@ -1,7 +1,8 @@
 """Where nobody names a Julia: juliapkg finds or downloads one, and has its project.
 
 juliapkg writes that project anew whenever it resolves, from what packages declare and from its own list. What
-setup adds (PolyBench from its folder, CUDA) goes into that list: added with Pkg, it would vanish then.
+setup adds (PolyBench from its folder, CUDA, what variants need) goes into that list: added with Pkg, it would
+vanish then.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.bounds import CUDA, bounds, uuids
+from polybench.engines.flux.julia.bounds import ADDED, bounds, uuids
 from polybench.engines.flux.julia.finding import Julia, find
 from polybench.engines.flux.julia.installing import OTHER_FOLDER, Say, require_network
 from polybench.engines.flux.julia.package import NAME, package_folder
@@ -26,7 +28,7 @@ _OFFLINE = "PYTHON_JULIAPKG_OFFLINE"
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def set_up(say: Say, *, cuda: bool = False, offline: bool = False) -> Julia:
+def set_up(say: Say, *, more: Sequence[str] = (), offline: bool = False) -> Julia:
     """Find or install Julia, and install the packages.
 
     Raises:
@@ -46,7 +48,7 @@ def set_up(say: Say, *, cuda: bool = False, offline: bool = False) -> Julia:
         # What it prints is no result.
         with contextlib.redirect_stdout(sys.stderr):
             juliapkg.add(NAME, uuids()[NAME], dev=True, path=str(package_folder()))
-            for name in CUDA if cuda else ():
+            for name in more:
                 juliapkg.add(name, uuids()[name], version=bounds()[name])
             juliapkg.resolve()
     except Exception as error:  # juliapkg raises plain Exceptions, and what its downloads raise
@@ -81,7 +83,7 @@ def remove() -> Path | None:
         return None
     if STATE["project_is_shared"]:
         with contextlib.redirect_stdout(sys.stderr):
-            juliapkg.rm([name for name in (NAME, *CUDA) if name in _own_list(STATE["deps"])])
+            juliapkg.rm([name for name in (NAME, *ADDED) if name in _own_list(STATE["deps"])])
         return None
     shutil.rmtree(project)
     return project

@@ -244,7 +244,7 @@ def test_a_remembered_julia_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyP
 
 def test_juliapkg_is_told_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = juliapkg_that(lambda: None, monkeypatch)
-    with_juliapkg.set_up(print, cuda=True)
+    with_juliapkg.set_up(print, more=("CUDA", "cuDNN"))
     assert listed["CUDA"] == {"version": "5"}
     assert set(listed) == {"PolyBench", "CUDA", "cuDNN"}
 

@@ -1,0 +1,37 @@
+"""What Flux computes by another rule than the exact one, found by experiments with the versions that run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polybench.core.job import EXACT, Conventions, Job
+from polybench.core.layers import MaxPool, ReLU, walk
+
+_MAX_POOL, _RELU = "src/impl/pooling_direct.jl", "src/activations.jl"
+
+_THROUGH_RELU = ("enzyme", "mooncake")
+"""Variants that differentiate what NNlib's `relu` computes; Zygote takes its rule, which is 0 at 0."""
+
+
+def conventions(polybench: Any, trainer: Any, job: Job) -> Conventions:
+    """The declared deviations of this job.
+
+    Args:
+        polybench: the Julia package.
+        trainer: what was built for the job.
+        job: with its network and variants.
+    """
+    if "reactant" in job.variants:
+        return EXACT  # XLA's poolings and comparisons, as JAX has them
+    found: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    nnlib = f"NNlib {polybench.facts().nnlib}"
+    if any(isinstance(layer, MaxPool) for layer in walk(job.model.layers)):
+        found["max_pool_within"] = float(polybench.max_pool_within(job.dtype))
+        sources["max_pool_within"] = f"{nnlib}, {_MAX_POOL}"
+    variant = next((name for name in _THROUGH_RELU if name in job.variants), None)
+    if variant and any(isinstance(layer, ReLU) for layer in walk(job.model.layers)):
+        found["relu_at_zero"] = float(polybench.relu_at_zero(trainer))
+        sources["relu_at_zero"] = f"{nnlib}, {_RELU}, as {variant.capitalize()} differentiates it"
+    declared = {rule: value for rule, value in found.items() if value}
+    return Conventions(**declared, sources={rule: sources[rule] for rule in declared})  # type: ignore[arg-type]
