@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.core.document.study import from_json
 from polybench.data import synthetic
+from polybench.engines import ENGINES
 from polybench.models import MODELS, find_model
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.study_file import REFERENCES
@@ -108,6 +109,35 @@ def test_every_publication_has_its_study() -> None:
     assert {table["published"] for table in TABLES.values()} == set(publications)
     for name in publications:
         assert published_numbers(EXAMPLES / REFERENCES, name)
+
+
+def test_what_is_compared_can_be_measured() -> None:
+    """Cells and networks that there are; each of these studies has one."""
+    for name in tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8")):
+        compared = [number for number in published_numbers(EXAMPLES / REFERENCES, name) if number.cell]
+        assert compared, name
+        for number in compared:
+            engine, device = (number.cell or "").split("/")
+            assert device in ("cpu", "cuda")
+            assert engine.partition("+")[0] in ENGINES
+            assert find_model(number.model or "")
+
+
+def test_a_step_stands_beside_its_authors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `smallvgg.toml`, of a small network and an engine that is here."""
+    numbers = (EXAMPLES / REFERENCES).read_text("utf-8").replace("tf/cpu", "fake/cpu")
+    numbers = numbers.replace('model = "smallvgg"\nbatch_size = 64', 'model = "lenet"\nbatch_size = 8')
+    (tmp_path / REFERENCES).write_text(numbers, "utf-8")
+    table = TABLES["smallvgg.toml"] | TINY | {"engines": ["fake"], "model": "lenet", "augment": False}
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(table), "utf-8")
+    monkeypatch.setitem(synthetic.IMAGES, "train", 64)
+    command = ["run", str(tmp_path / "study.toml"), "--no-save", "--published"]
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 0, run.output
+    (step,) = (line for line in run.stdout.splitlines() if "time a step" in line and "Ryzen" in line)
+    (epoch,) = (line for line in run.stdout.splitlines() if "153 steps" in line and "Ryzen" in line)
+    assert re.search(r"fake/cpu [\d.]+ ms +[\d,.]+ times as long$", step), run.stdout
+    assert re.search(r"fake/cpu [\d.]+ m?s +[\d,.]+ times as long$", epoch), run.stdout
 
 
 def test_compare_in_python(tmp_path: Path) -> None:

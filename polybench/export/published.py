@@ -2,47 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, get_args
 
 from polybench.core import units
-from polybench.core.document.circumstances import Published
+from polybench.core.document.circumstances import Compared, Published
 from polybench.core.document.result import Result
+from polybench.core.document.sweep import SweepPoint, SweptCell
+from polybench.core.spec import Workload
+from polybench.metrics import METRICS
 
 TITLE = "published (not measured here)"
 HEADER = ["what", "hardware", "quantity", "value"]
 BESIDE = ["here", "ratio"]
-"""What the same took in this study, and how many times as long the author's took."""
+"""What this study found of the same, and how many times as much the author's is."""
+
+_WORDS: dict[Compared, tuple[Callable[[float], str], str]] = {
+    "epoch_time": (units.seconds, "times as long"),
+    "step_time": (units.seconds, "times as long"),
+    "throughput": (units.count, "times as many"),
+    "steps_per_second": (units.count, "times as many"),
+    "device_speedup": (units.number, "times"),
+}
+"""How our own value is shown, and what the ratio is called."""
 
 
-def header(published: Sequence[Published], results: Sequence[Result] = ()) -> list[str]:
-    """Of `rows`: with our own numbers where one of the cells repeats what an author timed."""
-    return [*HEADER, *BESIDE] if any(_here(number, results) for number in published) else HEADER
+class Measured(NamedTuple):
+    """One cell that was measured here."""
+
+    cell: str
+    workload: Workload
+    values: Mapping[str, float | str | None]
+    """Metric -> value, of those that an author's number can be compared with."""
 
 
-def rows(published: Sequence[Published], results: Sequence[Result] = ()) -> list[list[str]]:
-    """One row a number, in the order of the study file; `results` are what was measured here."""
-    beside = len(header(published, results)) > len(HEADER)
+def of_study(results: Sequence[Result]) -> list[Measured]:
+    """Its ranked cells."""
+    return [
+        Measured(
+            result.cell,
+            result.workload,
+            {name: METRICS[name].value(result) for name in get_args(Compared)},
+        )
+        for result in results
+        if result.ranked
+    ]
+
+
+def of_sweep(points: Sequence[SweepPoint]) -> list[Measured]:
+    """The ranked cells of all points, the fastest first: the best point that does the same counts."""
+    cells = [
+        Measured(cell.cell, point.workload, _swept(cell))
+        for point in points
+        if point.workload is not None
+        for cell in point.cells
+        if cell.speedup is not None
+    ]
+    return sorted(cells, key=lambda one: -float(one.values["throughput"] or 0))
+
+
+def _swept(cell: SweptCell) -> dict[str, float | str | None]:
+    seconds = cell.seconds_per_step
+    return {
+        "step_time": seconds,
+        "throughput": cell.samples_per_second,
+        "steps_per_second": 1 / seconds if seconds else None,
+    }
+
+
+def header(published: Sequence[Published], here: Sequence[Measured] = ()) -> list[str]:
+    """Of `rows`: with our own numbers where one of the cells repeats what an author measured."""
+    return [*HEADER, *BESIDE] if any(_ours(number, here) for number in published) else HEADER
+
+
+def rows(published: Sequence[Published], here: Sequence[Measured] = ()) -> list[list[str]]:
+    """One row a number, in the order of the study file; `here` is what was measured here."""
+    beside = len(header(published, here)) > len(HEADER)
     return [
         [number.label, number.hardware, number.quantity, f"{_digits(number.value)} {number.unit}".rstrip()]
-        + (_beside(number, results) if beside else [])
+        + (_beside(number, here) if beside else [])
         for number in published
     ]
 
 
-def _beside(number: Published, results: Sequence[Result]) -> list[str]:
-    here = _here(number, results)
-    if here is None:
+def _beside(number: Published, here: Sequence[Measured]) -> list[str]:
+    ours = _ours(number, here)
+    if ours is None:
         return ["", ""]
     theirs = number.value if isinstance(number.value, tuple) else (number.value,)
-    ratio = " to ".join(units.number(value / here) for value in theirs)
-    return [f"{number.cell} {units.seconds(here)}", f"{ratio} times"]
+    ratio = " to ".join(units.number(value / ours) for value in theirs)
+    show, times = _WORDS[number.metric]
+    return [f"{number.cell} {show(ours)}", f"{ratio} {times}"]
 
 
-def _here(number: Published, results: Sequence[Result]) -> float | None:
-    """Seconds of as many epochs as the author's, of the cell that repeats them."""
-    epochs = (result.epoch_seconds for result in results if result.ranked and result.cell == number.cell)
-    seconds = next(epochs, None)
-    return None if seconds is None else number.epochs * seconds
+def _ours(number: Published, here: Sequence[Measured]) -> float | None:
+    """What the cell that repeats the author's has of the same metric, for as many epochs or steps."""
+    values = (one.values.get(number.metric) for one in here if _repeats(number, one))
+    value = next((value for value in values if isinstance(value, float)), None)
+    return number.times * value if value else None
+
+
+def _repeats(number: Published, here: Measured) -> bool:
+    """Whether it is the cell, and trains the same network, batches and images, as far as the author says."""
+    done = here.workload
+    pairs = (
+        (number.model, done.model),
+        (number.batch_size, done.batch_size),
+        (number.augment, done.augment),
+    )
+    return number.cell == here.cell and all(theirs in (None, ours) for theirs, ours in pairs)
 
 
 def sources(published: Sequence[Published]) -> list[str]:

@@ -48,6 +48,7 @@ def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:
     """
     from polybench.export.fitting import fitting  # brings tabulate, which help pages need not wait for
 
-    # What authors printed is of an epoch.
-    first = ("step_time", "epoch_time") if any(number.cell for number in study.published) else ()
+    # What authors printed stands beside our own, which the table should have, too.
+    theirs = [number.metric for number in study.published if number.cell]
+    first = ("step_time", *theirs) if theirs else ()
     return in_order(fitting(study, metrics_of((*first, *DEFAULT_COLUMNS)), width))

@@ -106,8 +106,8 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ],
         footnotes=[*footnotes(study, [column.name for column in columns]), *_empty(study, columns)],
         sentences=sentences(study),
-        published_header=published.header(study.published, study.results),
-        published=published.rows(study.published, study.results),
+        published_header=published.header(study.published, published.of_study(study.results)),
+        published=published.rows(study.published, published.of_study(study.results)),
         sources=published.sources(study.published),
     )
 

@@ -77,8 +77,10 @@ def notes_of(sweep: SweepDocument) -> list[str]:
 
 def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
     """A block of its own, so that nobody takes it for measured here."""
-    rows = of_others.rows(sweep.published)
-    table = laid_out(of_others.HEADER, rows, left=len(of_others.HEADER), markdown=markdown)
+    here = of_others.of_sweep(sweep.points)
+    header = of_others.header(sweep.published, here)
+    rows = of_others.rows(sweep.published, here)
+    table = laid_out(header, rows, left=len(header), markdown=markdown)
     return [of_others.TITLE, table, "\n".join(map(wrapped, of_others.sources(sweep.published)))]
 
 

@@ -22,13 +22,14 @@ from polybench.metrics.parity import PARITY
 from polybench.metrics.roof import ROOF
 from polybench.metrics.speedup import DEVICE_SPEEDUP, SPEEDUP
 from polybench.metrics.step_time import STEP_TIME
-from polybench.metrics.throughput import EPOCH_TIME, THROUGHPUT
+from polybench.metrics.throughput import EPOCH_TIME, STEPS_PER_SECOND, THROUGHPUT
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         STEP_TIME,
         THROUGHPUT,
+        STEPS_PER_SECOND,
         EPOCH_TIME,
         *pipeline.PIPELINE,
         SPEEDUP,
@@ -87,7 +88,15 @@ DEFAULT_COLUMNS = (
 """By importance: a table shows those of them that have a value and fit (export.fitting)."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "times": ("step_time", "throughput", "epoch_time", "speedup", "device_speedup", "roof"),
+    "times": (
+        "step_time",
+        "throughput",
+        "steps_per_second",
+        "epoch_time",
+        "speedup",
+        "device_speedup",
+        "roof",
+    ),
     "replication": tuple(metric.name for metric in replicas.REPLICATION),
     "means": tuple(metric.name for metric in means.MEANS),
     "training": ("accuracy", "time_to_accuracy"),

@@ -1,4 +1,4 @@
-"""How fast it trains in the units of its users: images a second, time of an epoch."""
+"""How fast it trains in the units of its users: images and steps a second, time of an epoch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ THROUGHPUT = Metric(
     unit="images/s",
     better="higher",
     value=lambda result: result.samples_per_second,
+    show=units.count,
+)
+
+STEPS_PER_SECOND = Metric(
+    name="steps_per_second",
+    title="steps per s",
+    unit="steps/s",
+    better="higher",
+    value=lambda result: 1 / result.typical_seconds if result.measured else None,
     show=units.count,
 )
 

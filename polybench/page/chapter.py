@@ -108,8 +108,8 @@ def view_of(chapter: Chapter, number: int) -> StudyView:
         layers=layers_rows.build(chapter.layers) if chapter.layers else None,
         layers_figures=[figure for figure in figures if figure.of == "layers"],
         scripts=chapter.scripts,
-        published_header=published.header(study.published, study.results),
-        published=published.rows(study.published, study.results),
+        published_header=published.header(study.published, published.of_study(study.results)),
+        published=published.rows(study.published, published.of_study(study.results)),
         sources=published.sources(study.published),
         command=command_of(study.argv),
         versions=[

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.document.circumstances import Published
+from polybench.core.document.circumstances import Compared, Published
 from polybench.core.names import pick
 from polybench.planning.toml_text import TomlText
 
 
 class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """core.document.circumstances.Published; without a source of its own it has its publication's."""
+    """core.document.circumstances.Published; what it does not say itself is its publication's."""
 
     label: str
     quantity: str
@@ -22,11 +22,22 @@ class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str | None = None
     cell: str | None = None
     epochs: int = 1
+    metric: Compared = "epoch_time"
+    steps: int = 1
+    model: str | None = None
+    batch_size: int | None = None
+    augment: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.cell is not None and self.metric in ("epoch_time", "step_time") and self.unit != "s":
+            raise ValueError(f'{self.metric} is compared in seconds, not in {self.unit!r}; write unit = "s"')
 
 
 class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     numbers: list[_Number]
+    model: str | None = None
+    batch_size: int | None = None
 
 
 def published_numbers(path: Path, name: str) -> list[Published]:
@@ -51,6 +62,11 @@ def published_numbers(path: Path, name: str) -> list[Published]:
             number.source or publication.source,
             number.cell,
             number.epochs,
+            number.metric,
+            number.steps,
+            number.model or publication.model,
+            number.batch_size or publication.batch_size,
+            number.augment,
         )
         for number in publication.numbers
     ]

@@ -46,6 +46,7 @@ def summarize(
             document.id,
             oversubscribed=document.settings.threads > usable_threads,
             cells=[_cell(result, first.get(result.cell), "threads" in axes) for result in document.results],
+            workload=document.results[0].workload if document.results else None,
         )
         for values, document in points
     ]

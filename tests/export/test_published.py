@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 import pytest
 
 from polybench.core import units
-from polybench.core.document.circumstances import Published
+from polybench.core.document.circumstances import Compared, Published
 from polybench.core.document.study import from_json
-from polybench.export import FORMATS
+from polybench.core.document.sweep import SweepPoint, SweptCell
+from polybench.core.document.times import DeviceSpeedup
+from polybench.export import FORMATS, published
 from polybench.export.rendering import rendered
+from polybench.metrics import METRICS
 from polybench.metrics.base import Metric
-from tests.factories import typical_study
+from tests.factories import WORKLOAD, measured, typical_study
 
 PUBLISHED = [
     Published("Flux_1", "allocations", 1407620.0, "", "GTX 1080", "a journal"),
@@ -17,6 +23,15 @@ PUBLISHED = [
     Published("torch", "time", 0.828756, "s", "", "a blog"),
 ]
 STUDY = msgspec.structs.replace(typical_study(), published=PUBLISHED, title="A\nstudy")
+
+
+CUDA = measured("tf/cuda", 0.01, device_speedup=DeviceSpeedup("tf/cpu", 12.5, None))
+
+
+def of_cuda(**fields: Any) -> Published:
+    """A time of an epoch of that cell, but for `fields`."""
+    whole = {"value": 1.0, "unit": "s", "hardware": "K80", "source": "a blog", "cell": "tf/cuda"}
+    return Published(**({"label": "theirs", "quantity": "it"} | whole | fields))
 
 
 FOR_PEOPLE = [name for name, row in FORMATS.items() if row.audience == "people"]
@@ -68,8 +83,65 @@ def test_a_time_of_epochs_stands_beside_that_of_the_cell_that_repeats_it(name: s
     assert other.count("times") == 1
 
 
+@pytest.mark.parametrize(
+    ("metric", "fields", "show", "times"),
+    [
+        ("step_time", {"unit": "s"}, units.seconds, "times as long"),
+        ("step_time", {"unit": "s", "steps": 153}, units.seconds, "times as long"),
+        ("epoch_time", {"unit": "s", "epochs": 10}, units.seconds, "times as long"),
+        ("throughput", {"unit": ""}, units.count, "times as many"),
+        ("steps_per_second", {"unit": ""}, units.count, "times as many"),
+        ("device_speedup", {"unit": "times"}, units.number, "times"),
+    ],
+)
+def test_a_number_stands_beside_the_same_metric(
+    metric: Compared, fields: dict[str, Any], show: Callable[[float], str], times: str
+) -> None:
+    ours = METRICS[metric].value(CUDA)
+    assert isinstance(ours, float)
+    amount = ours * fields.get("steps", 1) * fields.get("epochs", 1)
+    number = of_cuda(metric=metric, value=3 * amount, **fields)
+    assert published.header([number], published.of_study([CUDA])) == [*published.HEADER, "here", "ratio"]
+    (row,) = published.rows([number], published.of_study([CUDA]))
+    assert row[4:] == [f"tf/cuda {show(amount)}", f"3.00 {times}"]
+
+
+@pytest.mark.parametrize("other", [{"model": "smallvgg"}, {"batch_size": 64}, {"augment": True}])
+def test_what_was_measured_with_something_else_is_not_compared(other: dict[str, Any]) -> None:
+    here = published.of_study([CUDA])
+    same = {name: getattr(CUDA.workload, name) for name in other}
+    assert published.header([of_cuda(**same)], here) != published.HEADER
+    assert published.header([of_cuda(**other)], here) == published.HEADER
+    assert published.rows([of_cuda(**other), of_cuda()], here)[0][4:] == ["", ""]
+
+
+def test_a_number_stands_beside_the_fastest_point_of_a_sweep_that_does_the_same() -> None:
+    def point(batch_size: int, seconds: float, **changes: Any) -> SweepPoint:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size, **changes)
+        cell = SweptCell("tf/cuda", "ok", None, seconds, batch_size / seconds, 1.0)
+        return SweepPoint({"batch_size": batch_size}, "x", False, [cell], workload)
+
+    points = [point(64, 0.1), point(128, 0.2), point(128, 0.1), point(128, 0.01, model="resnet32")]
+    number = of_cuda(metric="throughput", value=2560.0, unit="", model="lenet", batch_size=128)
+    (row,) = published.rows([number], published.of_sweep(points))
+    assert row[4:] == ["tf/cuda 1,280", "2.00 times as many"]
+    failed = msgspec.structs.replace(points[2], cells=[SweptCell("tf/cuda", "failed")])
+    assert published.header([number], published.of_sweep([failed])) == published.HEADER
+    saved_before = [msgspec.structs.replace(one, workload=None) for one in points]
+    assert published.header([number], published.of_sweep(saved_before)) == published.HEADER
+
+
 def test_without_such_a_cell_the_block_has_the_authors_numbers_only(columns: list[Metric]) -> None:
     assert "ratio" not in rendered(STUDY, "markdown", columns, published=True)
+
+
+def test_what_is_compared_is_a_column() -> None:
+    number = Published(
+        "theirs", "steps a second", 1.0, "", "K80", "a blog", "tf/cpu", metric="steps_per_second"
+    )
+    document = msgspec.structs.replace(typical_study(), published=[number])
+    assert "steps per s" in rendered(document, "markdown", published=True)
+    assert "steps per s" not in rendered(document, "markdown")
 
 
 def test_the_epoch_is_a_column_where_authors_timed_epochs() -> None:

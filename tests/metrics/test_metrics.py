@@ -35,6 +35,7 @@ from tests.factories import absent, measured
     [
         ("step_time", "8.55 ms ±2.5%"),
         ("throughput", "14,971"),
+        ("steps_per_second", "117"),
         ("epoch_time", "3.33 s"),
         ("speedup", "1.93 (1.93 to 1.93)"),
         ("cold_start", "2.15 s"),
@@ -60,6 +61,7 @@ def test_values_are_in_si_units() -> None:
     assert METRICS["peak_memory"].value(result) == 412 * 2**20
     assert METRICS["cold_start"].value(result) == pytest.approx(2.15)
     assert METRICS["throughput"].value(result) == pytest.approx(12_800)
+    assert METRICS["steps_per_second"].value(result) == pytest.approx(100, rel=0.001)
     assert METRICS["epoch_time"].value(result) == pytest.approx(3.9)
 
 
@@ -141,6 +143,7 @@ def test_everything_that_a_result_can_hold() -> None:
     expected = {
         "step_time": "10.0 ms ±2.5%",
         "throughput": "12,800",
+        "steps_per_second": "100",
         "epoch_time": "3.90 s",
         "waiting_time": "1.00 ms",
         "compute_time": "9.00 ms",

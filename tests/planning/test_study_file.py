@@ -171,7 +171,44 @@ numbers = [
 [two]
 source = "a journal"
 numbers = [{label = "Flux"}]
+[three]
+source = "a journal"
+model = "lenet"
+batch_size = 64
+[[three.numbers]]
+label = "tf"
+hardware = "a CPU"
+quantity = "time of a step"
+value = 3
+unit = "s"
+cell = "tf/cpu"
+metric = "step_time"
+[[three.numbers]]
+label = "tf"
+hardware = "a GPU"
+quantity = "images a second"
+value = 3
+unit = ""
+cell = "tf/cuda"
+metric = "throughput"
+model = "rosetta"
+augment = false
 """
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("metric = 'step_time'", r"step_time is compared in seconds, not in 'ms'; write unit = \"s\""),
+        ("metric = 'step'", r"Invalid enum value 'step'.*numbers\[0\]\.metric"),
+    ],
+)
+def test_a_number_that_cannot_be_compared_is_refused(file: Path, wrong: str, said: str) -> None:
+    number = f"label = 'tf', hardware = '', quantity = '', value = 3, unit = 'ms', cell = 'tf/cpu', {wrong}"
+    (file.parent / study_file.REFERENCES).write_text(f"[one]\nsource = ''\nnumbers = [{{{number}}}]")
+    file.write_text("published = 'one'")
+    with pytest.raises(BadInput, match=said):
+        read(file)
 
 
 def test_published_numbers_stand_beside_the_file(file: Path) -> None:
@@ -184,6 +221,15 @@ def test_published_numbers_stand_beside_the_file(file: Path) -> None:
     file.write_text("title = 'A'\npublished = 'on'")
     with pytest.raises(BadInput, match=rf"{file}:2: unknown publication in .* 'on'; did you mean 'one'"):
         read(file)
+    file.write_text("published = 'three'")
+    of_step, of_images = read(file).background.published
+    assert (of_step.metric, of_step.model, of_step.batch_size, of_step.augment) == (
+        "step_time",
+        "lenet",
+        64,
+        None,
+    )
+    assert (of_images.metric, of_images.model, of_images.augment) == ("throughput", "rosetta", False)
     file.write_text("published = 'two'")
     with pytest.raises(
         BadInput, match=r"x\.toml:1: .*published\.toml:8: .*missing required field .*numbers\[0\]"

@@ -11,6 +11,9 @@ from polybench.core.optimizers import Optimizer
 Unit = Literal["image", "sequence"]
 """What one input of a network is called."""
 
+Compared = Literal["epoch_time", "step_time", "throughput", "steps_per_second", "device_speedup"]
+"""The metrics with which what an author printed can be compared."""
+
 
 class Settings(msgspec.Struct, kw_only=True):
     """What all cells of a study share."""
@@ -121,8 +124,23 @@ class Published(msgspec.Struct, frozen=True):
     hardware: str
     source: str
     cell: str | None = None
-    """Which cell repeats what ran, where `value` is the time of `epochs` whole epochs in seconds."""
+    """Which cell repeats what ran; null where none does."""
     epochs: int = 1
+    """Whose time `value` is, where it is compared with `epoch_time`."""
+    metric: Compared = "epoch_time"
+    """That of the cell which `value` is compared with: seconds, what is done in a second, or a ratio."""
+    steps: int = 1
+    """Whose time `value` is, where it is compared with `step_time`."""
+    model: str | None = None
+    """The network, the batch size and whether images were augmented; what was measured with another is not
+    compared. Null where the author does not say, or it does not matter."""
+    batch_size: int | None = None
+    augment: bool | None = None
+
+    @property
+    def times(self) -> int:
+        """How many of the metric's own epochs or steps `value` is of."""
+        return {"epoch_time": self.epochs, "step_time": self.steps}.get(self.metric, 1)
 
 
 class Background(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from polybench.core.document.circumstances import Host, Published, Tool, Unit
 from polybench.core.document.study import decoded
+from polybench.core.spec import Workload
 
 SWEEP_ID = "sweep-"
 """How the ID of a sweep begins; what follows is that of its study that was begun first."""
@@ -60,6 +61,8 @@ class SweepPoint(msgspec.Struct, frozen=True):
     oversubscribed: bool
     """More threads than the machine has for them."""
     cells: list[SweptCell]
+    workload: Workload | None = None
+    """What a step is, but for the cells' own precision; null in what earlier versions saved."""
 
 
 class Curve(msgspec.Struct, frozen=True):
