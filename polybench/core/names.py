@@ -55,6 +55,10 @@ def check_environment(name: str) -> str:
     return name
 
 
+_ALSO_CALLED = {"tensorflow": "tf", "pytorch": "torch", "julia": "flux", "flux.jl": "flux"}
+"""What others call engines; no name of theirs here, but what is meant is known."""
+
+
 def pick(name: str, table: Mapping[str, T], what: str) -> T:
     """The entry `name` of `table`; `what` says what an entry is, its noun first.
 
@@ -65,7 +69,9 @@ def pick(name: str, table: Mapping[str, T], what: str) -> T:
     """
     if name in table:
         return table[name]
-    near = " or ".join(repr(match) for match in difflib.get_close_matches(name, table))
+    meant = _ALSO_CALLED.get(name.lower())
+    matches = [meant] if meant in table else difflib.get_close_matches(name, table)
+    near = " or ".join(map(repr, matches))
     question = f"did you mean {near}? " if near else ""
     noun, *rest = what.split(" ")
     plural = " ".join((f"{noun}s", *rest))

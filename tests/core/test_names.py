@@ -26,6 +26,24 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name: str, message: str
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("tensorflow", "tf"),
+        ("TensorFlow", "tf"),
+        ("pytorch", "torch"),
+        ("julia", "flux"),
+        ("flux.jl", "flux"),
+        ("Flux.jl", "flux"),
+    ],
+)
+def test_an_engine_is_known_by_what_others_call_it(name: str, engine: str) -> None:
+    with pytest.raises(BadInput, match=f"^unknown engine '{name}'; did you mean '{engine}'[?] engines are: "):
+        pick(name, dict.fromkeys(("flux", "jax", "tf", "torch")), "engine")
+    with pytest.raises(BadInput, match=f"^unknown model '{name}'; models are: lenet$"):
+        pick(name, {"lenet": 1}, "model")
+
+
 def test_the_plural_is_that_of_the_noun() -> None:
     with pytest.raises(BadInput, match=r"; variants of torch are: compile$"):
         pick("eager", {"compile": 1}, "variant of torch")
