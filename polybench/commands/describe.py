@@ -72,6 +72,7 @@ def _program(plan: Plan, cell: Cell) -> list[str]:
 
 def _why_none(plan: Plan, cell: Cell) -> str:
     from polybench.plain import NETWORKS, OF_TOKENS, why_none
+    from polybench.plain.layer import KINDS
     from polybench.planning.follow_ups import command_line
 
     networks = (*NETWORKS, *OF_TOKENS)
@@ -82,7 +83,7 @@ def _why_none(plan: Plan, cell: Cell) -> str:
     asked = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
     layers = command_line("layers", asked, "--script", "FOLDER")
     said = f"{text}; they are written by hand, for {', '.join(networks)}"
-    return f"{said}; what writes programs of the layer that loses most: {layers}"
+    return f"{said}; of the layer that loses most, if it is one of {KINDS}: {layers}"
 
 
 def _print(plan: Plan, cell: Cell, script: Script, steps: int) -> None:

@@ -22,7 +22,8 @@ from polybench.measuring.state import StudyState
 from polybench.measuring.study import new_context, started
 from polybench.measuring.verification import verified
 from polybench.measuring.workers import start_reference
-from polybench.plain.layer import write_programs
+from polybench.plain import NETWORKS, OF_TOKENS
+from polybench.plain.layer import KINDS, write_programs
 from polybench.planning.pace import Block
 from polybench.planning.plan import resolve, row
 from polybench.report.anonymous import anonymous
@@ -136,7 +137,9 @@ def _write_programs(state: StudyState, document: LayersDocument, tensors: Path, 
         state.progress.warn(f"no programs: cannot write to {script}: {error.strerror}")
         return
     if not files:
-        state.progress.warn(f"no programs: there is none for {layer}, {part}")
+        whole = f"polybench compare --model {plan.model.name} --describe FOLDER"
+        instead = f"; of the whole training: {whole}" if plan.model.name in (*NETWORKS, *OF_TOKENS) else ""
+        state.progress.warn(f"no programs: {layer}, {part} loses most; there are some for {KINDS}{instead}")
 
 
 def _whole_step(cell: Cell) -> bool:

@@ -59,6 +59,10 @@ def single_layer(name: str) -> Model:
         raise BadInput(
             f"{text!r} needs the height and width of its input, not {place!r}; write --input 56x56"
         )
+    if isinstance(layer, Dense) and images.group() != "1x1":
+        raise BadInput(
+            f"{text!r} takes {given['inputs']} features and no image; leave --input {images.group()} out"
+        )
     inputs = int(given["inputs"])
     relu: list[Layer] = [ReLU()] if given["relu"] else []
     size = int(images["height"]), int(images["width"])

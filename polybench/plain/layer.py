@@ -27,6 +27,8 @@ from polybench.core.spec import Workload
 from polybench.plain import text_of, with_constants
 
 DATA = "layer.npz"
+KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"
+"""What programs are written for."""
 
 
 def write_programs(

@@ -61,7 +61,7 @@ def explain(document: StudyDocument, saved: Saved, against: str | None = None) -
         host=document.host,
         pairs=sorted(pairs, key=lambda pair: pair.uncertain is None),
         advice=[_of_inputs(advice(gain), document) for gain in sorted(found, key=lambda gain: -gain.seconds)],
-        missing=list(not_measured(document, study, pairs, cells, saved.studies)),
+        missing=list(not_measured(document, study, pairs, cells, saved.studies, saved.layers)),
         left_out=list(left_out(document, study)),
     )
 

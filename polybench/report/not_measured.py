@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polybench.core.document.explanation import Pair, Sentence
+from polybench.core.document.layers import LayersDocument
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
@@ -18,7 +19,7 @@ from polybench.planning.follow_ups import (
     has_layers,
     other_variants,
 )
-from polybench.report.belonging import varied
+from polybench.report.belonging import layers_of, varied
 from polybench.report.disturbance import NOTABLE_SHARE, fault_share
 
 
@@ -28,6 +29,7 @@ def not_measured(
     pairs: Sequence[Pair],
     slower: Sequence[Result],
     studies: Sequence[StudyDocument],
+    layers: Sequence[LayersDocument],
 ) -> Iterator[Sentence]:
     """One sentence for each thing that would tell more.
 
@@ -37,10 +39,11 @@ def not_measured(
         pairs: with all accounts that could be made.
         slower: the slower cell of each pair.
         studies: saved ones, the newest first.
+        layers: saved ones, the newest first.
     """
     compared = {cell for pair in pairs for cell in (pair.cell, pair.against)}
     ranked = [result for result in document.results if result.cell in compared]
-    yield from _layers(study, pairs, [result for result in ranked if has_layers(result)])
+    yield from _layers(document, study, pairs, layers)
     if any(pair.account("batch size") is None for pair in pairs):
         yield _missing(
             "what a step costs whatever its batch size",
@@ -79,14 +82,23 @@ def _missing(what: str, figure: str, command: str) -> Sentence:
     return Sentence(text=f"Not measured: {what}.", figure=figure, command=command)
 
 
-def _layers(study: Study, pairs: Sequence[Pair], cells: Sequence[Result]) -> Iterator[Sentence]:
-    names = {result.cell for result in cells}
-    without = [pair for pair in pairs if pair.account("layers") is None]
-    open_ones = [pair for pair in without if {pair.cell, pair.against} <= names]
-    wanted = for_layers(study, cells)
-    if open_ones and wanted is not None:
-        of = ", ".join(dict.fromkeys(cell for pair in open_ones for cell in (pair.cell, pair.against)))
-        yield _missing(f"the layers of {of}", "layers", command_line("layers", wanted))
+def _layers(
+    document: StudyDocument, study: Study, pairs: Sequence[Pair], layers: Sequence[LayersDocument]
+) -> Iterator[Sentence]:
+    """Names what has none; measured are both cells of each pair, since only times of one run are compared."""
+    without = [(pair.cell, pair.against) for pair in pairs if pair.account("layers") is None]
+    open_ones = [both for both in without if all(has_layers(document.result(cell)) for cell in both)]
+    names = {cell for both in open_ones for cell in both}
+    cells = [result for result in document.results if result.cell in names]
+    wanted = for_layers(study, cells) if cells else None
+    if wanted is None:
+        return
+    known = [cell for cell in cells if layers_of(document, layers, [cell.cell])]
+    missing = [cell for cell in cells if cell not in known]
+    what = f"the layers of {_names(missing or cells)}"
+    if known:
+        what += f", beside those of {_names(known)}" if missing else " in one run"
+    yield _missing(what, "layers", command_line("layers", wanted))
 
 
 def _threads(

@@ -10,6 +10,8 @@ import pytest
 
 from polybench.core.document.layers import EngineLayers, LayersDocument
 from polybench.core.errors import BadInput
+from polybench.core.model import Model
+from polybench.core.sequence_layers import LSTM, Embedding
 from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines import ENGINES
@@ -17,6 +19,8 @@ from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.export.layers_rows import lost_by_part, ordered
 from polybench.measuring.layers import run_layers
 from polybench.measuring.progress import Silent
+from polybench.models.char_lstm import CHAR_LSTM
+from polybench.models.imdb import IMDB_BILSTM
 
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
 
@@ -58,6 +62,50 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
         assert one.residue_seconds is not None
         total = sum(row.seconds_per_step for row in one.rows) + one.residue_seconds
         assert total == pytest.approx(one.step_seconds)
+
+
+class Told(Silent):
+    """Keeps what is warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "instead"),
+    [
+        (
+            CHAR_LSTM,
+            "weight gradient",
+            "there are some for convolutions, dense layers, batch norm, pooling and ReLU",
+        ),
+        (
+            IMDB_BILSTM,
+            "data gradient",  # in which that of the weights is
+            "of the whole training: polybench compare --model imdb-bilstm --describe FOLDER",
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_why_no_program_is_written_is_said(model: Model, part: str, instead: str, tmp_path: Path) -> None:
+    """The planted slow layer is the last with weights: here it is the LSTM."""
+    before = [layer for layer in model.layers if isinstance(layer, Embedding)]
+    features = 128 if before else model.classes
+    layers = (*before, LSTM("lstm", features, model.classes))
+    told = Told()
+    study = Study(
+        engines=("fake", "fake+uneven"),
+        model=msgspec.structs.replace(model, layers=layers),
+        processes=1, rounds=1, steps=2, parity=False, **FAST,
+    )  # fmt: skip
+    run_layers(study, told, script=tmp_path)
+    (said,) = (warning for warning in told.warnings if "programs" in warning)
+    assert said.startswith(f"no programs: lstm, {part} loses most; ")
+    assert said.endswith(instead)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.slow

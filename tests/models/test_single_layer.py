@@ -39,6 +39,10 @@ def test_a_layer_is_in_a_network_that_gives_it_both_gradients(text: str, layer: 
         ("lstm 64->64", "no layer is"),
         ("conv 3x3 64->64", "needs the height and width of its input, not ''"),
         ("conv 3x3 64->64 on 56", "not '56'"),
+        (
+            "dense 64->10 on 56x56",
+            "^'dense 64->10' takes 64 features and no image; leave --input 56x56 out$",
+        ),
         ("conv 9x9 3->4 on 5x5", "do not fit into"),
         ("conv 3x3 0->4 on 5x5", "no layer is"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.identity import Parity
-from polybench.core.document.layers import Part
+from polybench.core.document.layers import LayersDocument, Part
 from polybench.core.document.resources import BlockReading, Disturbance, GarbageCollection
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BreakEven, Pipeline, Startup
@@ -125,6 +125,29 @@ def test_what_was_not_measured_is_said_with_its_command(document: StudyDocument)
     left = {sentence.figure for sentence in measured_all.missing}
     assert not left & {"layers", "sweep"}
     assert all(shlex.split(sentence.command or "") for sentence in found.missing)
+
+
+def test_layers_that_are_known_are_not_named_as_missing(document: StudyDocument) -> None:
+    """The command still has the cell that the missing one is compared with, but no other."""
+    document.results += [measured("jax/cpu", 0.015), measured("tf/cpu", 0.010)]
+
+    def of(*cells: str) -> LayersDocument:
+        return layers(document, dict.fromkeys(cells, 0.02), {cell: {CONV: 0.009} for cell in cells})
+
+    def missing(*known: LayersDocument) -> tuple[str, str | None]:
+        (said,) = (one for one in explain(document, Saved(known)).missing if one.figure == "layers")
+        return said.text, said.command
+
+    all_four = "Not measured: the layers of flux/cpu, torch/cpu, jax/cpu, tf/cpu."
+    assert missing() == (all_four, "polybench layers --engines flux,torch,jax,tf --threads 2")
+    assert missing(of("flux/cpu", "torch/cpu", "tf/cpu")) == (
+        "Not measured: the layers of jax/cpu, beside those of torch/cpu.",
+        "polybench layers --engines torch,jax --threads 2",
+    )
+    assert missing(of("flux/cpu", "torch/cpu", "tf/cpu"), of("jax/cpu")) == (
+        "Not measured: the layers of torch/cpu, jax/cpu in one run.",
+        "polybench layers --engines torch,jax --threads 2",
+    )
 
 
 def test_points_of_a_sweep_over_batch_sizes_tell_the_fixed_cost(document: StudyDocument) -> None:

@@ -167,7 +167,7 @@ class FakeEngine(Engine):
         names: list[Part] = ["forward", *(gradient.part for gradient in piece.gradients())]
         seconds = dict.fromkeys([*names, "activation"] if piece.activated else names, self._part_seconds)
         if "uneven" in self._variants and piece.name == self._last_trained:
-            seconds["weight gradient"] += STEP_SECONDS
+            seconds[names[-1]] += STEP_SECONDS
         return {part: Replayed(self._stopwatch(value)) for part, value in seconds.items()}
 
     def replay_step(self) -> Mapping[Part, Replayed]:
