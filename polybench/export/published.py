@@ -104,18 +104,36 @@ def _ours(number: Published, here: Sequence[Measured]) -> float | None:
 
 def _repeats(number: Published, here: Measured) -> bool:
     """Whether it is the cell, and trains the same network, batches and images, as far as the author says."""
-    done = here.workload
-    pairs = (
-        (number.model, done.model),
-        (number.batch_size, done.batch_size),
-        (number.augment, done.augment),
-    )
-    return number.cell == here.cell and all(theirs in (None, ours) for theirs, ours in pairs)
+    return _of_network(number, here) and not _differences(number, here.workload)
 
 
-def sources(published: Sequence[Published]) -> list[str]:
-    """Each publication once."""
-    return [f"source: {source}" for source in dict.fromkeys(number.source for number in published)]
+def _of_network(number: Published, here: Measured) -> bool:
+    return number.cell == here.cell and number.model in (None, here.workload.model)
+
+
+def _differences(number: Published, done: Workload) -> list[str]:
+    found = []
+    if number.batch_size not in (None, done.batch_size):
+        found.append(f"batch size {done.batch_size}, the author's is {number.batch_size}")
+    if number.augment not in (None, done.augment):
+        found.append(f"images {'' if done.augment else 'not '}augmented, the author's otherwise")
+    return found
+
+
+def notes(published: Sequence[Published], here: Sequence[Measured] = ()) -> list[str]:
+    """Each publication once, and why a cell that trained an author's network has no ratio."""
+    why = [
+        f"no ratio for {one.cell}: {difference}"
+        for number in published
+        if _ours(number, here) is None
+        for one in here
+        if _of_network(number, one)
+        for difference in _differences(number, one.workload)
+    ]
+    return [
+        *(f"source: {source}" for source in dict.fromkeys(n.source for n in published)),
+        *dict.fromkeys(why),
+    ]
 
 
 def _digits(value: float | tuple[float, float]) -> str:

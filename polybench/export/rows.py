@@ -84,7 +84,7 @@ class Table(msgspec.Struct, frozen=True):
     published: list[list[str]]
     """Rows under that header of their own."""
     sources: list[str]
-    """Where the published numbers are from."""
+    """Where the published numbers are from, and why some have no ratio."""
 
 
 def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
@@ -93,6 +93,7 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
     def row(result: Result) -> list[str]:
         return [result.cell, *(column.text(result) for column in columns)]
 
+    here = published.of_study(study.results)
     return Table(
         heading=[*([one_line(study.title)] if study.title else []), *heading(study)],
         header=["cell", *(units.of_inputs(column.title, study.settings.unit) for column in columns)],
@@ -106,9 +107,9 @@ def build(study: StudyDocument, columns: Sequence[Column]) -> Table:
         ],
         footnotes=[*footnotes(study, [column.name for column in columns]), *_empty(study, columns)],
         sentences=sentences(study),
-        published_header=published.header(study.published, published.of_study(study.results)),
-        published=published.rows(study.published, published.of_study(study.results)),
-        sources=published.sources(study.published),
+        published_header=published.header(study.published, here),
+        published=published.rows(study.published, here),
+        sources=published.notes(study.published, here),
     )
 
 

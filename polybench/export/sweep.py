@@ -81,7 +81,7 @@ def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
     header = of_others.header(sweep.published, here)
     rows = of_others.rows(sweep.published, here)
     table = laid_out(header, rows, left=len(header), markdown=markdown)
-    return [of_others.TITLE, table, "\n".join(map(wrapped, of_others.sources(sweep.published)))]
+    return [of_others.TITLE, table, "\n".join(map(wrapped, of_others.notes(sweep.published, here)))]
 
 
 def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:

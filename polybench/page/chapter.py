@@ -92,6 +92,7 @@ def view_of(chapter: Chapter, number: int) -> StudyView:
     if chapter.layers:
         documents["layers"] = chapter.layers
     figures = list(figures_of(documents, place))
+    here = published.of_study(study.results)
     return StudyView(
         id=place,
         study=study,
@@ -108,9 +109,9 @@ def view_of(chapter: Chapter, number: int) -> StudyView:
         layers=layers_rows.build(chapter.layers) if chapter.layers else None,
         layers_figures=[figure for figure in figures if figure.of == "layers"],
         scripts=chapter.scripts,
-        published_header=published.header(study.published, published.of_study(study.results)),
-        published=published.rows(study.published, published.of_study(study.results)),
-        sources=published.sources(study.published),
+        published_header=published.header(study.published, here),
+        published=published.rows(study.published, here),
+        sources=published.notes(study.published, here),
         command=command_of(study.argv),
         versions=[
             (result.cell, [(name, _plain(value)) for name, value in result.versions.items()])

@@ -45,6 +45,7 @@ class SweepView(NamedTuple):
 def view_of_sweep(sweep: SweepDocument, number: int) -> SweepView:
     """The chapter of this number."""
     place, table = f"s{number}", table_of(sweep)
+    here = published.of_sweep(sweep.points)
     best = [best_of(curve, sweep.unit) for curve in sweep.curves]
     return SweepView(
         id=place,
@@ -59,9 +60,9 @@ def view_of_sweep(sweep: SweepDocument, number: int) -> SweepView:
         pools=[matrix_of(matrix) for matrix in sweep.pools],
         figures=list(figures_of({"sweep": sweep}, place)),
         notes=[note for note in notes_of(sweep) if note not in best],
-        published=published.rows(sweep.published, published.of_sweep(sweep.points)),
-        published_header=published.header(sweep.published, published.of_sweep(sweep.points)),
-        sources=published.sources(sweep.published),
+        published=published.rows(sweep.published, here),
+        published_header=published.header(sweep.published, here),
+        sources=published.notes(sweep.published, here),
         command=command_of(sweep.argv),
         points=[(_point(point.values), point.id) for point in sweep.points],
         environment=environment_of(sweep.host, sweep.polybench),

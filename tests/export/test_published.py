@@ -106,13 +106,22 @@ def test_a_number_stands_beside_the_same_metric(
     assert row[4:] == [f"tf/cuda {show(amount)}", f"3.00 {times}"]
 
 
-@pytest.mark.parametrize("other", [{"model": "smallvgg"}, {"batch_size": 64}, {"augment": True}])
-def test_what_was_measured_with_something_else_is_not_compared(other: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"model": "smallvgg"}, []),
+        ({"batch_size": 64}, ["no ratio for tf/cuda: batch size 128, the author's is 64"]),
+        ({"augment": True}, ["no ratio for tf/cuda: images not augmented, the author's otherwise"]),
+    ],
+)
+def test_what_was_measured_with_something_else_is_not_compared(other: dict[str, Any], why: list[str]) -> None:
     here = published.of_study([CUDA])
     same = {name: getattr(CUDA.workload, name) for name in other}
     assert published.header([of_cuda(**same)], here) != published.HEADER
     assert published.header([of_cuda(**other)], here) == published.HEADER
     assert published.rows([of_cuda(**other), of_cuda()], here)[0][4:] == ["", ""]
+    assert published.notes([of_cuda(**other)] * 2, here) == ["source: a blog", *why]
+    assert published.notes([of_cuda(**same)], here) == ["source: a blog"]
 
 
 def test_a_number_stands_beside_the_fastest_point_of_a_sweep_that_does_the_same() -> None:
