@@ -15,7 +15,7 @@ function replayed(records, x; wanted = GRADIENTS, calls = 2)
     y, back = Flux.Zygote.pullback((m, x) -> m(x), layer, x)
     dy = randn(MersenneTwister(5), size(y))
     parts = PolyBench.layer_parts(PolyBench.CPU(), Float64, records, weights, x, dy, wanted)
-    @test all(PolyBench.seconds(part, calls) > 0 for part in parts)
+    calls == 1 || @test all(PolyBench.seconds(part, calls - 1) > 0 for part in parts)
     return Dict(part.name => part.compute() for part in parts), y, back(dy)
 end
 
