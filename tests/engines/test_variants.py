@@ -31,4 +31,7 @@ def test_a_variant_has_its_effect_and_the_plain_engine_has_not(
     if isinstance(found, Missing):
         pytest.skip(found.reason)
     assert found == plain != changed
-    assert processes(engine, (variant,)).submit(observed, name, (variant,), problem).result() == changed
+    found = processes(engine, (variant,)).submit(observed, name, (variant,), problem).result()
+    if isinstance(found, Missing):  # of a package that the variant needs besides
+        pytest.skip(found.reason)
+    assert found == changed
