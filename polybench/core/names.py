@@ -69,7 +69,7 @@ def pick(name: str, table: Mapping[str, T], what: str) -> T:
     """
     if name in table:
         return table[name]
-    meant = _ALSO_CALLED.get(name.lower())
+    meant = _ALSO_CALLED.get(name.lower(), "")
     matches = [meant] if meant in table else difflib.get_close_matches(name, table)
     near = " or ".join(map(repr, matches))
     question = f"did you mean {near}? " if near else ""
