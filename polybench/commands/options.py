@@ -261,7 +261,7 @@ OUT = _panel(
     ),
     _option(
         "prices",
-        "Dollars an hour: --price cpu=0.24 --price cuda=3.06",
+        "Dollars an hour: --price cpu=0.24 --price cuda=3.06; of a machine with so many threads: cpu-16=0.12",
         "--price",
         kind=list[str] | None,
         read=lambda texts: parse_pairs(texts, "--price"),

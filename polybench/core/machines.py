@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
+from polybench.core.prices import device_of
 from polybench.core.spec import PositiveFloat, PositiveInt, Study
 
 Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=60)]
@@ -49,7 +50,7 @@ class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         if self.price is not None:
             prices = dict.fromkeys(devices or ("cpu", "cuda"), self.price)
         elif self.devices is not None:
-            prices = {device: price for device, price in prices.items() if device in self.devices}
+            prices = {name: price for name, price in prices.items() if device_of(name) in self.devices}
         machine, cell = split_baseline(study.baseline)
         baseline = cell if machine in (None, self.label) else None
         return msgspec.structs.replace(study, devices=devices, prices=prices, baseline=baseline)

@@ -19,6 +19,7 @@ from polybench.core.errors import BadInput
 from polybench.core.model import Model
 from polybench.core.names import EngineName, check_environment
 from polybench.core.optimizers import Momentum, Optimizer, Rate, Schedule, WeightDecay
+from polybench.core.prices import device_of
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload", "pipeline"]
@@ -141,6 +142,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     parity_steps: PositiveInt = 3
     baseline: str | None = None
     prices: dict[str, PositiveFloat] = {}
+    """Dollars an hour; see core.prices for the names."""
     metrics: bool = True
     """Whether allocations, memory, utilization and energy are looked at, beside the times."""
     handicaps: dict[str, PositiveFloat] = {}
@@ -150,7 +152,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         if not self.engines:
             raise BadInput("no engines given; try --engines torch,tf")
         self._check_environments()
-        for device in (*(self.devices or ()), *self.prices):
+        for device in (*(self.devices or ()), *map(device_of, self.prices)):
             if not _DEVICE.fullmatch(device):
                 raise BadInput(f"unknown device {device!r}; devices are cpu, cuda, cuda:1, ...")
         if not self.precisions:

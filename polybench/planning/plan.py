@@ -13,6 +13,7 @@ from polybench.core.job import Job
 from polybench.core.model import Model
 from polybench.core.names import pick
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
+from polybench.core.prices import device_of
 from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
 from polybench.core.units import plural
 from polybench.engines import ALLOCATORS, EngineRow
@@ -113,8 +114,8 @@ def resolve(study: Study) -> Plan:
     by_name = {cell.name: cell for cell in grid}
     for name in (*study.handicaps, *([study.baseline] if study.baseline else [])):
         pick(name, by_name, "cell")
-    for device in study.prices if study.devices else ():  # else prices may be of more than this machine has
-        pick(device, dict.fromkeys(devices), "device with a price")
+    for name in study.prices if study.devices else ():  # else prices may be of more than this machine has
+        pick(device_of(name), dict.fromkeys(devices), "device with a price")
     threads = study.threads or host.usable_threads()
     workload = Workload(
         model=model.name,

@@ -18,6 +18,7 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BlockMeans, Pipeline, Samples, Startup, StepSeconds
 from polybench.core.document.training import TimeToAccuracy, Training
 from polybench.core.model import Model
+from polybench.core.prices import prices_with
 from polybench.core.spec import Study, Workload, most_epochs
 from polybench.planning.network_table import network_table
 from polybench.planning.pace import Block
@@ -90,7 +91,7 @@ def summarize(
     """
     base = baseline(plan, records)
     results = [_result(plan, files, record) for record in records]
-    relate(results, base, plan.study.prices)
+    relate(results, base, prices_with(plan.study.prices, plan.workload.threads))
     return StudyDocument(
         id=context.id,
         created=context.created,
@@ -135,7 +136,7 @@ def settings_of(
         augment=workload.augment,
         epochs=study.epochs,
         baseline=base,
-        prices=study.prices,
+        prices=prices_with(study.prices, workload.threads),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from polybench.core import units
 from polybench.core.document.study import StudyDocument
+from polybench.core.prices import unpriced
 from polybench.core.spec import Study
 from polybench.core.statistics import Ratio, half_width
 
@@ -31,6 +32,7 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
     """
     if cut_short:
         yield f"the budget of {study.budget:g} s ended before all rounds were done; try a larger --budget"
+    yield from unpriced(study.prices, [one.device for one in document.results], document.settings.threads)
     yield from _swapped(document)
     yield from _disturbed(document, study)
     if study.processes > 1:

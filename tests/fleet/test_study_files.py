@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -80,3 +81,5 @@ def test_groups_say_what_is_measured_where(tmp_path: Path) -> None:
     assert (there.devices, there.prices, there.baseline) == (("cuda",), {"cuda": 3.0}, "fake/cuda")
     other = MachineGroup(label="y", devices=("cpu",)).study(asked)
     assert (other.prices, other.baseline) == ({"cpu": 1.0}, None)
+    by_threads = msgspec.structs.replace(asked, prices={"cpu-2": 1.0, "cuda-2": 2.0})
+    assert MachineGroup(label="y", devices=("cpu",)).study(by_threads).prices == {"cpu-2": 1.0}

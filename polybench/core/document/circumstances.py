@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, kw_only=True):
     epochs: int | None
     baseline: str | None
     prices: dict[str, float]
+    """Device -> dollars an hour of a machine with as many threads."""
 
 
 class RoundNoise(msgspec.Struct, frozen=True):
