@@ -167,7 +167,7 @@ class Store:
         if matches := _matching(paths, name):
             return _only(matches, name, "studies")
         if name.startswith(SWEEP_ID):
-            raise BadInput(f"{name!r} is a sweep, not a study; polybench report and plot show it")
+            raise BadInput(f"{name!r} is a sweep, not a study; polybench show, report and plot take it")
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
             raise BadInput(
                 f"{name!r} are times of layers, not a study; `polybench list` shows the studies, and"

@@ -114,7 +114,7 @@ def test_a_sweep_is_found_by_its_id_and_has_a_report_and_a_figure(store: Store, 
     assert run("report", name, "last", "-o", file).exit_code == 0
     assert "2 reports" in file.read_text()
     assert "no sweep 'sweep-x'" in refused("report", "sweep-x", "-o", file)
-    assert "is a sweep, not a study" in refused("show", str(one.id))
+    assert "is a sweep, not a study" in refused("diff", str(one.id), "last")
 
 
 def test_a_roofline_is_drawn_where_roofs_were_measured(store: Store, tmp_path: Path) -> None:
