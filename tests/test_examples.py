@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.core.document.study import from_json
+from polybench.core.prices import prices_with
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.models import MODELS, find_model
 from polybench.planning.published_numbers import published_numbers
-from polybench.planning.study_file import REFERENCES
+from polybench.planning.study_file import REFERENCES, read
 from tests import small
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -93,15 +94,26 @@ def test_sweeps(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert number.hardware in authors
 
 
-@pytest.mark.parametrize("path", sorted((EXAMPLES / "cloud_2017").iterdir()), ids=lambda path: path.stem)
-def test_the_other_workloads_of_2017(path: Path) -> None:
-    """Their points can be planned; that such a file runs is shown by the others."""
+CLOUD = sorted((EXAMPLES / "cloud_2017").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CLOUD, ids=lambda path: path.stem)
+def test_the_workloads_of_2017(path: Path) -> None:
+    """Their points can be planned, and each has a price; that such a file runs is shown by the others."""
     table = tomllib.loads(path.read_text("utf-8"))
     model = find_model(table["model"])
     assert table["batch_size"] == model.batch_size
+    assert table["prices"] == tomllib.loads(CLOUD[0].read_text("utf-8"))["prices"]
+    assert all(prices_with(table["prices"], number) for number in table["sweep"]["threads"])
     planned = CliRunner().invoke(app, ["run", str(path), "--dry-run"])
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.count("flux/cpu\n") == len(table["sweep"]["threads"])
+
+
+def test_all_six_are_there() -> None:
+    assert len(CLOUD) == 6
+    published = read(EXAMPLES / "cloud_2017" / "keras_cnn.toml").background.published
+    assert published == published_numbers(EXAMPLES / REFERENCES, "tf-cloud-2017")
 
 
 def test_every_publication_has_its_study() -> None:

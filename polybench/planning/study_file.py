@@ -16,6 +16,7 @@ from polybench.core.errors import BadInput, said
 from polybench.core.machines import MachineGroup, check_machines, split_baseline
 from polybench.core.names import pick
 from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
+from polybench.data.disk import is_file
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import check_elsewhere, resolve
@@ -23,7 +24,7 @@ from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import Place, TomlText
 
 REFERENCES = "published.toml"
-"""Beside the study file: what the studies' authors printed."""
+"""Beside the study file, or in the folder above: what the studies' authors printed."""
 
 T = TypeVar("T")
 
@@ -86,10 +87,15 @@ def read(path: Path, *, quick: bool = False, elsewhere: bool = False) -> StudyFi
         raise text.error(("sweep",), error) from None
     try:
         if extra.published is not None:
-            published = published_numbers(path.parent / REFERENCES, extra.published)
+            published = published_numbers(_references(path.parent), extra.published)
     except BadInput as error:
         raise text.error(("published",), error) from None
     return StudyFile(study, Background(extra.title, published), axes, extra.machines)
+
+
+def _references(folder: Path) -> Path:
+    above = folder / ".." / REFERENCES
+    return above if is_file(above) and not is_file(folder / REFERENCES) else folder / REFERENCES
 
 
 def _check_machines(text: TomlText, study: Study, extra: Extra, judge: Judge) -> None:

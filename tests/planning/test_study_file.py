@@ -48,7 +48,7 @@ studies = st.builds(
     metrics=st.booleans(),
     parity_steps=counts,
     baseline=maybe(cells),
-    prices=st.dictionaries(st.sampled_from(["cpu", "cuda:1"]), finite(0)),
+    prices=st.dictionaries(st.sampled_from(["cpu", "cpu-16", "cuda:1"]), finite(0)),
     handicaps=st.dictionaries(cells, finite(0)),
 )
 
@@ -97,6 +97,8 @@ BAD = {
     "prices = {cpu = 1, cuda = -inf}": "1: prices",
     "[prices]\ncpu = inf": "2: prices is inf",
     "devices = ['cpu']\n[prices]\ncuda = 1": "3: unknown device with a price 'cuda'",
+    "devices = ['cpu']\n[prices]\ncpu-2 = 1\ncuda-2 = 1": "4: unknown device with a price 'cuda'",
+    "[prices]\ncpu-2 = 1\ncpu-two = 1": "3: unknown device 'cpu-two'",
     "prices = 3": "1: prices: Expected `object`, got `int`",
     "seed = 1\n[pricess]\ncpu = 1": "2: unknown key 'pricess'; did you mean 'prices'",
     "[batch_size]": "1: batch_size: ",
@@ -218,6 +220,11 @@ def test_published_numbers_stand_beside_the_file(file: Path) -> None:
     assert about.title == "A"
     assert [number.value for number in about.published] == [(1, 2.5), 3]
     assert [number.source for number in about.published] == ["a journal", "a blog"]
+    (below := file.parent / "below" / file.name).parent.mkdir()
+    below.write_text("published = 'one'")
+    assert read(below).background.published == about.published
+    (below.parent / study_file.REFERENCES).write_text(NUMBERS.replace("a journal", "another journal"))
+    assert read(below).background.published[0].source == "another journal"
     file.write_text("title = 'A'\npublished = 'on'")
     with pytest.raises(BadInput, match=rf"{file}:2: unknown publication in .* 'on'; did you mean 'one'"):
         read(file)
