@@ -33,7 +33,7 @@ Format = Annotated[str, typer.Option("--format", help=f"{', '.join(RECORD_FORMAT
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where this was stopped; see polybench resume.")]
 
 
-@takes(*SHARED, *OUT)
+@takes(*SHARED, "baseline", "prices", *OUT)
 def sweep(
     study: Study,
     how: Presentation,

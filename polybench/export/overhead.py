@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from polybench.core import units
-from polybench.core.document.overhead import EngineOverhead, Interval, OverheadDocument
-from polybench.export.records import comma_separated, laid_out, wrapped
+from polybench.core.document.overhead import EngineOverhead, Interval, OverheadDocument, OverheadIntervals
+from polybench.export.records import INTERVALS, comma_separated, laid_out, wrapped
 
 _NO_LINE = 0.15
 """A point that is this far off, as a fraction, shows that the cost is no line."""
@@ -48,11 +48,12 @@ def _seconds(value: float, interval: Interval | None) -> str:
 
 
 def _sentences(overhead: OverheadDocument) -> Iterator[str]:
+    known = any(engine.intervals != OverheadIntervals(None, None) for engine in overhead.engines)
     sizes = dict.fromkeys(point.batch_size for engine in overhead.engines for point in engine.points)
     yield (
         f"a line through batch sizes {', '.join(map(units.count, sorted(sizes)))}: a step costs the fixed"
         f" cost, and the cost of a sample for each of its {overhead.unit}s; at the batch size of the last"
-        " column both are half; intervals: 95%, over fresh processes"
+        " column both are half" + (f"; {INTERVALS}" if known else "")
     )
     for engine in overhead.engines:
         if engine.worst is not None and engine.worst > _NO_LINE:

@@ -12,6 +12,9 @@ from tabulate import tabulate
 from polybench.export import WIDTH
 from polybench.export.one_line import one_line
 
+INTERVALS = "intervals: 95%, over fresh processes"
+"""Below a table that has any."""
+
 
 def laid_out(header: Sequence[str], lines: Sequence[Sequence[str]], left: int, markdown: bool) -> str:
     """A table of texts; the first `left` columns are words, the others numbers."""

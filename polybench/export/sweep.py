@@ -10,13 +10,14 @@ import msgspec
 from polybench.core import units
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
 from polybench.export import published as of_others
+from polybench.export import sweep_costs
 from polybench.export.one_line import one_line
 from polybench.export.pools import block
-from polybench.export.records import comma_separated, laid_out, wrapped
+from polybench.export.records import INTERVALS, comma_separated, laid_out, wrapped
+from polybench.export.sweep_cells import CROWDED, header_of, names_of, ordered, place_of
 
 _NUMBERS = ("seconds_per_step", "samples_per_second", "speedup", "low", "high", "efficiency")
-_CROWDED = "*"
-"""Marks a row with more threads than there are cores for."""
+_COSTS = ("epoch_seconds", "relative_time", "dollars_per_hour", "dollars_per_epoch", "relative_cost")
 
 
 def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str:
@@ -32,9 +33,11 @@ def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str
     found = table_of(sweep)
     table = laid_out(found.header, found.rows, left=found.words, markdown=markdown)
     authors = _published(sweep, markdown) if published and sweep.published else []
-    pools = [block(matrix, markdown=markdown) for matrix in sweep.pools]
+    costs = sweep_costs.cost_table(sweep)
+    blocks = [sweep_costs.block(costs, markdown=markdown)] if costs else []
+    blocks += [block(matrix, markdown=markdown) for matrix in sweep.pools]
     notes = "\n".join(map(wrapped, notes_of(sweep)))
-    return "\n\n".join(["\n".join(heading_of(sweep)), table, *pools, notes, *authors]) + "\n"
+    return "\n\n".join(["\n".join(heading_of(sweep)), table, *blocks, notes, *authors]) + "\n"
 
 
 class Table(NamedTuple):
@@ -47,20 +50,16 @@ class Table(NamedTuple):
 
 def table_of(sweep: SweepDocument) -> Table:
     """In the order of the curves; cells without any come last."""
-    axes = [axis.replace("_", " ") for axis in sweep.axes]
+    words = header_of(sweep)
     by_threads = "threads" in sweep.axes
     header = [
-        *axes,
-        "cell",
+        *words,
         "step time",
         f"{sweep.unit}s/s",
         "speedup",
         *(["efficiency"] if by_threads else []),
     ]
-    cells = [(point, cell) for point in sweep.points for cell in point.cells]
-    order = {curve.cell: number for number, curve in enumerate(sweep.curves)}
-    cells.sort(key=lambda one: order.get(one[1].cell, len(order)))
-    return Table(header, [_line(point, cell, by_threads) for point, cell in cells], len(axes) + 1)
+    return Table(header, [_line(point, cell, by_threads) for point, cell in ordered(sweep)], len(words))
 
 
 def heading_of(sweep: SweepDocument) -> list[str]:
@@ -85,14 +84,12 @@ def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
 
 
 def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:
-    values = [_value(axis, value) for axis, value in point.values.items()]
-    name = f"{cell.cell} {_CROWDED}" if point.oversubscribed else cell.cell
+    names = names_of(point, cell)
     if cell.seconds_per_step is None or cell.samples_per_second is None or cell.speedup is None:
-        return [*values, name, cell.status, "", "", *([""] if by_threads else [])]
+        return [*names, cell.status, "", "", *([""] if by_threads else [])]
     efficiency = "" if cell.efficiency is None else units.percent(cell.efficiency)
     return [
-        *values,
-        name,
+        *names,
         units.seconds(cell.seconds_per_step),
         units.count(round(cell.samples_per_second)),
         units.with_interval(cell.speedup, cell.interval95),
@@ -102,11 +99,14 @@ def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:
 
 def _sentences(sweep: SweepDocument) -> Iterator[str]:
     rate = f"{sweep.unit}s a second"
-    yield f"speedup: {rate}, against the cell's first row; intervals: 95%, over fresh processes"
+    known = any(cell.interval95 for point in sweep.points for cell in point.cells)
+    yield f"speedup: {rate}, against the cell's first row" + (f"; {INTERVALS}" if known else "")
     for curve in sweep.curves:
         yield best_of(curve, sweep.unit)
+    if (cheapest := sweep_costs.cheapest(sweep)) is not None:
+        yield cheapest
     if any(point.oversubscribed for point in sweep.points):
-        yield f"{_CROWDED} more threads than usable cores; such steps are slow and uneven"
+        yield f"{CROWDED} more threads than usable cores; such steps are slow and uneven"
     for point in sweep.points:
         for cell in point.cells:
             if cell.reason:
@@ -115,21 +115,16 @@ def _sentences(sweep: SweepDocument) -> Iterator[str]:
 
 def best_of(curve: Curve, unit: str) -> str:
     """Where the cell trains most images or sequences a second, and from where on more brings little."""
-    at = ", ".join(f"{axis.replace('_', ' ')} {_value(axis, value)}" for axis, value in curve.best.items())
     rate = units.count(round(curve.best_samples_per_second))
-    text = f"{curve.cell}: most {unit}s a second at {at}: {rate}"
+    text = f"{curve.cell}: most {unit}s a second at {place_of(curve.best)}: {rate}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
         text += f"; 90% of that from {axis.replace('_', ' ')} {units.count(curve.knee)} on"
     return text
 
 
-def _value(axis: str, value: int) -> str:
-    return ("off", "on")[value] if axis == "augment" else units.count(value)
-
-
 def _csv(sweep: SweepDocument) -> str:
-    header = [*sweep.axes, "cell", "status", *_NUMBERS, "oversubscribed", "study"]
+    header = [*sweep.axes, "cell", "status", *_NUMBERS, *_COSTS, "oversubscribed", "study"]
     lines = [
         [
             *point.values.values(),
@@ -140,6 +135,7 @@ def _csv(sweep: SweepDocument) -> str:
             cell.speedup,
             *(cell.interval95 or (None, None)),
             cell.efficiency,
+            *(getattr(cell, name) for name in _COSTS),
             int(point.oversubscribed),
             point.id,
         ]

@@ -9,12 +9,16 @@ from polybench.core.document.sweep import SweepDocument
 from polybench.export import published
 from polybench.export.pools import matrix_of
 from polybench.export.sweep import best_of, heading_of, notes_of, table_of
+from polybench.export.sweep_costs import cost_table
 from polybench.page.circumstances import command_of, environment_of
 from polybench.page.figures import Shown, figures_of
 
 
 class SweepView(NamedTuple):
-    """Everything that a chapter of the page says, as texts; `id` begins the names of its places."""
+    """Everything that a chapter of the page says, as texts; `id` begins the names of its places.
+
+    `more` are tables below the first: a title, a header, rows, and how many of the first columns are words.
+    """
 
     id: str
     study: SweepDocument
@@ -25,7 +29,7 @@ class SweepView(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     words: int
-    pools: list[tuple[str, list[str], list[list[str]]]]
+    more: list[tuple[str, list[str], list[list[str]], int]]
     figures: list[Shown]
     notes: list[str]
     published: list[list[str]]
@@ -44,7 +48,7 @@ class SweepView(NamedTuple):
 
 def view_of_sweep(sweep: SweepDocument, number: int) -> SweepView:
     """The chapter of this number."""
-    place, table = f"s{number}", table_of(sweep)
+    place, table, costs = f"s{number}", table_of(sweep), cost_table(sweep)
     here = published.of_sweep(sweep.points)
     best = [best_of(curve, sweep.unit) for curve in sweep.curves]
     return SweepView(
@@ -57,7 +61,7 @@ def view_of_sweep(sweep: SweepDocument, number: int) -> SweepView:
         header=table.header,
         rows=table.rows,
         words=table.words,
-        pools=[matrix_of(matrix) for matrix in sweep.pools],
+        more=[*([costs] if costs else []), *((*matrix_of(matrix), 1) for matrix in sweep.pools)],
         figures=list(figures_of({"sweep": sweep}, place)),
         notes=[note for note in notes_of(sweep) if note not in best],
         published=published.rows(sweep.published, here),

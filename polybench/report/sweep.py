@@ -1,15 +1,26 @@
-"""The studies of a sweep -> curves: speed-up and efficiency, the knee, the best point of each cell. Pure."""
+"""The studies of a sweep -> curves and costs: speed-up and efficiency, the knee, the best point. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from polybench.core.document.circumstances import NO_BACKGROUND, Background
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
-from polybench.core.document.sweep import SWEEP_ID, Curve, SweepDocument, SweepPoint, SweptCell
+from polybench.core.document.sweep import (
+    SWEEP_ID,
+    Configuration,
+    Curve,
+    SweepDocument,
+    SweepPoint,
+    SweptCell,
+)
 from polybench.report.comparisons import relative_across_studies
 from polybench.report.pools import pool_matrices
+from polybench.report.replicas import devices
 from polybench.report.warnings import of_points
 
 KNEE = 0.9
@@ -40,12 +51,16 @@ def summarize(
             if result.ranked:
                 first.setdefault(result.cell, result)
     _, anyone = points[0]
+    base = _base(points)
     made = [
         SweepPoint(
             values,
             document.id,
             oversubscribed=document.settings.threads > usable_threads,
-            cells=[_cell(result, first.get(result.cell), "threads" in axes) for result in document.results],
+            cells=[
+                _with_cost(_cell(result, first.get(result.cell), "threads" in axes), result, document, base)
+                for result in document.results
+            ],
             workload=document.results[0].workload if document.results else None,
         )
         for values, document in points
@@ -62,6 +77,7 @@ def summarize(
         axes={axis: list(values) for axis, values in axes.items()},
         points=made,
         curves=_curves(made),
+        base=Configuration(base.result.cell, base.values) if base else None,
         pools=pool_matrices(points),
         warnings=of_points(points),
         title=background.title,
@@ -84,6 +100,42 @@ def _cell(result: Result, first: Result | None, by_threads: bool) -> SweptCell:
         interval95=found.interval95 if result is not first else None,
         efficiency=found.value / threads if by_threads else None,
     )
+
+
+class _Base(NamedTuple):
+    values: dict[str, int]
+    result: Result
+
+
+def _base(points: Sequence[Point]) -> _Base | None:
+    """The baseline's result at the first point that has one."""
+    for values, document in points:
+        for result in document.results:
+            if result.cell == document.settings.baseline and result.ranked and result.epoch_seconds:
+                return _Base(values, result)
+    return None
+
+
+def _with_cost(swept: SweptCell, result: Result, document: StudyDocument, base: _Base | None) -> SweptCell:
+    """Time and price of an epoch, as a study has them, but relative to a cell of another study."""
+    if swept.speedup is None or result.epoch_seconds is None:
+        return swept
+    price = document.settings.prices.get(result.device)
+    cost, base_cost = result.cost, base.result.cost if base else None
+    return msgspec.structs.replace(
+        swept,
+        epoch_seconds=result.epoch_seconds,
+        relative_time=_ratio(result.epoch_seconds, base.result.epoch_seconds if base else None),
+        dollars_per_hour=None if price is None else price * devices(result),
+        dollars_per_epoch=cost.dollars_per_epoch if cost else None,
+        relative_cost=_ratio(
+            cost.dollars_per_epoch if cost else None, base_cost.dollars_per_epoch if base_cost else None
+        ),
+    )
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
 
 
 def _curves(points: Sequence[SweepPoint]) -> list[Curve]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.data import synthetic
@@ -89,3 +90,88 @@ def test_bad_input(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, [*arguments, *FAST])
     assert message in str(result.exception)
     assert getattr(result.exception, "exit_code", None) == 2
+
+
+def _with_prices(*more: str) -> list[dict[str, str]]:
+    prices = ["--price", "cpu-1=3.6", "--price", "cpu-2=7.2"]
+    options = [
+        "--engines",
+        "fake+slow,fake",
+        "--baseline",
+        "fake/cpu",
+        *prices,
+        "--no-parity",
+        "--no-metrics",
+    ]
+    text = run("sweep", *options, *more, "--format", "csv")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_time_and_cost_of_an_epoch_are_relative_to_the_baseline_at_the_first_point() -> None:
+    """A second costs a thousandth of a dollar with one thread, and twice that with two."""
+    rows = {(row["threads"], row["cell"]): row for row in _with_prices("--threads", "1,2,4")}
+    base = float(rows["1", "fake/cpu"]["epoch_seconds"])
+    for (threads, cell), row in rows.items():
+        seconds = float(row["epoch_seconds"])
+        assert float(row["relative_time"]) == pytest.approx(seconds / base)
+        assert seconds == pytest.approx(base * (2 if cell == "fake+slow/cpu" else 1), rel=0.2)
+        if threads == "4":
+            assert (row["dollars_per_hour"], row["dollars_per_epoch"], row["relative_cost"]) == ("", "", "")
+            continue
+        assert float(row["dollars_per_hour"]) == 3.6 * int(threads)
+        assert float(row["dollars_per_epoch"]) == pytest.approx(int(threads) * seconds / 1000)
+        assert float(row["relative_cost"]) == pytest.approx(int(threads) * seconds / base)
+
+
+def test_people_see_costs_in_a_table_of_their_own_and_what_has_no_price() -> None:
+    prices = ["--price", "cpu-1=3.6", "--no-parity", "--no-metrics"]
+    text = run("sweep", "--engines", "fake", "--threads", "1,4", *prices)
+    assert "time and cost of an epoch, relative to fake/cpu at threads 1\n" in text
+    assert "cheapest epoch: fake/cpu at threads 1: $0.000" in text
+    assert "threads 4: no cost of cpu with 4 threads: there are prices with 1 only; add cpu-4" in text
+    rows = [line.split() for line in text.split("relative cost")[1].splitlines() if "fake/cpu" in line]
+    assert [row[0] for row in rows[:2]] == ["1", "4"]
+    assert rows[0][-1] == "1.00"
+
+
+def test_without_prices_there_is_no_table_of_costs_but_there_are_times() -> None:
+    options = ["--engines", "fake", "--batch-size", "8,16", "--no-parity", "--no-metrics"]
+    document = json.loads(run("sweep", *options, "--format", "json"))
+    assert document["base"] == {"cell": "fake/cpu", "values": {"batch_size": 8}}
+    cells = [cell for point in document["points"] for cell in point["cells"]]
+    assert [cell["dollars_per_epoch"] for cell in cells] == [None, None]
+    assert cells[1]["relative_time"] == pytest.approx(0.5, rel=0.1)
+    assert "cost" not in run("sweep", *options)
+
+
+@pytest.mark.parametrize("command", ["sweep", "overhead"])
+def test_one_process_has_no_interval_to_speak_of(command: str) -> None:
+    options = [command, "--engines", "fake+line", "--batch-size", "1,64", "--no-parity", "--no-metrics"]
+    assert "intervals: 95%" in run(*options)
+    one = CliRunner().invoke(app, [*options, *FAST, "--processes", "1"])
+    assert one.exit_code == 0, one.output
+    assert "intervals" not in one.stdout
+
+
+def test_a_saved_sweep_is_printed_again(tmp_path: Path) -> None:
+    options = ["--engines", "fake", "--threads", "1,2", "--price", "cpu=0.24", "--no-parity", "--no-metrics"]
+    saved = [word for word in FAST if word != "--no-save"] + ["--results", str(tmp_path)]
+    printed = CliRunner().invoke(app, ["sweep", *options, *saved])
+    assert printed.exit_code == 0, printed.output
+
+    def show(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["show", *arguments, "--results", str(tmp_path)])
+
+    assert show("sweep-last").stdout == printed.stdout
+    document = json.loads(show("sweep-last", "--format", "json").stdout)
+    assert show(document["id"], "--format", "csv").stdout.startswith("threads,cell,status,")
+    assert (
+        json.loads(show("sweep-last", "--format", "json", "--anonymous").stdout)["host"]["hostname"]
+        == "<host>"
+    )
+    for refused, message in {
+        ("--columns", "cost"): "--columns: sweep-last is a sweep, which has no such option",
+        ("--format", "latex"): "unknown format 'latex'",
+    }.items():
+        assert message in str(show("sweep-last", *refused).exception)
+    assert "no sweep 'sweep-x'" in str(show("sweep-x").exception)

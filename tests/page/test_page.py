@@ -151,6 +151,12 @@ def test_a_sweep_has_curves_its_best_points_and_a_table() -> None:
         "1.80 (1.70 to 1.90)", "torch/cpu *", "more threads than usable cores", "sweep-20250101-000000-abcd",
     ):  # fmt: skip
         assert part in page
+    assert "cost of an epoch" not in page
+    one = full_sweep()
+    cell = msgspec.structs.replace(one.points[0].cells[0], epoch_seconds=3.9, dollars_per_epoch=0.00123)
+    one.points[0] = msgspec.structs.replace(one.points[0], cells=[cell])
+    assert "$0.00123" in (page := render([one]))
+    assert "<h3>time and cost of an epoch</h3>" in page
     nothing = msgspec.structs.replace(full_sweep(), points=[], curves=[], pools=[])
     assert "Nothing was measured." in render([nothing])
 

@@ -23,6 +23,9 @@ class SweptCell(msgspec.Struct, frozen=True):
 
     `speedup` is its samples per second over those of the cell's own first point, `interval95` at the 95 %
     level; `efficiency` that over the ratio of threads, null where threads are not varied.
+
+    `relative_time` and `relative_cost` are the epoch's over those of the sweep's base. Dollars are null where
+    the cell's device has no price with as many threads.
     """
 
     cell: str
@@ -33,6 +36,19 @@ class SweptCell(msgspec.Struct, frozen=True):
     speedup: float | None = None
     interval95: tuple[float, float] | None = None
     efficiency: float | None = None
+    epoch_seconds: float | None = None
+    relative_time: float | None = None
+    dollars_per_hour: float | None = None
+    """Of all devices that the cell uses."""
+    dollars_per_epoch: float | None = None
+    relative_cost: float | None = None
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """A cell at a point."""
+
+    cell: str
+    values: dict[str, int]
 
 
 class PoolSizes(msgspec.Struct, frozen=True):
@@ -90,6 +106,8 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     axes: dict[str, list[int]]
     points: list[SweepPoint]
     curves: list[Curve]
+    base: Configuration | None = None
+    """To which times and costs are relative: the baseline at the first point where there is one."""
     pools: list[PoolMatrix] = []
     """Of engines with two pools of threads, where both were varied."""
     warnings: list[str] = []
