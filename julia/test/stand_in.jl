@@ -1,6 +1,6 @@
 # An extension without its package, for tests: a module of the same name in Main stands in for it.
 
-const SMALL = PolyBench.records(
+const STAND_IN_RECORDS = PolyBench.records(
     """
     layers = [
         {type = "conv", name = "conv", kernel = 3, inputs = 2, outputs = 4, stride = 1, padding = "same", bias = false},
@@ -15,7 +15,7 @@ function include_extension(package, replacements...)
     return include_string(Main, replace(source, "using $package:" => "using Main.$package:", replacements...))
 end
 
-both_ways(name, records = SMALL) = map((PolyBench.Way(), PolyBench.Way(name))) do way
+both_ways(name, records = STAND_IN_RECORDS) = map((PolyBench.Way(), PolyBench.Way(name))) do way
     weights = Dict(
         place => sin.((1:prod(shape)) .+ index) |> x -> reshape(x, shape) |> x -> endswith(place, "variance") ? abs.(x) : x
             for (index, (place, shape)) in enumerate(PolyBench.tensor_shapes(records))
