@@ -133,6 +133,7 @@ Lux's gradient in the tree of Flux's.
 in_flux(layer::Union{Chain, Parallel}, gradient) = (layers = map(in_flux, layer.layers, values(gradient)),)
 in_flux(layer::SkipConnection, gradient) = (layers = in_flux(layer.layers, gradient),)
 in_flux(::BatchNorm, gradient) = (γ = gradient.scale, β = gradient.bias)
+in_flux(::Union{Chain, Parallel, SkipConnection}, ::Nothing) = nothing  # no weights in there
 in_flux(_, gradient) = gradient
 
 end

@@ -11,7 +11,7 @@ const COLLECTORS = ("gc_every_step", "gc_off")
     Way(variants...)
 
 `train` takes `Flux.train!` where a plain training has `withgradient` and `update!`; with `enzyme` and `mooncake` the gradient
-is theirs; `reactant` compiles the whole step. Their methods are in `ext/`, and need their packages. `gc_every_step` asks for a
+is theirs; `reactant` compiles the whole step, and `lux` is Lux's. Their methods are in `ext/`, and need their packages. `gc_every_step` asks for a
 full collection after each step, inside its time; `gc_off` allows none during timed steps. Other names change nothing here.
 """
 Way(variants::AbstractString...) = Way{only_one(variants, STEPS, :update), only_one(variants, COLLECTORS, :auto)}()
@@ -42,7 +42,7 @@ test_mode(::Union{Way{:enzyme}, Way{:mooncake}, Way{:reactant}}) = false
 
 What the way takes gradients of: the chain itself, or the chain with a place for its gradient.
 """
-differentiable(::Way, chain) = chain
+differentiable(::Union{Way{:update}, Way{:train}}, chain) = chain
 differentiable(::Union{Way{:mooncake}, Way{:reactant}}, chain) = Flux.trainmode!(chain)
 
 """
@@ -77,7 +77,8 @@ chain_of(model) = model
 
 The loss and its gradient, built like the chain that `model` was made of.
 """
-with_gradient(::Way, model, images, labels) = value_and_gradient(Flux.withgradient(cross_entropy(images, labels), model))
+with_gradient(::Union{Way{:update}, Way{:train}, Way{:enzyme}}, model, images, labels) =
+    value_and_gradient(Flux.withgradient(cross_entropy(images, labels), model))
 
 cross_entropy(images, labels) = model -> Flux.logitcrossentropy(model(images), labels)
 value_and_gradient((value, gradients)) = value, gradients[1]

@@ -13,6 +13,14 @@
     @test_throws "exclude each other" PolyBench.Way("gc_off", "gc_every_step")
 end
 
+@testset "without its extension a way is none, and never Flux's own" begin
+    for name in ("enzyme", "lux")
+        @test_throws MethodError trainer(Float64; way = PolyBench.Way(name))
+    end
+    made, batch = trainer(Float64; way = PolyBench.Way("mooncake")), first(data(Float64))
+    @test_throws MethodError PolyBench.with_gradient(made.way, made.model, batch.images, batch.labels)
+end
+
 @testset "the collector runs when it is told to" begin
     sweeps(way, steps) = begin
         made, batches = trainer(Float32; way), data(Float32)

@@ -71,7 +71,7 @@ def _execute(measure: Callable[[Progress, Store | None], Swept], how: Presentati
         if isinstance(found, SweepDocument) and store is not None:
             if lost := store.try_to_save(found):
                 echo(f"warning: {lost}", err=True)
-            said += f", and all together as {found.id}: polybench report {found.id}"
+            said += f", and all together as {found.id}: polybench show {found.id}"
         if swept.unfinished is not None:
             said += f"; go on with: polybench resume {swept.unfinished}"
         end(_text(found, how), how, store, said, _exit_code(swept.finished))

@@ -62,29 +62,39 @@ def flux(
     try:
         if remove:
             _remove(dry_run)
-        elif not (if_missing and _complete()):
-            wanted = (*(("CUDA", "cuDNN") if cuda else ()), *(more or ()))
+            return
+        wanted = (*(("CUDA", "cuDNN") if cuda else ()), *(more or ()))
+        _check_names(wanted)
+        if not (if_missing and _complete(wanted)):
             _set_up(julia, str(project) if project else None, more=wanted, offline=offline, dry_run=dry_run)
     except Unavailable as missing:
         _say(f"flux is not set up: {missing.reason}; mend it with: {missing.remedy}")
         raise typer.Exit(4) from missing
 
 
-def _complete() -> bool:
+def _complete(more: Sequence[str] = ()) -> bool:
+    from polybench.engines.flux.julia.extra_packages import check_packages
     from polybench.engines.flux.julia.finding import check, find
 
     try:
-        check(find())
+        check(julia := find())
+        check_packages(julia, more)
     except Unavailable:
         return False
     return True
+
+
+def _check_names(more: Sequence[str]) -> None:
+    from polybench.engines.flux.julia.bounds import ADDED
+
+    if unknown := [name for name in more if name not in ADDED]:
+        raise BadInput(f"--with {unknown[0]}: nothing here needs it; there are {', '.join(ADDED)}")
 
 
 def _set_up(
     executable: str | None, project: str | None, *, more: Sequence[str], offline: bool, dry_run: bool
 ) -> None:
     from polybench.engines.flux.julia import installing, with_juliapkg
-    from polybench.engines.flux.julia.bounds import ADDED
     from polybench.engines.flux.julia.finding import (
         EXECUTABLE,
         FOUND_BY,
@@ -98,8 +108,6 @@ def _set_up(
     from polybench.engines.flux.julia.remembered import recall, remember
     from polybench.measuring import smoke
 
-    if unknown := [name for name in more if name not in ADDED]:
-        raise BadInput(f"--with {unknown[0]}: no variant needs it; there are {', '.join(ADDED)}")
     check_juliacall()
     julia = installing.choose(executable, project)
     if julia and julia.found_by != "juliapkg":  # which replaces its own

@@ -64,6 +64,7 @@ def of_sweep(points: Sequence[SweepPoint]) -> list[Measured]:
 def _swept(cell: SweptCell) -> dict[str, float | str | None]:
     seconds = cell.seconds_per_step
     return {
+        "epoch_time": cell.epoch_seconds,
         "step_time": seconds,
         "throughput": cell.samples_per_second,
         "steps_per_second": 1 / seconds if seconds else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -108,10 +109,14 @@ class _Base(NamedTuple):
 
 
 def _base(points: Sequence[Point]) -> _Base | None:
-    """The baseline's result at the first point that has one."""
+    """The baseline's result at the first point that has one.
+
+    Where the cell that was asked for failed, a point has another baseline: that of most points is taken.
+    """
+    ((wanted, _),) = Counter(document.settings.baseline for _, document in points).most_common(1)
     for values, document in points:
         for result in document.results:
-            if result.cell == document.settings.baseline and result.ranked and result.epoch_seconds:
+            if result.cell == wanted and result.ranked and result.epoch_seconds:
                 return _Base(values, result)
     return None
 

@@ -76,7 +76,7 @@ class FluxEngine(Engine):
         packages = perf_counter()
         how = _INCLUDE if self._cold else "dir -> begin @eval Main using PolyBench; nothing end"
         self._evaluate(main, how, str(package_folder()))
-        for name in extra if self._cold else ():
+        for name in extra:
             self._evaluate(main, EXTEND, str(package_folder() / "ext" / f"PolyBench{name}Ext.jl"))
         self._polybench = main.PolyBench
         # Kept, since after a step, which leaves the caches full of other things, to look it up takes longer
@@ -93,9 +93,9 @@ class FluxEngine(Engine):
         try:
             main.seval(function)(*arguments)
         except Exception as error:
-            raise Unavailable(
-                f"a Julia package does not load: {first_line(error)}", self._julia.setup
-            ) from error
+            extra = wanted()
+            remedy = self._julia.adding(extra) if extra else self._julia.setup
+            raise Unavailable(f"a Julia package does not load: {first_line(error)}", remedy) from error
 
     def probe(self) -> Probe:
         facts = self._polybench.facts()

@@ -13,7 +13,9 @@ SCRIPTS = ("NPZ",)
 """What the plain scripts of `--describe` and `layers --script` need besides, and no worker does."""
 CUDA = ("CUDA", "cuDNN")
 """What training on CUDA needs besides."""
-ADDED = (*CUDA, "Enzyme", "Lux", "MKL", "Mooncake", "Reactant")
+OF_VARIANTS = ("Enzyme", "Lux", "MKL", "Mooncake", "Reactant")
+"""What only a cell that needs it loads: a version that polybench does not take is in nobody else's way."""
+ADDED = (*CUDA, *OF_VARIANTS)
 """What `polybench setup flux` adds where it is told to."""
 
 

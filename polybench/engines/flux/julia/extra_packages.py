@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import Julia, installed
+from polybench.engines.flux.julia.finding import Julia, check_bounds, installed
 
 WANTED = "POLYBENCH_JULIA_PACKAGES"
 """Tells a worker which of them it is to load, with commas between them."""
@@ -22,11 +22,15 @@ STEPS = ("train", "enzyme", "mooncake", "reactant", "lux")
 EXTEND = """
 function (file)
     isfile(file) || return nothing
+    name = Symbol(first(splitext(basename(file))))
+    isnothing(Base.get_extension(Main.PolyBench, name)) || return nothing
     include_string(Main, replace(read(file, String), "using PolyBench" => "using Main.PolyBench"), file)
     return nothing
 end
 """
-"""Loads the file of an extension, if there is one, as Julia does where PolyBench is a package."""
+"""Loads the file of an extension, if there is one and Julia has not: it does where PolyBench is a package
+whose entry in the manifest names that extension.
+"""
 
 _FLUX_WITH_TRAINSTEP = (0, 16, 11)
 
@@ -42,15 +46,16 @@ def wanted() -> tuple[str, ...]:
     return tuple(filter(None, os.environ.get(WANTED, "").split(",")))
 
 
-def check_packages(julia: Julia, names: Iterable[str]) -> dict[str, str]:
+def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
     """Their versions in the project, by names in small letters.
 
     Raises:
-        Unavailable: one is not there, or Flux is too old for it.
+        Unavailable: one is not there, or in another version, or Flux is too old for it.
     """
     there, where = installed(julia), f"the Julia project {julia.project} (from {julia.found_by})"
     if missing := [name for name in names if name not in there]:
         raise Unavailable(f"{where} lacks {', '.join(missing)}", julia.adding(missing))
+    check_bounds(julia, names, julia.adding(names))
     flux = there.get("Flux", "")
     if "Reactant" in names and flux and tuple(map(int, flux.split("."))) < _FLUX_WITH_TRAINSTEP:
         raise Unavailable(

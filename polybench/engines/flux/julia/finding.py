@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.bounds import PACKAGES, bounds, within
+from polybench.engines.flux.julia.bounds import OF_VARIANTS, PACKAGES, bounds, within
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder
 from polybench.engines.flux.julia.remembered import configuration_file, recall
 
@@ -154,6 +154,14 @@ def check_version(julia: Julia) -> None:
         )
 
 
+def check_bounds(julia: Julia, names: Iterable[str], remedy: str) -> None:
+    """Raises Unavailable where one of these is there in a version that polybench does not take."""
+    packages = installed(julia)
+    if outside := [name for name in names if name in packages and not within(name, packages[name])]:
+        told = ", ".join(f"{name} {packages[name]} (polybench takes {bounds()[name]})" for name in outside)
+        raise Unavailable(f"the Julia project {julia.project} (from {julia.found_by}) has {told}", remedy)
+
+
 def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
     """Judge what was found by its files and its version; `needed` are the packages that it must have.
 
@@ -168,11 +176,7 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
             f"the Julia project {julia.project} (from {julia.found_by}) lacks {', '.join(missing)}",
             julia.setup,
         )
-    if outside := [name for name in packages if not within(name, packages[name])]:
-        told = ", ".join(f"{name} {packages[name]} (polybench takes {bounds()[name]})" for name in outside)
-        raise Unavailable(
-            f"the Julia project {julia.project} (from {julia.found_by}) has {told}", julia.setup
-        )
+    check_bounds(julia, [name for name in packages if name not in OF_VARIANTS], julia.setup)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
         raise Unavailable(

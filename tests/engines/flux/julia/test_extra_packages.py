@@ -4,13 +4,14 @@ import tomllib
 
 import pytest
 
-from polybench.commands.setup import _set_up
+from polybench.commands.setup import _check_names
 from polybench.core.errors import BadInput, Unavailable
 from polybench.core.job import Job
 from polybench.core.layers import BatchNorm, Dropout, walk
 from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.engines.flux import lux
+from polybench.engines.flux.julia import finding
 from polybench.engines.flux.julia.bounds import ADDED, CUDA, bounds, uuids
 from polybench.engines.flux.julia.environment import environment
 from polybench.engines.flux.julia.extra_packages import NEEDED, STEPS, WANTED, check_packages, wanted
@@ -76,6 +77,15 @@ def test_versions_are_told(executable: Make, project: Make) -> None:
     assert check_packages(julia, ()) == {}
 
 
+def test_a_version_that_polybench_does_not_take_is_in_no_other_cells_way(
+    executable: Make, project: Make
+) -> None:
+    julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.4.1"}), "juliapkg")
+    finding.check(julia)
+    with pytest.raises(Unavailable, match=r"has Mooncake 0\.4\.1 \(polybench takes"):
+        check_packages(julia, ("Mooncake",))
+
+
 def test_reactant_needs_a_newer_flux(executable: Make, project: Make) -> None:
     there = COMPLETE | {"Reactant": "0.2.280"}
     with pytest.raises(Unavailable, match=r"has Flux 0\.16\.10.*0\.16\.11"):
@@ -85,8 +95,8 @@ def test_reactant_needs_a_newer_flux(executable: Make, project: Make) -> None:
 
 
 def test_setup_takes_no_other_package() -> None:
-    with pytest.raises(BadInput, match="--with DataFrames: no variant needs it"):
-        _set_up(None, None, more=("DataFrames",), offline=False, dry_run=True)
+    with pytest.raises(BadInput, match="--with DataFrames: nothing here needs it"):
+        _check_names(("DataFrames",))
 
 
 def job(model: str, *variants: str, device: str = "cpu") -> Job:
