@@ -17,6 +17,7 @@ class Variant(msgspec.Struct, frozen=True):
     `whole_step` says that the step is compiled or replayed as a whole: its layers have no times of their own.
     `pools` says that it is the plain engine with other sizes of its thread pools: a sweep has their matrix.
     `lesson` says that it shows what something costs, and is no way to train: nothing ever advises it.
+    `besides` says that it needs a package that the engine's own setup does not bring: nothing advises it.
     """
 
     summary: str
@@ -24,6 +25,7 @@ class Variant(msgspec.Struct, frozen=True):
     whole_step: bool = False
     pools: bool = False
     lesson: bool = False
+    besides: bool = False
 
 
 class EngineRow(msgspec.Struct, frozen=True):
@@ -111,12 +113,16 @@ ENGINES: dict[str, EngineRow] = {
                 "a full collection of garbage after each step, in its time", lesson=True
             ),
             "gc_off": Variant("no collection of garbage in timed steps, but between them", lesson=True),
-            "enzyme": Variant("gradients by Enzyme.jl, into a `Duplicated` model", whole_step=True),
-            "mooncake": Variant("gradients by Mooncake.jl (`AutoMooncake()`)", whole_step=True),
-            "reactant": Variant(
-                "the step compiled with XLA: `Flux.trainstep!` on Reactant.jl's arrays", whole_step=True
+            "enzyme": Variant(
+                "gradients by Enzyme.jl, into a `Duplicated` model", whole_step=True, besides=True
             ),
-            "mkl": Variant("Intel's MKL in place of OpenBLAS (MKL.jl)"),
+            "mooncake": Variant("gradients by Mooncake.jl (`AutoMooncake()`)", whole_step=True, besides=True),
+            "reactant": Variant(
+                "the step compiled with XLA: `Flux.trainstep!` on Reactant.jl's arrays",
+                whole_step=True,
+                besides=True,
+            ),
+            "mkl": Variant("Intel's MKL in place of OpenBLAS (MKL.jl)", besides=True),
             "train": Variant("`Flux.train!` makes the steps, instead of `withgradient` and `update!`"),
         },
         runs_on=_CUDA_UNTRIED,

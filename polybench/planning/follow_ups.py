@@ -109,7 +109,9 @@ def other_variants(result: Result) -> list[str]:
     variants = [
         (name,)
         for name, variant in row.variants.items()
-        if (result.device != "cpu" or not variant.cuda_only) and name not in sizes[1:] and not variant.lesson
+        if (result.device != "cpu" or not variant.cuda_only)
+        and name not in sizes[1:]
+        and not (variant.lesson or variant.besides)
     ]
     names = [str(EngineName(result.engine, variant, result.environment)) for variant in ((), *variants)]
     return [name for name in names if name != engine_of(result)]
