@@ -113,7 +113,8 @@ def _base(points: Sequence[Point]) -> _Base | None:
 
     Where the cell that was asked for failed, a point has another baseline: that of most points is taken.
     """
-    ((wanted, _),) = Counter(document.settings.baseline for _, document in points).most_common(1)
+    chosen = Counter(filter(None, (document.settings.baseline for _, document in points)))
+    wanted = next((cell for cell, _ in chosen.most_common(1)), None)
     for values, document in points:
         for result in document.results:
             if result.cell == wanted and result.ranked and result.epoch_seconds:

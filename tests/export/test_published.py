@@ -142,6 +142,10 @@ def test_a_number_stands_beside_the_fastest_point_of_a_sweep_that_does_the_same(
     number = of_cuda(metric="throughput", value=2560.0, unit="", model="lenet", batch_size=128)
     (row,) = published.rows([number], published.of_sweep(points))
     assert row[4:] == ["tf/cuda 1,280", "2.00 times as many"]
+    cell = msgspec.structs.replace(points[2].cells[0], epoch_seconds=40.0)
+    epochs = of_cuda(metric="epoch_time", value=80.0, unit="s", model="lenet", batch_size=128)
+    (row,) = published.rows([epochs], published.of_sweep([msgspec.structs.replace(points[2], cells=[cell])]))
+    assert row[4] == "tf/cuda 40.0 s"
     failed = msgspec.structs.replace(points[2], cells=[SweptCell("tf/cuda", "failed")])
     assert published.header([number], published.of_sweep([failed])) == published.HEADER
     saved_before = [msgspec.structs.replace(one, workload=None) for one in points]

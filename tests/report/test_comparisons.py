@@ -17,6 +17,7 @@ from polybench.core.document.resources import (
     NativeAllocation,
 )
 from polybench.core.document.result import Result
+from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BlockMeans, Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
 from polybench.report import overhead, sweep
@@ -223,3 +224,23 @@ def test_what_compares_studies_leaves_disturbed_rounds_out() -> None:
     (engine,) = overhead.summarize(sizes, []).engines
     assert engine.fixed_seconds == pytest.approx(0.001)
     assert engine.seconds_per_sample == pytest.approx(0.003 / 48)
+
+
+def test_costs_of_a_sweep_are_relative_to_the_baseline_of_most_points() -> None:
+    """The one that was asked for failed at the first point, and at the second nothing was measured."""
+
+    def at(baseline: str | None, *results: Result) -> StudyDocument:
+        document = study(*results)
+        return msgspec.structs.replace(
+            document, settings=msgspec.structs.replace(document.settings, baseline=baseline)
+        )
+
+    broken = absent("torch/cpu", "failed", "crashed")
+    torch, tf = (measured(cell, 0.01, epoch_seconds=4.0) for cell in ("torch/cpu", "tf/cpu"))
+    studies = [at("tf/cpu", broken, tf), at(None, broken), at("torch/cpu", torch, tf), at("torch/cpu", torch)]
+    points = [({"threads": threads}, document) for threads, document in enumerate(studies, 1)]
+    base = sweep.summarize({"threads": [1, 2, 3, 4]}, points, [], 8).base
+    assert base is not None
+    assert (base.cell, base.values) == ("torch/cpu", {"threads": 3})
+    nothing = sweep.summarize({"threads": [1]}, [({"threads": 1}, at(None, broken))], [], 8)
+    assert nothing.base is None
