@@ -119,9 +119,8 @@ class FluxEngine(Engine):
         self.sample_kind = "step" if job.device == "cpu" else "block"
         if job.device != "cpu":
             devices = self._polybench.cuda_devices()
-            cuda_build = "CUDA" in finding.installed(self._julia)
             install = CUDA_INSTALL.format(project=self._julia.project)
-            cuda_index(job.device, devices, cuda_build=cuda_build, install=install)
+            cuda_index(job.device, devices, cuda_build=finding.has_cuda(self._julia), install=install)
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
         self._shapes = job.model.tensor_shapes()
         arrays = as_dtype({name: weights[name] for name in self._shapes}, job.dtype)

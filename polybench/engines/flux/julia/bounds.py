@@ -9,6 +9,8 @@ from polybench.engines.flux.julia.package import package_folder
 
 PACKAGES = ("Flux", "JSON", "PythonCall", "PrecompileTools")
 """What the project must have. Everything else that PolyBench needs comes with Julia."""
+INDIRECT = ("JSON", "PrecompileTools")
+"""Those of them that PolyBench alone loads: another package may bring them, as JSON in juliapkg's project."""
 SCRIPTS = ("NPZ",)
 """What the plain scripts of `--describe` and `layers --script` need besides, and no worker does."""
 CUDA = ("CUDA", "cuDNN")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import Julia, check_bounds, installed
+from polybench.engines.flux.julia.finding import Julia, check_bounds, installed, require
 
 WANTED = "POLYBENCH_JULIA_PACKAGES"
 """Tells a worker which of them it is to load, with commas between them."""
@@ -52,14 +52,14 @@ def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
     Raises:
         Unavailable: one is not there, or in another version, or Flux is too old for it.
     """
-    there, where = installed(julia), f"the Julia project {julia.project} (from {julia.found_by})"
-    if missing := [name for name in names if name not in there]:
-        raise Unavailable(f"{where} lacks {', '.join(missing)}", julia.adding(missing))
+    require(julia, names, julia.adding(names))
     check_bounds(julia, names, julia.adding(names))
+    there = installed(julia)
     flux = there.get("Flux", "")
     if "Reactant" in names and flux and tuple(map(int, flux.split("."))) < _FLUX_WITH_TRAINSTEP:
         raise Unavailable(
-            f"{where} has Flux {flux}, and Reactant's steps are made by its `trainstep!`, from 0.16.11 on",
+            f"{julia.described} has Flux {flux}, and Reactant's steps are made by its `trainstep!`, from"
+            " 0.16.11 on",
             f"{julia.executable} --project={julia.project} -e 'using Pkg; Pkg.update(\"Flux\")'",
         )
     return {name.lower(): there[name] for name in names}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.bounds import OF_VARIANTS, PACKAGES, bounds, within
+from polybench.engines.flux.julia.bounds import CUDA, INDIRECT, OF_VARIANTS, PACKAGES, bounds, within
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder
 from polybench.engines.flux.julia.remembered import configuration_file, recall
 
@@ -46,6 +46,11 @@ class Julia(NamedTuple):
     found_by: str
     library: str | None = None
     bindir: str | None = None
+
+    @property
+    def described(self) -> str:
+        """The project, in a sentence."""
+        return f"the Julia project {self.project} (from {self.found_by})"
 
     @property
     def another(self) -> str:
@@ -159,7 +164,16 @@ def check_bounds(julia: Julia, names: Iterable[str], remedy: str) -> None:
     packages = installed(julia)
     if outside := [name for name in names if name in packages and not within(name, packages[name])]:
         told = ", ".join(f"{name} {packages[name]} (polybench takes {bounds()[name]})" for name in outside)
-        raise Unavailable(f"the Julia project {julia.project} (from {julia.found_by}) has {told}", remedy)
+        raise Unavailable(f"{julia.described} has {told}", remedy)
+
+
+def require(julia: Julia, names: Iterable[str], remedy: str) -> None:
+    """Raises Unavailable where `using` would not find one of these in the project."""
+    there, found = loadable(julia), installed(julia)
+    if missing := [name for name in names if name not in there]:
+        others = " (it is there for other packages only)"
+        told = ", ".join(name + others * (name in found) for name in missing)
+        raise Unavailable(f"{julia.described} lacks {told}", remedy)
 
 
 def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
@@ -170,12 +184,8 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
     """
     check_juliacall()
     check_version(julia)
-    packages = installed(julia)
-    if missing := [name for name in needed if name not in packages]:
-        raise Unavailable(
-            f"the Julia project {julia.project} (from {julia.found_by}) lacks {', '.join(missing)}",
-            julia.setup,
-        )
+    require(julia, needed, julia.setup)
+    packages = loadable(julia)
     check_bounds(julia, [name for name in packages if name not in OF_VARIANTS], julia.setup)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
@@ -210,6 +220,24 @@ def installed(julia: Julia) -> dict[str, str]:
     return {name: str(entry.get("version", "")) for name, entry in manifest(julia).items()}
 
 
+def loadable(julia: Julia) -> dict[str, str]:
+    """Those of them that polybench can load: what the project itself depends on, and PolyBench's own."""
+    direct = _direct(julia)
+    return {name: it for name, it in installed(julia).items() if name in direct or name in INDIRECT}
+
+
+def has_cuda(julia: Julia) -> bool:
+    """Whether it can load what training on CUDA needs."""
+    return loadable(julia).keys() >= set(CUDA)
+
+
+def _direct(julia: Julia) -> set[str]:
+    """Names in the project's [deps]: `using` takes no other, whatever the manifest has."""
+    names = ("JuliaProject.toml", "Project.toml")  # as in base/loading.jl
+    file = next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
+    return set() if file is None else set(_read(file).get("deps", {}))
+
+
 def developed_at(julia: Julia) -> Path | None:
     """Where the project has PolyBench from, if it has it as a package."""
     path = manifest(julia).get(NAME, {}).get("path")
@@ -234,8 +262,12 @@ def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
     file = manifest_file(julia)
     if file is None:
         return {}
+    packages: dict[str, list[dict[str, Any]]] = _read(file).get("deps", {})
+    return {name: entries[0] for name, entries in packages.items()}
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
-        packages: dict[str, list[dict[str, Any]]] = tomllib.loads(file.read_text("utf-8")).get("deps", {})
+        return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise Unavailable(f"{file} cannot be read: {error}", SETUP) from error
-    return {name: entries[0] for name, entries in packages.items()}

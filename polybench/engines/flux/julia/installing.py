@@ -16,7 +16,7 @@ import platformdirs
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS, within
-from polybench.engines.flux.julia.finding import Julia, add, developed_at, find, installed, version_of
+from polybench.engines.flux.julia.finding import Julia, add, developed_at, find, loadable, version_of
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder, sources_sha256
 from polybench.engines.flux.julia.remembered import remember_precompiled
 
@@ -83,7 +83,7 @@ def require_network() -> None:
 
 def lacking(julia: Julia, more: Sequence[str] = ()) -> list[str]:
     """Packages that the project lacks, `more` among them, or has in versions polybench does not take."""
-    there, juliacall = installed(julia), importlib.metadata.version("juliacall")
+    there, juliacall = loadable(julia), importlib.metadata.version("juliacall")
     wanted = (*PACKAGES, *SCRIPTS, *more)
     right = {name for name in wanted if name in there and within(name, there[name])}
     if there.get("PythonCall", "") not in ("", juliacall):

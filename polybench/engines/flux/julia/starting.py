@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT, Julia, belongs_to_another, installed
+from polybench.engines.flux.julia.finding import EXECUTABLE, PROJECT, Julia, belongs_to_another, has_cuda
 from polybench.engines.flux.julia.own_project import with_own_package
 from polybench.engines.flux.julia.package import SETUP, sources_sha256
 from polybench.engines.flux.julia.remembered import precompiled
@@ -33,9 +33,9 @@ def first_line(error: Exception) -> str:
 
 
 def cuda_wanted(julia: Julia) -> bool:
-    """Whether there is a GPU that this process may see, and CUDA.jl for it."""
+    """Whether there is a GPU that this process may see, and CUDA.jl and cuDNN.jl for it."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
-    return visible and driver_is_there() and "CUDA" in installed(julia)
+    return visible and driver_is_there() and has_cuda(julia)
 
 
 def compiled_code(julia: Julia) -> str:

@@ -60,18 +60,21 @@ def executable(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Makes a project with these packages in its manifest, and PolyBench from a folder."""
+    """Makes a project with these packages, PolyBench from a folder; `indirect` ones for others only."""
 
     def make(
         packages: dict[str, str] = COMPLETE,
         manifest: str = "Manifest.toml",
         developed: Path | None = OWN,
+        indirect: tuple[str, ...] = (),
     ) -> str:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
         entries = [f'[[deps.{name}]]\nversion = "{version}"\n' for name, version in packages.items()]
         entries += [f'[[deps.PolyBench]]\npath = "{developed}"\n'] if developed else []
         (folder / manifest).write_text("\n".join(entries))
+        direct = [f'{name} = "the UUID of {name}"\n' for name in packages if name not in indirect]
+        (folder / "Project.toml").write_text("".join(["[deps]\n", *direct]))
         return str(folder)
 
     return make

@@ -71,6 +71,16 @@ def test_a_missing_package_is_told_with_what_adds_it(
     assert remedy.format(julia=julia.executable, project=julia.project) in missing.value.remedy
 
 
+def test_a_package_that_only_another_brings_is_missing(executable: Make, project: Make) -> None:
+    there = COMPLETE | {"Mooncake": "0.5.45"}
+    julia = Julia(executable(), project(there, indirect=("Mooncake",)), "juliapkg")
+    with pytest.raises(
+        Unavailable, match=r"lacks Mooncake \(it is there for other packages only\)"
+    ) as missing:
+        check_packages(julia, ("Mooncake",))
+    assert missing.value.remedy == "polybench setup flux --with Mooncake"
+
+
 def test_versions_are_told(executable: Make, project: Make) -> None:
     julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.5.45"}), "juliapkg")
     assert check_packages(julia, ("Mooncake",)) == {"mooncake": "0.5.45"}

@@ -21,6 +21,7 @@ from polybench.engines.flux.julia.finding import (
     check,
     check_version,
     find,
+    has_cuda,
     in_project,
     installed,
 )
@@ -152,6 +153,37 @@ def test_the_plain_scripts_need_npz(executable: Make, project: Make) -> None:
     check(julia)
     with pytest.raises(Unavailable, match="lacks NPZ"):
         check(julia, (*PACKAGES, *SCRIPTS))
+
+
+@pytest.mark.parametrize("name", ["Flux", "PythonCall"])
+def test_what_only_another_package_brings_is_lacking(name: str, executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(indirect=(name,)), "a test")
+    with pytest.raises(Unavailable, match=rf"lacks {name} \(it is there for other packages only\)") as caught:
+        check(julia)
+    assert caught.value.remedy == julia.setup
+
+
+def test_what_the_package_alone_loads_may_come_with_another(executable: Make, project: Make) -> None:
+    check(Julia(executable(), project(indirect=("JSON", "PrecompileTools")), "a test"))
+
+
+@pytest.mark.parametrize("indirect", [("CUDA",), ("cuDNN",)])
+def test_cuda_that_only_another_package_brings_is_in_nobodys_way(
+    indirect: tuple[str, ...], executable: Make, project: Make
+) -> None:
+    there = COMPLETE | {"CUDA": "5.9.1", "cuDNN": "1.4.0"}
+    assert has_cuda(Julia(executable(), project(there), "a test"))
+    other = Julia(executable(), project(there | {"CUDA": "6.0.1"}, indirect=("CUDA", *indirect)), "a test")
+    assert not has_cuda(Julia(executable(), project(there, indirect=indirect), "a test"))
+    assert not has_cuda(other)
+    check(other)
+
+
+def test_a_manifest_without_a_project_is_none(executable: Make, project: Make) -> None:
+    folder = project()
+    Path(folder, "Project.toml").unlink()
+    with pytest.raises(Unavailable, match="lacks Flux"):
+        check(Julia(executable(), folder, "a test"))
 
 
 def test_another_polybenchs_package_is_known(executable: Make, project: Make, tmp_path: Path) -> None:

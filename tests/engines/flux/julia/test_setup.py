@@ -6,6 +6,7 @@ import errno
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -90,6 +91,17 @@ def test_cuda_is_added_when_it_is_asked_for(
         'Pkg.add([PackageSpec(name="CUDA", version=Pkg.Types.semver_spec("5")), PackageSpec(name="cuDNN"'
         in calls
     )
+
+
+def test_what_only_another_package_brings_is_added(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing, "require_network", lambda: None)
+    folder = project(COMPLETE | {"Mooncake": "0.5.45"}, indirect=("NPZ", "JSON", "Mooncake"))
+    code, said = setup("--julia", executable(), "--project", folder, "--with", "Mooncake")
+    assert code == 0, said
+    (added,) = re.findall(r"Pkg\.add\(\[(.*)\]\)", (tmp_path / "calls").read_text())
+    assert re.findall(r'name="(\w+)"', added) == ["NPZ", "Mooncake"]
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
