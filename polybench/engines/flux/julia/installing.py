@@ -17,6 +17,7 @@ import platformdirs
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.bounds import PACKAGES, SCRIPTS, within
 from polybench.engines.flux.julia.finding import Julia, add, developed_at, find, loadable, version_of
+from polybench.engines.flux.julia.own_project import resolved_as_it_is
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder, sources_sha256
 from polybench.engines.flux.julia.remembered import remember_precompiled
 
@@ -98,7 +99,7 @@ def add_packages(julia: Julia, say: Say, *, more: Sequence[str] = (), offline: b
     """
     version_of(julia)
     calls = []
-    if developed_at(julia) != package_folder().resolve():
+    if not _has_the_package(julia):
         calls.append(f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))')
     if wanted := lacking(julia, more):
         calls.append(add(wanted))
@@ -149,7 +150,7 @@ def steps(julia: Julia | None, *, more: Sequence[str] = ()) -> Iterator[str]:
     else:
         if wanted := lacking(julia, more):
             yield f"would install {', '.join(wanted)} and what they need in {julia.project}"
-        if developed_at(julia) != package_folder().resolve():
+        if not _has_the_package(julia):
             yield f"would add {NAME} from {package_folder()} to {julia.project}"
     yield "would precompile the packages, and train two steps"
 
@@ -168,6 +169,11 @@ def run(julia: Julia, code: str, failure: str, *, offline: bool = False) -> None
     if done.returncode:
         reason = f"{failure}: Julia ended with code {done.returncode}"
         raise Unavailable(reason, f"read what it said, then: {julia.setup}")
+
+
+def _has_the_package(julia: Julia) -> bool:
+    """Whether PolyBench is there from this polybench's folder, as that is now."""
+    return developed_at(julia) == package_folder().resolve() and resolved_as_it_is(julia)
 
 
 def _writable(folder: Path) -> bool:

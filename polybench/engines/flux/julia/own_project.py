@@ -14,12 +14,13 @@ import re
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 import tomli_w
 
 from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import Julia, belongs_to_another, manifest_file
+from polybench.engines.flux.julia.finding import Julia, belongs_to_another, manifest, manifest_file
 from polybench.engines.flux.julia.package import NAME, package_folder
 
 _COPIED = ("Project.toml", "JuliaProject.toml", "LocalPreferences.toml", "JuliaLocalPreferences.toml")
@@ -56,6 +57,16 @@ def with_own_package(julia: Julia, folder: Path | None = None) -> Julia:
     return julia._replace(project=str(folder))
 
 
+def resolved_as_it_is(julia: Julia) -> bool:
+    """Whether the manifest has of PolyBench what its Project.toml says now.
+
+    Julia reads neither its dependencies nor its extensions from there, but from the manifest: one that was
+    resolved earlier has older ones.
+    """
+    there, own = manifest(julia).get(NAME, {}), _entry()
+    return all(set(there.get(field, ())) == set(own[field]) for field in ("deps", "weakdeps", "extensions"))
+
+
 def _kept(julia: Julia) -> Path:
     key = hashlib.sha256(f"{Path(julia.project).resolve()}\0{package_folder()}".encode()).hexdigest()
     return platformdirs.user_cache_path("polybench") / "julia" / key[:16]
@@ -76,11 +87,15 @@ def _absolute(project: Path, path: str) -> str:
 def _manifest(text: str, project: Path) -> str:
     """As Julia has written it but for the package: its loader takes no other form of TOML."""
     text = _PATH.sub(lambda found: _absolute(project, json.loads(found[1])), text)
-    own = tomllib.loads((package_folder() / "Project.toml").read_text("utf-8"))
-    entry = {"path": str(package_folder()), "deps": sorted(own["deps"])}
-    entry |= {name: own[name] for name in ("uuid", "version", "weakdeps", "extensions") if name in own}
-    block = tomli_w.dumps({"deps": {NAME: entry}}).replace(f"[deps.{NAME}]", f"[[deps.{NAME}]]", 1)
+    block = tomli_w.dumps({"deps": {NAME: _entry()}}).replace(f"[deps.{NAME}]", f"[[deps.{NAME}]]", 1)
     return _PACKAGE.sub(lambda _: block, text)
+
+
+def _entry() -> dict[str, Any]:
+    """What a manifest has of this polybench's package."""
+    own = tomllib.loads((package_folder() / "Project.toml").read_text("utf-8"))
+    copied = {field: own[field] for field in ("uuid", "version", "weakdeps", "extensions")}
+    return {"path": str(package_folder()), "deps": sorted(own["deps"])} | copied
 
 
 def _write(file: Path, content: bytes) -> None:

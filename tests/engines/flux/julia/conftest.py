@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT
 from polybench.engines.flux.julia.package import package_folder
@@ -60,21 +62,36 @@ def executable(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Makes a project with these packages, PolyBench from a folder; `indirect` ones for others only."""
+    """Makes a project with these packages, and PolyBench from a folder.
+
+    `indirect` ones are in the manifest for others only; PolyBench has (field, name) `since` it was resolved.
+    """
 
     def make(
         packages: dict[str, str] = COMPLETE,
         manifest: str = "Manifest.toml",
         developed: Path | None = OWN,
         indirect: tuple[str, ...] = (),
+        since: tuple[str, str] | None = None,
     ) -> str:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
         entries = [f'[[deps.{name}]]\nversion = "{version}"\n' for name, version in packages.items()]
-        entries += [f'[[deps.PolyBench]]\npath = "{developed}"\n'] if developed else []
+        entries += [_polybench(developed, since)] if developed else []
         (folder / manifest).write_text("\n".join(entries))
         direct = [f'{name} = "the UUID of {name}"\n' for name in packages if name not in indirect]
         (folder / "Project.toml").write_text("".join(["[deps]\n", *direct]))
         return str(folder)
 
     return make
+
+
+def _polybench(folder: Path, since: tuple[str, str] | None) -> str:
+    """Its entry as Pkg writes it: names of weak dependencies that the manifest lacks have their UUIDs."""
+    own = tomllib.loads((OWN / "Project.toml").read_text("utf-8"))
+    if since:
+        field, name = since
+        del own[field][name]
+    tables = {field: own[field] for field in ("weakdeps", "extensions")}
+    entry = {"deps": sorted(own["deps"]), "path": str(folder)} | tables
+    return tomli_w.dumps({"deps": {"PolyBench": entry}}).replace("[deps.PolyBench]", "[[deps.PolyBench]]", 1)

@@ -12,7 +12,7 @@ import pytest
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.finding import Julia, belongs_to_another, check, installed
-from polybench.engines.flux.julia.own_project import with_own_package
+from polybench.engines.flux.julia.own_project import resolved_as_it_is, with_own_package
 from polybench.engines.flux.julia.package import NAME
 from tests.engines.flux.julia.conftest import OWN, Make
 
@@ -27,10 +27,8 @@ def test_the_copy_has_this_ones_package_and_all_others(
 ) -> None:
     julia = Julia(executable(), project(developed=tmp_path / "other"), "a test")
     manifest = Path(julia.project, "Manifest.toml")
-    old = f'path = "{tmp_path / "other"}"'
-    with_tables = f'{old}\n\n    [deps.{NAME}.extensions]\n    OldExt = "CUDA"'
-    assert old in manifest.read_text()
-    manifest.write_text(manifest.read_text().replace(old, with_tables))
+    assert "PolyBenchLuxExt" in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace("PolyBenchLuxExt", "OldExt"))
     manifest.write_text(manifest.read_text() + '\n[[deps.Mine]]\npath = "../mine"\nuuid = "1"\n')
     Path(julia.project, "LocalPreferences.toml").write_text("[CondaPkg]\n")
     before = manifest.read_text()
@@ -48,6 +46,17 @@ def test_the_copy_has_this_ones_package_and_all_others(
     assert entries["Mine"][0]["path"] == str((Path(julia.project) / ".." / "mine").resolve())
     assert (tmp_path / "copy" / "LocalPreferences.toml").read_text() == "[CondaPkg]\n"
     assert manifest.read_text() == before
+
+
+def test_what_the_package_got_since_the_project_was_resolved_is_noticed(
+    executable: Make, project: Make
+) -> None:
+    julia = Julia(executable(), project(), "a test")
+    assert resolved_as_it_is(julia)
+    assert not resolved_as_it_is(julia._replace(project=project(since=("weakdeps", "Lux"))))
+    assert not resolved_as_it_is(julia._replace(project=project(since=("extensions", "PolyBenchLuxExt"))))
+    assert not resolved_as_it_is(julia._replace(project=project(since=("deps", "SHA"))))
+    assert not resolved_as_it_is(julia._replace(project=project(developed=None)))
 
 
 def test_the_copy_is_kept_and_follows_the_project(executable: Make, project: Make, tmp_path: Path) -> None:

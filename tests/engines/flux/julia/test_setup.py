@@ -104,6 +104,17 @@ def test_what_only_another_package_brings_is_added(
     assert re.findall(r'name="(\w+)"', added) == ["NPZ", "Mooncake"]
 
 
+def test_a_project_resolved_before_the_package_had_an_extension_is_resolved_again(
+    executable: Make, project: Make, tmp_path: Path
+) -> None:
+    folder = project(since=("extensions", "PolyBenchLuxExt"))
+    code, said = setup("--julia", executable(), "--project", folder)
+    assert code == 0, said
+    calls = (tmp_path / "calls").read_text()
+    assert f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))' in calls
+    assert "Pkg.add" not in calls
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     executable: Make, project: Make, tmp_path: Path
 ) -> None:
