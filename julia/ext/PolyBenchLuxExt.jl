@@ -103,7 +103,8 @@ parameters(_) = NONE
 """
     states(layer)
 
-Lux's states at the beginning of a training; dropout draws from a generator that starts from this session's.
+Lux's states at the beginning of a training. Dropout draws from this session's own generator, as Flux's does, and so goes on
+with it: what Lux would copy for each layer, it leaves as it is where that is the session's (`replicate` in `LuxCore.jl`).
 """
 states(layer::Union{Chain, Parallel}) = numbered(map(states, layer.layers))
 states(layer::SkipConnection) = states(layer.layers)

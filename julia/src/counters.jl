@@ -37,7 +37,7 @@ end
 `run_steps!`, and what `allocated` says of the `n` steps together.
 """
 count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
-    allocated(() -> run_steps!(trainer, batches, first, n), trainer.device)
+    around_steps(() -> allocated(() -> timed_steps!(trainer, batches, first, n), trainer.device), trainer)
 
 """
     allocation_places!(profile, trainer, batches, first, n)
@@ -47,11 +47,13 @@ count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::In
 """
 function allocation_places!(profile::Module, trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     profile.Allocs.clear()
-    profile.Allocs.start(; sample_rate = 1.0)
-    try
-        run_steps!(trainer, batches, first, n)
-    finally
-        profile.Allocs.stop()
+    around_steps(trainer) do
+        profile.Allocs.start(; sample_rate = 1.0)
+        try
+            timed_steps!(trainer, batches, first, n)
+        finally
+            profile.Allocs.stop()
+        end
     end
     found = Dict{String, Tuple{Int, Int}}()
     for allocation in profile.Allocs.fetch().allocs

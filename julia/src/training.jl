@@ -68,15 +68,34 @@ end
 """
     run_steps!(trainer, batches, first, n)
 
-Train on batches `first`, `first + 1`, ... (from 0, and again from the first after the last): the hot loop.
-Returns its seconds; the loss of the last step is then in `trainer.loss`.
+Train on batches `first`, `first + 1`, ... (from 0, and again from the first after the last).
+Returns the seconds of the steps; the loss of the last one is then in `trainer.loss`.
 """
-function run_steps!(
+run_steps!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
+    around_steps(() -> timed_steps!(trainer, batches, first, n), trainer)
+
+"""
+    around_steps(f, trainer)
+
+`f()`, which makes steps and may measure them: what is moved before and after them is in no measurement.
+"""
+function around_steps(f, trainer::Trainer)
+    before_steps!(trainer.model)
+    result = f()
+    after_steps!(trainer.model)
+    return result
+end
+
+"""
+    timed_steps!(trainer, batches, first, n)
+
+The hot loop of `run_steps!`, inside of `around_steps`.
+"""
+function timed_steps!(
         trainer::Trainer{D, N, M, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
     ) where {D, N, M, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
-    before_steps!(trainer.model)
     hold(trainer.way)
     synchronize(trainer.device)
     start = time_ns()
@@ -84,7 +103,6 @@ function run_steps!(
     synchronize(trainer.device)
     seconds = (time_ns() - start) / 1.0e9
     trainer.aside += release(trainer.way)
-    after_steps!(trainer.model)
     trainer.loss = loss
     return seconds
 end

@@ -97,14 +97,15 @@ end
 """
     before_steps!(model)
 
-Before timed steps: take the running statistics of the chain, where the model has them elsewhere while it trains.
+Before steps, and in no measurement of them: take the running statistics of the chain, where the model has them elsewhere
+while it trains.
 """
 before_steps!(_) = nothing
 
 """
     after_steps!(model)
 
-After timed steps: put them back.
+After them: put the statistics back.
 """
 after_steps!(_) = nothing
 

@@ -11,3 +11,17 @@ end
 @testset "what Lux has no layer for is refused by name" begin
     @test_throws "no layer of Lux's for LSTM" PolyBench.differentiable(PolyBench.Way("lux"), Flux.Chain(Flux.LSTM(2 => 3)))
 end
+
+@testset "a training with dropout goes on where it was kept" begin
+    dropout = Dict{String, Any}("type" => "dropout", "name" => "dropout", "rate" => 0.5)
+    _, made = both_ways("lux", [STAND_IN_RECORDS[1:4]; dropout; STAND_IN_RECORDS[5:end]])
+    batches = stand_in_batches(made)
+    losses(steps) = [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in steps]
+    started(seed) = (PolyBench.reset!(made, seed); losses(0:1))
+    @test started(1) == started(1) != started(2)
+    kept = PolyBench.kept_training(made)
+    expected = losses(2:4)
+    started(3)
+    PolyBench.go_on_from!(made, kept)
+    @test losses(2:4) == expected
+end

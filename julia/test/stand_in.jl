@@ -23,17 +23,20 @@ both_ways(name, records = STAND_IN_RECORDS) = map((PolyBench.Way(), PolyBench.Wa
     PolyBench.Trainer(PolyBench.CPU(), Float64, records, weights; learning_rate = 0.05, way)
 end
 
+const STAND_IN_IMAGES = reshape(Float32.(cos.(1:(4 * 4 * 2 * 5 * 2))), 4, 4, 2, 5, 2)
+
+stand_in_batches(trainer) = PolyBench.batches(trainer.device, Float64, STAND_IN_IMAGES, [0 1; 2 0; 1 1; 0 2; 2 2], 3)
+
 """Losses, the gradient after two steps, what the network answers, and all tensors at the end."""
 function trained(trainer)
-    images = reshape(Float32.(cos.(1:(4 * 4 * 2 * 5 * 2))), 4, 4, 2, 5, 2)
-    batches = PolyBench.batches(trainer.device, Float64, images, [0 1; 2 0; 1 1; 0 2; 2 2], 3)
+    batches = stand_in_batches(trainer)
     PolyBench.reset!(trainer)
     losses = map(0:1) do step
         PolyBench.run_steps!(trainer, batches, step, 1)
         trainer.loss
     end
     gradient = PolyBench.loss_and_gradients(trainer, batches, 0)
-    right = PolyBench.correct(trainer, images[:, :, :, :, 1], [0, 2, 1, 0, 2])
+    right = PolyBench.correct(trainer, STAND_IN_IMAGES[:, :, :, :, 1], [0, 2, 1, 0, 2])
     PolyBench.run_steps!(trainer, batches, 0, 1)
     host(named) = [name => Array(array) for (name, array) in named]
     return losses, gradient[1], host(gradient[2]), right, trainer.loss, host(PolyBench.tensors(trainer.network))

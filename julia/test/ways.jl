@@ -21,6 +21,31 @@ end
     @test_throws MethodError PolyBench.with_gradient(made.way, made.model, batch.images, batch.labels)
 end
 
+"""A model that has its running statistics elsewhere while it trains, and large ones."""
+struct Moving{C}
+    chain::C
+    moved::Vector{Vector{UInt8}}
+end
+
+const MOVING = PolyBench.Way{:moving, :auto}
+PolyBench.differentiable(::MOVING, chain) = Moving(chain, Vector{UInt8}[])
+PolyBench.chain_of(model::Moving) = model.chain
+PolyBench.with_gradient(::MOVING, model::Moving, images, labels) =
+    PolyBench.with_gradient(PolyBench.Way(), model.chain, images, labels)
+PolyBench.before_steps!(model::Moving) = (push!(model.moved, zeros(UInt8, 100_000_000)); nothing)
+PolyBench.after_steps!(model::Moving) = (push!(model.moved, zeros(UInt8, 100_000_000)); nothing)
+
+@testset "what is moved before and after steps is none of their allocations" begin
+    counted = map((PolyBench.Way(), MOVING())) do way
+        made, batches = trainer(Float32; way), data(Float32)
+        PolyBench.count_allocations!(made, batches, 0, 1)  # compiles
+        (_, bytes), _ = PolyBench.count_allocations!(made, batches, 0, 1)
+        made.model isa Moving && @test length(made.model.moved) == 4
+        bytes
+    end
+    @test counted[2] ≈ counted[1] rtol = 0.01
+end
+
 @testset "the collector runs when it is told to" begin
     sweeps(way, steps) = begin
         made, batches = trainer(Float32; way), data(Float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
-from polybench.core.layers import Dropout, walk
+from polybench.core.layers import walk
 from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Weights
 from polybench.engines.flux.engine import FluxEngine
@@ -25,11 +25,6 @@ class LuxEngine(FluxEngine):
         if job.device != "cpu":
             raise Unavailable("lux is written for the CPU only", "use --devices cpu")
         super().build(job, weights)
-
-    def training_state(self) -> Weights:
-        if any(isinstance(layer, Dropout) for layer in walk(self._job.model.layers)):
-            return {}  # Lux's generators are its own
-        return super().training_state()
 
 
 def environment(
