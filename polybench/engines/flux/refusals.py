@@ -25,8 +25,10 @@ def refuse(job: Job) -> None:
         if len(asked := [name for name in group if name in job.variants]) > 1:
             raise Unavailable(f"{' and '.join(asked)} exclude each other", "ask for one")
     if job.workload.precision == "bf16":
+        # Initial weights, snapshots and kept trainings are the network's own arrays here.
         raise Unavailable(
-            "Flux.jl has no mixed precision: nothing in it runs float32 weights' products in bf16",
+            "bf16 is not written for Julia yet: Flux.bf16 makes the network's own weights bfloat16, and the"
+            " float32 ones are in the state of Optimisers.MixedPrecision",
             "use --precision fp32",
         )
     if "mooncake" in job.variants and any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):

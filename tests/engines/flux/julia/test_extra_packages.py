@@ -8,7 +8,7 @@ from polybench.commands.setup import _check_names
 from polybench.core.errors import BadInput, Unavailable
 from polybench.core.job import Job
 from polybench.core.layers import BatchNorm, Dropout, walk
-from polybench.core.spec import Workload
+from polybench.core.spec import Precision, Workload
 from polybench.engines import ENGINES
 from polybench.engines.flux import lux
 from polybench.engines.flux.julia import finding
@@ -109,11 +109,10 @@ def test_setup_takes_no_other_package() -> None:
         _check_names(("DataFrames",))
 
 
-def job(model: str, *variants: str, device: str = "cpu") -> Job:
+def job(model: str, *variants: str, device: str = "cpu", precision: Precision = "fp32") -> Job:
     network = find_model(model)
-    return Job(
-        network, Workload(model, "noise", 8, network.optimizer, "fp32", 2), device, "float32", variants
-    )
+    workload = Workload(model, "noise", 8, network.optimizer, precision, 2)
+    return Job(network, workload, device, "float32", variants)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +128,13 @@ def job(model: str, *variants: str, device: str = "cpu") -> Job:
 def test_what_a_variant_lacks_is_refused_by_name(refused: Job, reason: str) -> None:
     with pytest.raises(Unavailable, match=reason):
         refuse(refused)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_bf16_is_refused_with_the_reason(device: str) -> None:
+    with pytest.raises(Unavailable, match=r"Flux\.bf16 makes the network's own weights bfloat16") as missing:
+        refuse(job("lenet", device=device, precision="bf16"))
+    assert missing.value.remedy == "use --precision fp32"
 
 
 @pytest.mark.parametrize("variant", sorted(STEPS))
