@@ -83,7 +83,9 @@ end
 """
     gradients(layer, x, dy, wanted)
 
-`name => compute` for each gradient in `wanted`: those of a convolution or a product each alone, of others together.
+`name => compute` for each gradient in `wanted`: those of a convolution or a product each alone; of others together. Of an
+LSTM `data gradient` is without the weights' and `weight gradient` with the data's: both need the way back through time,
+and polybench takes the first off the second.
 """
 gradients(layer::Conv, x, dy, wanted) =
     of_product(rrule(NNlib.conv, x, layer.weight, Flux.conv_dims(layer, x))..., layer, dy, (2, 3), wanted)
@@ -91,7 +93,9 @@ gradients(layer::Dense, x, dy, wanted) = of_product(rrule(*, layer.weight, x)...
 
 function gradients(layer, x, dy, wanted)
     _, back = Zygote.pullback(apply, layer, x)
-    return [name => (() -> back(dy)) for name in wanted]
+    issubset(("data gradient", "weight gradient"), wanted) || return [name => (() -> back(dy)) for name in wanted]
+    _, of_data = Zygote.pullback(apply, with_constant_weights(layer), x)
+    return ["data gradient" => () -> last(of_data(dy)), "weight gradient" => () -> back(dy)]
 end
 
 """

@@ -52,6 +52,29 @@ Flux.@layer Bidirectional trainable = (forward, backward)
 
 (both::Bidirectional)(x) = joined(both.taken, both.forward(x), both.backward(reverse(x; dims = 2)))
 
+"""
+An `LSTMCell` of whose weights no gradient is taken: the products that it takes are thunks, which nobody forces.
+"""
+struct ConstantCell{C <: LSTMCell}
+    cell::C
+end
+
+Flux.initialstates(constant::ConstantCell) = Flux.initialstates(constant.cell)
+
+# Once a step of time: what several times give to a weight would be forced to be added up.
+(constant::ConstantCell)(x, state) = ignore_derivatives(constant.cell)(x, state)
+
+"""
+    with_constant_weights(layer)
+
+The layer, whatever is around its LSTMs, of which only the gradient of the data is computed.
+"""
+with_constant_weights(lstm::LSTM) = Flux.Recurrence(ConstantCell(lstm.cell))
+with_constant_weights(both::Bidirectional) =
+    Bidirectional(with_constant_weights(both.forward), with_constant_weights(both.backward), both.taken)
+with_constant_weights(chain::Chain) = Chain(map(with_constant_weights, chain.layers))
+with_constant_weights(layer) = layer
+
 # The second one's last output is the one at the beginning of the sequence.
 joined(::typeof(identity), forwards, backwards) = vcat(forwards, reverse(backwards; dims = 2))
 joined(::typeof(last_output), forwards, backwards) = vcat(last_output(forwards), last_output(backwards))

@@ -19,6 +19,11 @@ function replayed(records, x; wanted = GRADIENTS, calls = 2)
     return Dict(part.name => part.compute() for part in parts), y, back(dy)
 end
 
+"""All arrays in the gradient of a layer, in order."""
+arrays(gradient::AbstractArray) = [gradient]
+arrays(gradient::Union{Tuple, NamedTuple}) = reduce(vcat, map(arrays, values(gradient)); init = [])
+arrays(_) = []
+
 @testset "layers alone" begin
     images = randn(MersenneTwister(4), 8, 7, 3, 2)
     features = randn(MersenneTwister(4), 6, 3)
@@ -54,6 +59,20 @@ end
         found, y, (_, of_x) = replayed([total, RELU], images; wanted = ("data gradient",))
         @test first(found["forward"]) ≈ max.(2 .* images, 0)
         @test last(found["data gradient"]) ≈ of_x
+    end
+
+    @testset "of an LSTM the data's is apart, and the weights' contains it" for bidirectional in (false, true), sequence in (false, true)
+        lstm = Dict{String, Any}(
+            "type" => "lstm", "name" => "l", "inputs" => 6, "units" => 5, "bidirectional" => bidirectional,
+            "sequence" => sequence,
+        )
+        found, y, (of_layer, of_x) = replayed([lstm], randn(MersenneTwister(4), 6, 7, 3))
+        @test first(found["forward"]) ≈ y
+        @test found["data gradient"] ≈ of_x
+        of_weights, of_data = found["weight gradient"]
+        @test of_data ≈ of_x
+        @test length(arrays(of_weights)) == (bidirectional ? 6 : 3)
+        @test all(splat(≈), zip(arrays(of_weights), arrays(of_layer)))
     end
 
     @testset "the activation is the gradient through it" begin

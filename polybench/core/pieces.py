@@ -26,6 +26,7 @@ from polybench.core.layers import (
     weight_shapes,
 )
 from polybench.core.model import Model
+from polybench.core.sequence_layers import LSTM
 
 _ACTIVATED = (Conv, Dense, BatchNorm, Residual)
 """Layers of which a ReLU right after them is a part, as their users write it and engines fuse it."""
@@ -40,6 +41,11 @@ class Gradient(NamedTuple):
     part: Part
     data: bool
     weights: bool
+
+    @property
+    def contains_data_gradient(self) -> bool:
+        """Whether the data's is computed on the way to the weights', and its time has to be taken off."""
+        return self.part == "weight gradient" and self.data
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -84,11 +90,13 @@ class Piece(msgspec.Struct, frozen=True):
         """What is computed backwards, but for the ReLU's.
 
         Only convolutions and products have two gradients that do not need each other; those of batch norm
-        come out of the same sums, and count as the data's.
+        come out of the same sums, and count as the data's. Both of an LSTM need the way back through time:
+        it counts as the data's, and what the weights' take beyond it is theirs.
         """
         weights = bool(self.weight_shapes())
-        if isinstance(self.layer, Conv | Dense):
-            found = [Gradient("data gradient", True, False), Gradient("weight gradient", False, True)]
+        if isinstance(self.layer, Conv | Dense | LSTM):
+            on_the_way = isinstance(self.layer, LSTM)
+            found = [Gradient("data gradient", True, False), Gradient("weight gradient", on_the_way, True)]
         else:
             found = [Gradient("data gradient", True, weights)]
         if self.wants_data_gradient:

@@ -277,7 +277,8 @@ class Engine(Protocol):
             dy: the gradient of the loss with respect to what comes out, behind the ReLU; float32.
 
         Returns:
-            "forward", the parts in `piece.gradients()`, and "activation" where it has one.
+            "forward", the parts in `piece.gradients()`, and "activation" where it has one. A gradient with
+            respect to data and weights computes both, as one call of the framework does.
 
         Raises:
             Unavailable: the step is compiled or replayed as a whole, so a layer has no time of its own.

@@ -12,7 +12,7 @@ import numpy as np
 
 from polybench.core.document.layers import Part
 from polybench.core.job import Job
-from polybench.core.pieces import pieces
+from polybench.core.pieces import Piece, pieces
 from polybench.engines.base import Engine, Replayed, Weights
 from polybench.engines.support.arrays import as_input
 from polybench.wire.layer_messages import PartTimed
@@ -42,14 +42,15 @@ def write_layers(engine: Engine, job: Job, folder: Path) -> None:
 
 
 class _Timed(NamedTuple):
-    """A part of a piece, by its number, or of the step."""
+    """A part of a piece, by its number, or of the step; `less` is a part of the piece that it contains."""
 
     piece: int | None
     part: Part
     replayed: Replayed
+    less: Part | None = None
 
 
-Pieces = list[Mapping[Part, Replayed]]
+Pieces = list[tuple[Piece, Mapping[Part, Replayed]]]
 
 
 class Layers:
@@ -61,7 +62,7 @@ class Layers:
     Args:
         engine: built and loaded.
         job: that it was built for.
-        found: the parts of each piece.
+        found: each piece and its parts.
         of_step: those that belong to none.
     """
 
@@ -78,22 +79,28 @@ class Layers:
 
         Returns:
             Seconds of each: the median over repeats, on a GPU the mean, of what is left without the garbage
-            collector's pauses, less the median of asking for nothing. Those pauses are a mean.
+            collector's pauses, less the median of asking for nothing. Those pauses are a mean. A gradient
+            that contains another one is less that, so that both are what they take together.
         """
         gc.collect()
         sweeps = [self._sweep(repeats)] if self._in_a_row else [self._sweep(1) for _ in range(repeats)]
         # What the parts leave behind must not be collected in whole steps, which are measured next.
         self._engine.collect()
         empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in sweeps[0].empty}
-        return [
+        timed = [
             PartTimed(
-                piece,
-                part,
+                one.piece,
+                one.part,
                 statistics.median(sweep.seconds[number] for sweep in sweeps)
-                - (empty[replayed.empty] if replayed.empty else 0.0),
+                - (empty[one.replayed.empty] if one.replayed.empty else 0.0),
                 _mean([sweep.collecting[number] for sweep in sweeps]),
             )
-            for number, (piece, part, replayed) in enumerate(self._parts)
+            for number, one in enumerate(self._parts)
+        ]
+        whole = {(one.piece, one.part): one for one in timed}
+        return [
+            _beyond(whole[one.piece, one.part], whole[one.piece, one.less] if one.less else None)
+            for one in self._parts
         ]
 
     def _sweep(self, n: int) -> _Sweep:
@@ -103,7 +110,8 @@ class Layers:
         """
         empty: dict[Callable[[int], float], float] = {}
         measured = []
-        for _, _, (run, nothing) in self._parts:
+        for part in self._parts:
+            run, nothing = part.replayed
             measured.append(self._measure(run, n))
             if nothing and nothing not in empty:
                 empty[nothing] = nothing(n) / n
@@ -143,7 +151,7 @@ def of_network(engine: Engine, job: Job, weights: Weights, folder: Path) -> Laye
             # `resize` repeats the images until there are enough of them.
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
         own = {name: weights[name] for name in piece.tensor_shapes()}
-        found.append(engine.replay(piece, own, x, dy))
+        found.append((piece, engine.replay(piece, own, x, dy)))
     return Layers(engine, job, found, engine.replay_step())
 
 
@@ -158,19 +166,31 @@ def alone(engine: Engine, job: Job, given: Iterable[Alone]) -> Layers:
             name: random.standard_normal(shape, np.float32)
             for name, shape in one.piece.tensor_shapes().items()
         }
-        found.append(engine.replay(one.piece, weights, x, dy))
+        found.append((one.piece, engine.replay(one.piece, weights, x, dy)))
     return Layers(engine, job, found, {})
 
 
 def _in_order(found: Pieces, of_step: Mapping[Part, Replayed]) -> Iterator[_Timed]:
     """Forwards, the loss, backwards, the update, the call."""
-    for index, parts in enumerate(found):
+    for index, (_, parts) in enumerate(found):
         yield _Timed(index, "forward", parts["forward"])
     if "loss" in of_step:
         yield _Timed(None, "loss", of_step["loss"])
-    for index in reversed(range(len(found))):
-        yield from (_Timed(index, part, found[index][part]) for part in _BACKWARDS if part in found[index])
+    for index, (piece, parts) in reversed(list(enumerate(found))):
+        less: dict[Part, Part] = {
+            one.part: "data gradient" for one in piece.gradients() if one.contains_data_gradient
+        }
+        yield from (_Timed(index, part, parts[part], less.get(part)) for part in _BACKWARDS if part in parts)
     yield from (_Timed(None, part, one) for part, one in of_step.items() if part != "loss")
+
+
+def _beyond(timed: PartTimed, less: PartTimed | None) -> PartTimed:
+    """What a part takes beyond another one that it contains."""
+    if less is None:
+        return timed
+    both = timed.gc_seconds, less.gc_seconds
+    collecting = None if both[0] is None or both[1] is None else both[0] - both[1]
+    return PartTimed(timed.piece, timed.part, timed.seconds - less.seconds, collecting)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -94,6 +94,18 @@ def test_the_images_need_no_gradient() -> None:
     assert [gradient.part for gradient in pool.gradients()] == ["data gradient"]
 
 
+def test_the_weights_gradient_of_an_lstm_contains_that_of_its_data() -> None:
+    _, lstm, *_ = pieces(MODELS["imdb-bilstm"])
+    assert lstm.gradients() == [("data gradient", True, False), ("weight gradient", True, True)]
+    assert [gradient.contains_data_gradient for gradient in lstm.gradients()] == [False, True]
+
+
+def test_an_lstm_that_comes_first_has_the_weights_gradient_alone() -> None:
+    (gradient,) = pieces(MODELS["char-lstm"])[0].gradients()
+    assert gradient == ("weight gradient", False, True)
+    assert not gradient.contains_data_gradient
+
+
 def test_batch_norm_has_one_gradient_of_both() -> None:
     norm = next(piece for piece in pieces(MODELS["resnet32"]) if piece.name == "norm1 + relu")
     assert norm.gradients() == [("data gradient", True, True)]

@@ -84,7 +84,7 @@ class Told(Silent):
         ),
         (
             IMDB_BILSTM,
-            "data gradient",  # in which that of the weights is
+            "weight gradient",
             "of the whole training: polybench compare --model imdb-bilstm --describe FOLDER",
         ),
     ],

@@ -13,6 +13,7 @@ from polybench.core.document.layers import Part
 from polybench.core.job import Collected, Job
 from polybench.core.layers import Dense
 from polybench.core.pieces import Piece, pieces
+from polybench.core.sequence_layers import LSTM
 from polybench.engines.base import Array, LayerTensors, Replayed, Weights
 from polybench.engines.fake.engine import FakeEngine
 from polybench.models.initial_weights import initial_weights
@@ -146,6 +147,25 @@ def test_pieces_of_no_network_have_batches_of_their_own(job: Job) -> None:
         (0, "forward"), (0, "weight gradient"), (0, "data gradient"),
     ]  # fmt: skip
     assert all(one.piece is not None for one in timed)  # nothing of a step
+
+
+def test_a_gradient_that_contains_another_one_is_what_it_takes_beyond(job: Job) -> None:
+    class Contained(Recorder):
+        def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+            return {
+                "forward": Replayed(self._run("forward", 20.0)),
+                "data gradient": Replayed(self._run("data gradient", 40.0), self._nothing),
+                "weight gradient": Replayed(self._run("weight gradient", 70.0), self._nothing),
+            }
+
+    engine = Contained()
+    engine.build(job, WEIGHTS)
+    lstm = Piece("lstm", "lstm", (LSTM("lstm", 3, 4),), (5, 3), wants_data_gradient=True)
+    timed = alone(engine, job, [Alone(lstm, 2)]).time(3)
+    # The collector takes a tenth of each, and asking for nothing a second.
+    assert {one.part: (one.seconds, one.gc_seconds) for one in timed} == {
+        "forward": (18.0, 2.0), "data gradient": (35.0, 4.0), "weight gradient": (27.0, 3.0),
+    }  # fmt: skip
 
 
 def test_the_reference_writes_what_each_piece_sees(tmp_path: Path) -> None:

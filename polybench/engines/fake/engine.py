@@ -166,6 +166,8 @@ class FakeEngine(Engine):
     def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:  # noqa: ARG002
         names: list[Part] = ["forward", *(gradient.part for gradient in piece.gradients())]
         seconds = dict.fromkeys([*names, "activation"] if piece.activated else names, self._part_seconds)
+        for gradient in piece.gradients():
+            seconds[gradient.part] *= 1 + gradient.contains_data_gradient
         if "uneven" in self._variants and piece.name == self._last_trained:
             seconds[names[-1]] += STEP_SECONDS
         return {part: Replayed(self._stopwatch(value)) for part, value in seconds.items()}
