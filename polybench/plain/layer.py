@@ -23,11 +23,12 @@ from polybench.core.layers import (
     ReLU,
 )
 from polybench.core.pieces import Piece
+from polybench.core.sequence_layers import LSTM
 from polybench.core.spec import Workload
 from polybench.plain import text_of, with_constants
 
 DATA = "layer.npz"
-KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"
+KINDS = "convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling and ReLU"
 """What programs are written for."""
 
 
@@ -48,13 +49,18 @@ def write_programs(
         The names of the files; none for a layer that no program is written for.
     """
     layer: Layer = ReLU() if part == "activation" else piece.layer
-    constants = {"PART": "data gradient" if part == "activation" else part, "THREADS": workload.threads}
-    image = len(piece.input_shape) == 3
-    programs = {
-        script: _program(script, made, constants)
-        for script, expression in _EXPRESSIONS.items()
-        if (made := expression(layer, image))
-    }
+    constants: dict[str, object] = {
+        "PART": "data gradient" if part == "activation" else part, "THREADS": workload.threads,
+    }  # fmt: skip
+    if isinstance(layer, LSTM):
+        programs = _of_lstm(layer, constants | {"WANTS_DATA_GRADIENT": piece.wants_data_gradient})
+    else:
+        image = len(piece.input_shape) == 3
+        programs = {
+            script: _program(script, constants, {"LAYER": made})
+            for script, expression in _EXPRESSIONS.items()
+            if (made := expression(layer, image))
+        }
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
         np.savez(folder / DATA, **_weights(layer, weights), **_arrays(part, tensors, workload.batch_size))
@@ -63,11 +69,21 @@ def write_programs(
     return [DATA, *programs] if programs else []
 
 
-def _program(script: str, layer: str, constants: Mapping[str, object]) -> str:
+def _of_lstm(layer: LSTM, constants: Mapping[str, object]) -> dict[str, str]:
+    """Programs of their own by name: an LSTM has more weights, more than one output, and ways to read."""
+    if layer.recurrent_activation != "sigmoid":
+        return {}
+    both = ("lstm_tensorflow.py", "lstm_flux.jl") if layer.biases == 1 else ()  # PyTorch alone has two
+    more = {"BIDIRECTIONAL": layer.bidirectional, "SEQUENCE": layer.sequence}
+    return {script: _program(script, {**constants, **more}) for script in ("lstm_pytorch.py", *both)}
+
+
+def _program(
+    script: str, constants: Mapping[str, object], expressions: Mapping[str, str] | None = None
+) -> str:
     literal = json.dumps if script.endswith(".jl") else repr
-    return with_constants(
-        text_of(script), {name: literal(value) for name, value in constants.items()} | {"LAYER": layer}
-    )
+    literals = {name: literal(value) for name, value in constants.items()}
+    return with_constants(text_of(script), literals | dict(expressions or {}))
 
 
 def _weights(layer: Layer, weights: Path) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class Told(Silent):
         (
             CHAR_LSTM,
             "weight gradient",
-            "there are some for convolutions, dense layers, batch norm, pooling and ReLU",
+            "there are some for convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling"
+            " and ReLU",
         ),
         (
             IMDB_BILSTM,
@@ -91,21 +92,37 @@ class Told(Silent):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_why_no_program_is_written_is_said(model: Model, part: str, instead: str, tmp_path: Path) -> None:
-    """The planted slow layer is the last with weights: here it is the LSTM."""
-    before = [layer for layer in model.layers if isinstance(layer, Embedding)]
-    features = 128 if before else model.classes
-    layers = (*before, LSTM("lstm", features, model.classes))
     told = Told()
-    study = Study(
-        engines=("fake", "fake+uneven"),
-        model=msgspec.structs.replace(model, layers=layers),
-        processes=1, rounds=1, steps=2, parity=False, **FAST,
-    )  # fmt: skip
-    run_layers(study, told, script=tmp_path)
+    run_layers(slow_lstm(model, recurrent_activation="hard_sigmoid"), told, script=tmp_path)
     (said,) = (warning for warning in told.warnings if "programs" in warning)
     assert said.startswith(f"no programs: lstm, {part} loses most; ")
     assert said.endswith(instead)
     assert not any(tmp_path.iterdir())
+
+
+def slow_lstm(model: Model, **options: Any) -> Study:
+    """The planted slow layer is the last with weights: here it is an LSTM."""
+    before = [layer for layer in model.layers if isinstance(layer, Embedding)]
+    features = 128 if before else model.classes
+    layers = (*before, LSTM("lstm", features, model.classes, **options))
+    return Study(
+        engines=("fake", "fake+uneven"),
+        model=msgspec.structs.replace(model, layers=layers),
+        processes=1, rounds=1, steps=2, parity=False, **FAST,
+    )  # fmt: skip
+
+
+def test_programs_are_written_of_an_lstm(tmp_path: Path) -> None:
+    told = Told()
+    run_layers(slow_lstm(IMDB_BILSTM), told, script=tmp_path)
+    assert not [warning for warning in told.warnings if "programs" in warning]
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "layer.npz", "lstm_pytorch.py", "lstm_tensorflow.py", "lstm_flux.jl",
+    }  # fmt: skip
+    program = (tmp_path / "lstm_pytorch.py").read_text()
+    assert "PART = 'weight gradient'" in program
+    assert "WANTS_DATA_GRADIENT = True" in program
+    assert "BIDIRECTIONAL = False" in program
 
 
 @pytest.mark.slow

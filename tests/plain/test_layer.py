@@ -9,13 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from polybench.core.document.layers import Part
 from polybench.core.errors import Unavailable
 from polybench.core.job import Job
+from polybench.core.layers import Dense
+from polybench.core.model import Model
 from polybench.core.pieces import Piece, pieces
+from polybench.core.sequence_layers import LSTM
 from polybench.core.spec import Workload
 from polybench.engines.flux.julia.finding import check, find
 from polybench.engines.reference.engine import ReferenceEngine
@@ -25,26 +29,48 @@ from polybench.models.resnet32 import RESNET32
 from polybench.plain.layer import write_programs
 from polybench.worker.layers import write_layers
 
+LSTMS = msgspec.structs.replace(
+    LENET,
+    name="lstms",
+    input_shape=(6, 5),
+    classes=3,
+    layers=(
+        LSTM("first", 5, 4, sequence=True),
+        LSTM("both", 4, 3, bidirectional=True, sequence=True),
+        LSTM("both_last", 6, 7, bidirectional=True),
+        Dense("dense", 14, 3),
+    ),
+)
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
-PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: ([\d.]+) ms, relative error ([\d.e+-]+)")
+PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative error ([\d.e+-]+)")
 
 
 @pytest.fixture(scope="module")
 def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the tensors of lenet's layers for four images of noise, and its weights."""
-    folder, random = tmp_path_factory.mktemp("lenet"), np.random.default_rng(0)
-    weights: dict[str, Any] = dict(initial_weights(LENET, 0))
+    return tensors_of(LENET, tmp_path_factory.mktemp("lenet"))
+
+
+@pytest.fixture(scope="module")
+def lstms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tensors_of(LSTMS, tmp_path_factory.mktemp("lstms"))
+
+
+def tensors_of(model: Model, folder: Path) -> Path:
+    """A folder with the tensors of the model's layers for four inputs of noise, and its weights."""
+    random = np.random.default_rng(0)
+    weights: dict[str, Any] = dict(initial_weights(model, 0))
     np.savez(folder / "weights.npz", **weights)
-    reference, job = ReferenceEngine(), Job(LENET, WORKLOAD, "cpu", "float64")
+    reference, job = ReferenceEngine(), Job(model, WORKLOAD, "cpu", "float64")
     reference.build(job, weights)
-    reference.load(random.random((1, 4, 3, 32, 32), np.float32), random.integers(0, 10, (1, 4)))
+    noise = random.random((1, 4, *model.input_shape), np.float32)
+    reference.load(noise, random.integers(0, model.classes, (1, 4)))
     write_layers(reference, job, folder)
     return folder
 
 
-def written(lenet: Path, folder: Path, name: str, part: Part) -> list[str]:
-    index, piece = next(one for one in enumerate(pieces(LENET)) if one[1].name == name)
-    return write_programs(folder, piece, part, lenet / f"{index}.npz", lenet / "weights.npz", WORKLOAD)
+def written(tensors: Path, folder: Path, name: str, part: Part, model: Model = LENET) -> list[str]:
+    index, piece = next(one for one in enumerate(pieces(model)) if one[1].name == name)
+    return write_programs(folder, piece, part, tensors / f"{index}.npz", tensors / "weights.npz", WORKLOAD)
 
 
 CASES: list[tuple[str, Part]] = [
@@ -77,24 +103,72 @@ def test_a_program_computes_what_is_expected(
     run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], times=len(CASES))
 
 
+CASES_OF_LSTMS: list[tuple[str, Part]] = [
+    ("first", "forward"),
+    ("first", "weight gradient"),  # whole: its input has no gradient
+    *(
+        (name, part)
+        for name in ("both", "both_last")
+        for part in ("forward", "data gradient", "weight gradient")
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("framework", "script"), [("torch", "lstm_pytorch.py"), ("tensorflow", "lstm_tensorflow.py")]
+)
+def test_so_does_that_of_an_lstm(lstms: Path, tmp_path: Path, framework: str, script: str) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    folders = [tmp_path / str(number) for number in range(len(CASES_OF_LSTMS))]
+    for folder, (name, part) in zip(folders, CASES_OF_LSTMS, strict=True):
+        assert script in written(lstms, folder, name, part, LSTMS)
+    programs = [str(folder / script) for folder in folders]
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(programs), differences=True)
+
+
+def test_only_frameworks_that_have_the_lstm_get_a_program(lstms: Path, tmp_path: Path) -> None:
+    shape = {"input_shape": (6, 5), "wants_data_gradient": True}
+
+    def scripts(**options: Any) -> list[str]:
+        piece = Piece("first", "first", (LSTM("first", 5, 4, sequence=True, **options),), **shape)
+        return write_programs(tmp_path, piece, "forward", lstms / "0.npz", lstms / "weights.npz", WORKLOAD)
+
+    assert scripts() == ["layer.npz", "lstm_pytorch.py", "lstm_tensorflow.py", "lstm_flux.jl"]
+    assert scripts(recurrent_activation="hard_sigmoid") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), CASES_OF_LSTMS[-3:])
+def test_so_does_that_of_an_lstm_in_flux(lstms: Path, tmp_path: Path, name: str, part: Part) -> None:
+    assert "lstm_flux.jl" in written(lstms, tmp_path, name, part, LSTMS)
+    run_julia(tmp_path, "lstm_flux.jl", differences=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "part"), [CASES[2]])  # Julia takes half a minute
 def test_so_does_that_of_flux(lenet: Path, tmp_path: Path, name: str, part: Part) -> None:
+    assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
+    run_julia(tmp_path, "layer_flux.jl")
+
+
+def run_julia(folder: Path, script: str, *, differences: bool = False) -> None:
     try:
         check(julia := find())
     except Unavailable as missing:
         pytest.skip(missing.reason)
-    assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
     options = [f"--project={julia.project}", "--startup-file=no", "--threads=1"]
-    run(tmp_path, [julia.executable, *options, str(tmp_path / "layer_flux.jl")])
+    run(folder, [julia.executable, *options, str(folder / script)], differences=differences)
 
 
-def run(folder: Path, command: list[str], times: int = 1) -> None:
+def run(folder: Path, command: list[str], times: int = 1, *, differences: bool = False) -> None:
+    """Run programs and look at what they print; differences of times may be below 0."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     printed = PRINTED.findall(done.stdout)
     assert len(printed) == times, done.stdout + done.stderr
     for _, milliseconds, error in printed:
-        assert float(milliseconds) > 0
+        assert differences or float(milliseconds) > 0
         assert float(error) < 1e-5, printed
 
 
