@@ -20,7 +20,7 @@ def render(overhead: OverheadDocument, format: str) -> str:
         return msgspec.json.format(msgspec.json.encode(overhead), indent=1).decode() + "\n"
     if format == "csv":
         return _csv(overhead)
-    header = ["cell", "fixed cost a step", "cost a sample", "half at batch"]
+    header = ["cell", "fixed cost a step", "cost a sample", "half at batch", "call"]
     lines = [_line(engine) for engine in overhead.engines]
     notes = [wrapped(text) for text in (*_sentences(overhead), *overhead.warnings)]
     title = f"{overhead.model}, {units.plural(overhead.threads, 'thread')} on {overhead.host.cpu}"
@@ -30,12 +30,13 @@ def render(overhead: OverheadDocument, format: str) -> str:
 
 def _line(engine: EngineOverhead) -> list[str]:
     if engine.fixed_seconds is None or engine.seconds_per_sample is None:
-        return [engine.cell, engine.status, "", ""]
+        return [engine.cell, engine.status, "", "", ""]
     return [
         engine.cell,
         _seconds(engine.fixed_seconds, engine.intervals.fixed_seconds),
         _seconds(engine.seconds_per_sample, engine.intervals.seconds_per_sample),
         "" if engine.half_batch is None else units.number(engine.half_batch, digits=2),
+        "" if engine.call_seconds is None else units.seconds(engine.call_seconds),
     ]
 
 
@@ -52,9 +53,14 @@ def _sentences(overhead: OverheadDocument) -> Iterator[str]:
     sizes = dict.fromkeys(point.batch_size for engine in overhead.engines for point in engine.points)
     yield (
         f"a line through batch sizes {', '.join(map(units.count, sorted(sizes)))}: a step costs the fixed"
-        f" cost, and the cost of a sample for each of its {overhead.unit}s; at the batch size of the last"
-        " column both are half" + (f"; {INTERVALS}" if known else "")
+        f" cost, and the cost of a sample for each of its {overhead.unit}s; at the batch size of"
+        " the column 'half at batch' both are half" + (f"; {INTERVALS}" if known else "")
     )
+    if any(engine.call_seconds is not None for engine in overhead.engines):
+        yield (
+            "call: what a call of the engine's step loop from Python takes beside the step itself, for Flux"
+            " the bridge to Julia; it is in no step's time, and not in the fixed cost"
+        )
     for engine in overhead.engines:
         if engine.worst is not None and engine.worst > _NO_LINE:
             off = units.percent(engine.worst)
@@ -70,6 +76,7 @@ def _csv(overhead: OverheadDocument) -> str:
         "seconds_per_sample_low",
         "seconds_per_sample_high",
         "half_batch",
+        "call_seconds",
         "worst",
     ]
     lines = [
@@ -81,6 +88,7 @@ def _csv(overhead: OverheadDocument) -> str:
             engine.seconds_per_sample,
             *(engine.intervals.seconds_per_sample or (None, None)),
             engine.half_batch,
+            engine.call_seconds,
             engine.worst,
         ]
         for engine in overhead.engines

@@ -49,6 +49,7 @@ class CellRecord:
     peak_rss_bytes: int | None = None
     collected: list[Collected] = field(default_factory=list)
     waited_seconds: float | None = None
+    call_seconds: list[float] = field(default_factory=list)
     timed_separately: TimedSeparately | None = None
     exchange: ExchangeTimed | None = None
     usage: list[BlockUsage] = field(default_factory=list)
@@ -102,5 +103,7 @@ class CellRecord:
             self.collected.append(block.collected)
         if block.waited_seconds is not None:
             self.waited_seconds = (self.waited_seconds or 0.0) + block.waited_seconds
+        if block.call_seconds is not None:
+            self.call_seconds.append(block.call_seconds)
         if usage is not None:
             self.usage.append(usage)

@@ -195,6 +195,7 @@ def _add_times(
     mean, interval = statistics.mean_step(quiet)
     result.block_means = BlockMeans(mean, interval, result.workload.batch_size / mean, steps_in_epoch * mean)
     result.gc = _collection(record, seconds.n * record.steps_per_sample)
+    result.call_seconds = stdlib_statistics.median(record.call_seconds) if record.call_seconds else None
     result.pipeline = _pipeline(record, result.workload, seconds)
     result.samples = Samples(record.sample_kind, record.steps_per_sample, samples)
     if (rise := statistics.rising_trend(samples) or 0.0) >= _NOTABLE_RISE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from polybench.core.document.overhead import (
     EngineOverhead,
@@ -57,6 +58,8 @@ def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead
     row.fixed_seconds, row.seconds_per_sample = found.fixed, found.per_sample
     row.intervals = OverheadIntervals(found.fixed95, found.per_sample95)
     row.half_batch, row.worst = found.half_batch, found.worst
+    calls = [result.call_seconds for result in measured.values() if result.call_seconds is not None]
+    row.call_seconds = median(calls) if calls else None
     return row
 
 

@@ -194,13 +194,17 @@ class Advanced(msgspec.Struct, frozen=True, tag="advanced"):
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """`step_seconds` has one entry a sample; `collected` and `waited_seconds` are of the timed steps."""
+    """`step_seconds` has one entry a sample; `collected` and `waited_seconds` are of the timed steps.
+
+    `call_seconds` is of one call of the engine, see `worker.timed.Block`.
+    """
 
     step_seconds: Annotated[list[Seconds], Meta(min_length=1)]
     steps_per_sample: Annotated[int, Meta(ge=1)]
     peak_rss_bytes: int
     collected: Collected | None = None
     waited_seconds: float | None = None
+    call_seconds: float | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, tag="trained"):

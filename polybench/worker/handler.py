@@ -205,8 +205,8 @@ class Worker:
     def _measure(self, request: Measure) -> Measured:
         block = measure_block(self.engine, request.steps, request.handicap)
         steps_per_sample = request.steps // len(block.step_seconds)
-        peak = resident().peak
-        return Measured(block.step_seconds, steps_per_sample, peak, block.collected, block.waited_seconds)
+        peak, seconds, waited = resident().peak, block.step_seconds, block.waited_seconds
+        return Measured(seconds, steps_per_sample, peak, block.collected, waited, block.call_seconds)
 
     @_obey.register
     def _restart(self, request: Restart) -> Advanced:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from polybench.core import units
 from polybench.core.document.identity import Parity
 from polybench.core.document.resources import (
     Allocation,
@@ -20,6 +21,7 @@ from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BlockMeans, Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
+from polybench.export.overhead import render
 from polybench.report import overhead, sweep
 from polybench.report.comparisons import relate
 from tests.factories import WORKLOAD, absent, measured, native, study, trainings
@@ -224,6 +226,23 @@ def test_what_compares_studies_leaves_disturbed_rounds_out() -> None:
     (engine,) = overhead.summarize(sizes, []).engines
     assert engine.fixed_seconds == pytest.approx(0.001)
     assert engine.seconds_per_sample == pytest.approx(0.003 / 48)
+
+
+@pytest.mark.parametrize(("calls", "expected"), [([4e-6, 2e-6, 3e-6], 3e-6), ([None, 2e-6, None], 2e-6)])
+def test_a_fixed_cost_has_the_call_of_the_engine_beside_it(
+    calls: list[float | None], expected: float
+) -> None:
+    def at(batch_size: int, call: float | None) -> StudyDocument:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size)
+        return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, call_seconds=call))
+
+    sizes = {size: at(size, call) for size, call in zip((1, 2, 4), calls, strict=True)}
+    found = overhead.summarize(sizes, [])
+    assert found.engines[0].call_seconds == pytest.approx(expected)
+    text = render(found, "table")
+    assert text.splitlines()[2].endswith("call")
+    assert units.seconds(expected) in text
+    assert "the bridge to Julia" in " ".join(text.split())
 
 
 def test_costs_of_a_sweep_are_relative_to_the_baseline_of_most_points() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -65,6 +66,22 @@ def test_a_handicap_is_really_waited_and_added() -> None:
 
     for seconds in measure_block(Quick(), 4, handicap=0.5).step_seconds:
         assert seconds >= 0.015
+
+
+def test_a_call_is_what_it_takes_beside_what_the_engine_says() -> None:
+    class BehindABridge(Recorder):
+        def run_steps(self, first: int, n: int) -> float:
+            time.sleep(0.005)
+            return 0.002
+
+    block = measure_block(BehindABridge(), 3)
+    assert block.step_seconds == [0.002] * 3
+    assert block.call_seconds is not None
+    assert 0.003 <= block.call_seconds < 0.5
+
+
+def test_a_clock_that_is_not_the_machines_says_nothing_of_a_call() -> None:
+    assert measure_block(Recorder(), 3).call_seconds is None
 
 
 def test_waiting_is_that_of_the_timed_steps() -> None:

@@ -33,13 +33,16 @@ class EngineOverhead(Row, kw_only=True):
     """seconds of a step = fixed_seconds + seconds_per_sample x batch size, for one cell.
 
     `half_batch` is the batch size at which arithmetic is half of a step. `worst` is by how much a point
-    differs from the line at most, as a fraction: where it is large, the cost is no line.
+    differs from the line at most, as a fraction: where it is large, the cost is no line. `call_seconds` is
+    what a call of the engine from Python takes beside its step, the median over the batch sizes: for Flux the
+    bridge to Julia. No step's time has it in it, nor has `fixed_seconds`.
     """
 
     fixed_seconds: float | None = None
     seconds_per_sample: float | None = None
     intervals: OverheadIntervals = OverheadIntervals(None, None)
     half_batch: float | None = None
+    call_seconds: float | None = None
     worst: float | None = None
     points: list[OverheadPoint] = []
 

@@ -63,6 +63,9 @@ class Result(msgspec.Struct, kw_only=True):
     samples_per_second: float | None = None
     epoch_seconds: float | None = None
     startup: Startup | None = None
+    call_seconds: float | None = None
+    """Of a call of the engine from Python and back, beside the seconds of its steps, which no sample has: for
+    Flux the bridge to Julia. The median over blocks."""
     break_even: list[BreakEven] = []
     allocations: Allocations = Allocations()
     gc: GarbageCollection = GarbageCollection()
