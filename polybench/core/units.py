@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _MINUTE = 60.0
@@ -115,6 +115,13 @@ def with_spread(value: float, std: float | None) -> str:
 def point(values: Mapping[str, int]) -> str:
     """Of a sweep: `batch size 8, threads 2`."""
     return ", ".join(f"{axis.replace('_', ' ')} {count(value)}" for axis, value in values.items())
+
+
+def varied(axes: Mapping[str, Sequence[int]]) -> str:
+    """Axes of a sweep with their values: `batch size 1, 8; threads 1, 2`."""
+    return "; ".join(
+        f"{axis.replace('_', ' ')} {', '.join(map(str, values))}" for axis, values in axes.items()
+    )
 
 
 def of_inputs(text: str, unit: str) -> str:

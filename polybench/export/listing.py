@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polybench.core import units
+from polybench.export.sweep_cells import place_of
 from polybench.export.terminal import wrapped
 
 Row = Mapping[str, Any]
@@ -20,12 +21,12 @@ _WIDEST = 48
 _NARROWEST = 40
 """Characters in which a reason is read beside an ID rather than below it."""
 
-_SWEEPS = "sweeps: polybench report ID and polybench plot ID show them"
+_SWEEPS = "sweeps: polybench show, report and plot take their IDs; list --points has the study of each point"
 
 _TO_RESUME = "to resume: was stopped, killed, or runs still; polybench resume ID goes on"
 
 
-def render(rows: Sequence[Row], width: int | None = None) -> str:
+def render(rows: Sequence[Row], width: int | None = None, *, points: bool = False) -> str:
     """The studies as a table, or in blocks of lines where their most important columns do not fit.
 
     Why a study cannot be read, and what mends that, is never cut.
@@ -33,8 +34,9 @@ def render(rows: Sequence[Row], width: int | None = None) -> str:
     Args:
         rows: the studies, one or more.
         width: characters of a line; None where a study is one line, however long.
+        points: show the studies of a sweep's points, below it.
     """
-    studies = [_texts(row) for row in rows]
+    studies = [_texts(row) for row in _below_their_sweeps(rows, points)]
     text = _table(studies, width)
     if text is None:
         text = "\n\n".join(_block(study, width or 0) for study in studies)
@@ -44,13 +46,25 @@ def render(rows: Sequence[Row], width: int | None = None) -> str:
     return "\n\n".join([text, *notes[:1]]) + "".join(f"\n{note}" for note in notes[1:])
 
 
+def _below_their_sweeps(rows: Sequence[Row], points: bool) -> Iterator[Row]:
+    """The rows in their order, but a sweep's points right after it, or nowhere."""
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(row.get("sweep") or "", []).append(row)
+    for row in parts.get("", ()):
+        yield row
+        yield from parts.get(row["id"], ()) if points else ()
+
+
 def _texts(row: Row) -> Texts:
     if "unreadable" in row:
         why = _on_one_line(row["unreadable"])
         return {"id": _on_one_line(row["id"]), "unreadable": f"unreadable: {why}"}
     workload = [row["model"], row["dataset"], row["batch_size"] and f"batch {row['batch_size']}"]
+    if row["axes"]:
+        workload = [row["model"], _points(row)]
     return {
-        "id": row["id"] + _state(row),
+        "id": ("  " if row["sweep"] else "") + row["id"] + _state(row),
         "age": units.age(row["age_seconds"]),
         "title": _short(row["title"] or ""),
         "workload": _short(", ".join(filter(None, workload))),
@@ -59,11 +73,22 @@ def _texts(row: Row) -> Texts:
     }
 
 
+def _points(row: Row) -> str:
+    """How many there are, and of what."""
+    begun, planned = row["points"], row["planned"]
+    number = units.plural(planned, "point") if begun == planned else f"{begun} of {planned} points"
+    return f"{number} over {units.varied(row['axes'])}"
+
+
 def _fastest(row: Row) -> str:
-    """Of a sweep nothing: its points have other batches or threads."""
-    if fastest := row["fastest"]:
-        return f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"
-    return "" if row["kind"] == "sweep" else "nothing measured"
+    """Of a sweep its throughput: points may have other batches, whose steps are not to be compared."""
+    fastest = row["fastest"]
+    if not fastest:
+        return "" if row["kind"] == "sweep" else "nothing measured"
+    if row["kind"] == "sweep":
+        rate = f"{units.count(round(fastest['samples_per_second']))} {fastest['unit']}s/s"
+        return f"{rate} {fastest['cell']}, {place_of(fastest['values'])}"
+    return f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"
 
 
 def _state(row: Row) -> str:

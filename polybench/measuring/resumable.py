@@ -22,8 +22,7 @@ from polybench.planning.plan import resolve
 from polybench.planning.toml_text import TomlText
 from polybench.report.anonymous import UNKNOWN_HOST
 from polybench.report.document import known_versions, rounds_of, study_toml
-from polybench.report.listed import Listed, ListedCell, seconds_of
-from polybench.report.listed_sweeps import varied
+from polybench.report.listed import Listed, ListedCell, Points, seconds_of
 from polybench.report.saved_studies import Store
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -216,21 +215,20 @@ def _study(kept: Checkpoint) -> Listed:
 
 
 def _sweep(kept: SweepCheckpoint) -> Listed:
-    planned = points(kept.series.study, kept.axes)
-    plan = resolve(planned[0].study)
-    title = f"{kept.kind} over {varied(kept.axes)}: {len(kept.begun)} of {len(planned)} points begun"
+    plan = resolve(points(kept.series.study, kept.axes)[0].study)
     return Listed(
         file=kept.id,
         when=seconds_of(kept.created) or 0.0,
         id=kept.id,
         created=kept.created,
-        title=": ".join(filter(None, (kept.background.title, title))),
+        title=kept.background.title,
         model=plan.model.name,
         dataset=plan.study.data,
         batch_size=plan.workload.batch_size,
         hostname=UNKNOWN_HOST if kept.anonymous else kept.host.hostname,
         finished=False,
         kind="sweep",
+        points=Points(kept.axes, [kept.begun[number] for number in sorted(kept.begun)]),
         cells=[
             ListedCell(cell.name, cell.engine, cell.variant, cell.device, False, {}) for cell in plan.cells
         ],

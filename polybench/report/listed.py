@@ -6,10 +6,12 @@ import datetime
 import fnmatch
 import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from polybench.core.document.circumstances import Unit
 from polybench.core.document.result import Result
 from polybench.core.document.study import check_schema, decoded
 
@@ -19,6 +21,32 @@ class Fastest(msgspec.Struct, frozen=True):
 
     cell: str
     seconds_per_step: float
+
+
+class FastestPoint(Fastest, frozen=True):
+    """The cell and point of a sweep with the most images or sequences a second; its step may not be short."""
+
+    samples_per_second: float
+    values: dict[str, int]
+    """Of the axes, at this point."""
+    unit: Unit
+
+
+class Points(msgspec.Struct, frozen=True):
+    """Of a study at several points, each a saved study by itself.
+
+    Attributes:
+        axes: what is varied, with its values.
+        studies: IDs of the points that were begun.
+    """
+
+    axes: dict[str, list[int]]
+    studies: list[str]
+
+    @property
+    def planned(self) -> int:
+        """How many points there are when it is finished."""
+        return prod(map(len, self.axes.values()))
 
 
 class ListedCell(msgspec.Struct, frozen=True):
@@ -53,6 +81,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: str | None = None
     kind: Literal["study", "sweep"] = "study"
     """Of a sweep the batch size is 0 and the data set empty: each of its points may have another."""
+    points: Points | None = None
+    """Of a study null."""
 
 
 class _Step(msgspec.Struct, frozen=True):

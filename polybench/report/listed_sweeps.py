@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from math import prod
 from pathlib import Path
 
 import msgspec
@@ -13,24 +12,26 @@ from polybench.core.document.sweep import SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
 from polybench.core.names import EngineName
 from polybench.data.disk import regular_bytes
-from polybench.report.listed import Listed, ListedCell, seconds_of
+from polybench.report.listed import FastestPoint, Filters, Listed, ListedCell, Points, seconds_of
 from polybench.report.saved_studies import Store
 
 
 def listed_sweep(sweep: SweepDocument) -> Listed:
     """The row of a saved sweep; the studies of its points say the rest."""
-    title = f"sweep over {varied(sweep.axes)}"
+    points = Points(sweep.axes, [point.id for point in sweep.points])
     return Listed(
         file=sweep.id or "",
         when=seconds_of(sweep.created) or 0.0,
         id=sweep.id or "",
         created=sweep.created,
-        title=": ".join(filter(None, (sweep.title, title))),
+        title=sweep.title,
         model=sweep.model,
         hostname=sweep.host.hostname,
-        finished=_all_measured(sweep),
+        finished=len(points.studies) == points.planned and not _interrupted(sweep),
         cells=[_cell(curve.cell) for curve in sweep.curves],
+        fastest=_fastest(sweep),
         kind="sweep",
+        points=points,
     )
 
 
@@ -49,17 +50,31 @@ def _listed(path: Path) -> Listed:
         return Listed(file=path.stem, when=when, unreadable=str(error), kind="sweep")
 
 
-def _all_measured(sweep: SweepDocument) -> bool:
-    wanted = prod(len(values) for values in sweep.axes.values())
-    states = {cell.status for point in sweep.points for cell in point.cells}
-    return len(sweep.points) == wanted and "interrupted" not in states
+def wanted(listed: Sequence[Listed], filters: Filters) -> list[Listed]:
+    """Those that the filters choose, in this order; a sweep is chosen by its points, too.
+
+    A sweep itself has no versions, and began when its first point did.
+    """
+    chosen = {one.file for one in listed if filters.has(one)}
+    return [
+        one
+        for one in listed
+        if one.file in chosen or (one.points is not None and not chosen.isdisjoint(one.points.studies))
+    ]
 
 
-def varied(axes: Mapping[str, Sequence[int]]) -> str:
-    """Axes and their values in words: `batch size 1, 8; threads 1, 2`."""
-    return "; ".join(
-        f"{axis.replace('_', ' ')} {', '.join(map(str, values))}" for axis, values in axes.items()
-    )
+def _interrupted(sweep: SweepDocument) -> bool:
+    return any(cell.status == "interrupted" for point in sweep.points for cell in point.cells)
+
+
+def _fastest(sweep: SweepDocument) -> FastestPoint | None:
+    measured = [
+        FastestPoint(cell.cell, cell.seconds_per_step, cell.samples_per_second, point.values, sweep.unit)
+        for point in sweep.points
+        for cell in point.cells
+        if cell.seconds_per_step is not None and cell.samples_per_second is not None
+    ]
+    return max(measured, key=lambda one: one.samples_per_second, default=None)
 
 
 def _cell(name: str) -> ListedCell:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -134,8 +135,34 @@ def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
     engine = row["cells"][0].partition("/")[0]
     assert sweep.id in {one["id"] for one in rows("list", "--results", str(tmp_path), "--engine", engine)}
     line = next(line for line in printed("list", "--results", str(tmp_path)).splitlines() if sweep.id in line)
-    assert "sweep over" in line
-    assert "nothing measured" not in line
+    assert "3 points over threads 1, 2, 4" in line
+    assert "190 images/s torch/cpu, threads 4" in line
+    assert (row["points"], row["planned"], row["axes"]) == (3, 3, {"threads": [1, 2, 4]})
+    assert row["fastest"]["values"] == {"threads": 4}
+
+
+def test_a_sweeps_points_are_in_the_list_as_json_and_folded_in_the_table(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    sweep = full_sweep()
+    sweep.points[:2] = [
+        msgspec.structs.replace(point, id=id)
+        for point, id in zip(sweep.points, ("20250101-000000-abcd", "20260101-other"), strict=False)
+    ]
+    Store(tmp_path).save(sweep)
+    where = ("list", "--results", str(tmp_path))
+    assert {row["id"]: row["sweep"] for row in rows(*where)} == {
+        "20250101-000000-abcd": sweep.id,
+        "20260101-other": sweep.id,
+        "20260102-third": None,
+        sweep.id: None,
+    }
+    folded, all = printed(*where), printed(*where, "--points")
+    assert "20260101-other" not in folded
+    assert all.index(sweep.id or "") < all.index("20260101-other") < all.index("20260102-third")
+    # Only a point has versions, and only one began later: it brings the sweep.
+    for options in (["--version", "torch=2.13"], ["--since", "2026-01-01"]):
+        assert sweep.id in {row["id"] for row in rows(*where, *options)}
+    assert sweep.id not in {row["id"] for row in rows(*where, "--engine", "jax")}
 
 
 def test_a_sweep_that_was_stopped_is_not_finished_and_a_damaged_one_is_listed(tmp_path: Path) -> None:

@@ -30,7 +30,25 @@ def row(id: str, **changes: Any) -> dict[str, Any]:
         "finished": True,
         "interrupted": False,
         "resumable": False,
+        "sweep": None,
+        "axes": None,
+        "points": None,
+        "planned": None,
     } | changes
+
+
+def sweep(id: str, **changes: Any) -> dict[str, Any]:
+    fastest = {"cell": "tf/cpu", "seconds_per_step": 0.1, "samples_per_second": 1280.0, "unit": "image"}
+    mine = {
+        "kind": "sweep",
+        "dataset": None,
+        "batch_size": None,
+        "fastest": fastest | {"values": {"batch_size": 128}},
+        "axes": {"batch_size": [8, 128]},
+        "points": 2,
+        "planned": 2,
+    }
+    return row(id, **mine | changes)
 
 
 ROWS = [
@@ -67,6 +85,35 @@ def test_without_a_width_a_study_is_a_line() -> None:
     assert second.startswith("20260102-000000-bbbb (to resume)")
     assert third.endswith(WHY)
     assert words(rest[-1])[:2] == ["to", "resume:"]
+
+
+SWEPT = [
+    row("20260104-000000-aaaa", sweep="sweep-20260104-000000-aaaa", batch_size=128),
+    sweep("sweep-20260104-000000-aaaa"),
+    row("20260104-000000-bbbb"),
+    row("20260104-000000-cccc", sweep="sweep-20260104-000000-aaaa", batch_size=8),
+]
+
+
+def test_a_sweep_is_one_row_with_its_points_what_is_varied_and_where_it_is_fastest() -> None:
+    _, _, *lines = render(SWEPT).partition("\n\n")[0].splitlines()
+    assert [words(line)[0] for line in lines] == ["sweep-20260104-000000-aaaa", "20260104-000000-bbbb"]
+    assert "lenet, 2 points over batch size 8, 128" in lines[0]
+    assert "1,280 images/s tf/cpu, batch size 128" in lines[0]
+    begun = sweep("20260105", points=1, finished=False, fastest=None)
+    assert "1 of 2 points over batch size 8, 128" in render([begun])
+    assert "nothing measured" not in render([begun])
+
+
+def test_points_of_a_sweep_stand_below_it_where_they_are_wanted() -> None:
+    _, _, *lines = render(SWEPT, points=True).partition("\n\n")[0].splitlines()
+    assert [words(line)[0][-4:] for line in lines] == ["aaaa", "aaaa", "cccc", "bbbb"]
+    assert [line.startswith("  2026") for line in lines] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 160])
+def test_no_line_of_a_sweep_is_wider_than_the_terminal(width: int) -> None:
+    assert max(map(len, render(SWEPT, width, points=True).splitlines())) <= width
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,11 @@ def test_a_killed_sweep_is_listed_and_completed(tmp_path: Path) -> None:
         row["id"]: row
         for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)
     }
-    assert rows[id]["title"] == "sweep over batch size 8, 16, 32: 2 of 3 points begun"
+    assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
+    assert (rows[id]["points"], rows[id]["planned"]) == (2, 3)
+    assert {one: row["sweep"] for one, row in rows.items()} == {id: None, stopped: id, finished: id}
+    assert finished not in invoke("list", "--results", str(tmp_path)).stdout
+    assert finished in invoke("list", "--points", "--results", str(tmp_path)).stdout
     assert [rows[one]["resumable"] for one in (id, stopped, finished)] == [True, True, False]
     assert find("last", Store(tmp_path)) == Found(id, "sweep")
     assert find(stopped, Store(tmp_path)) == Found(stopped)
