@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polybench.api import layers as layers
     from polybench.api import limit as limit
     from polybench.api import load as load
+    from polybench.api import load_overhead as load_overhead
     from polybench.api import load_sweep as load_sweep
     from polybench.api import merge as merge
     from polybench.api import overhead as overhead
@@ -59,6 +60,7 @@ __all__ = [
     "layers",
     "limit",
     "load",
+    "load_overhead",
     "load_sweep",
     "merge",
     "overhead",

@@ -76,6 +76,8 @@ def test_overhead_has_a_row_a_cell() -> None:
     assert "fake+line/cpu" in str(result)
     assert "fake+line/cpu" in result._repr_markdown_()
     assert len(result.to_pandas()) == 1
+    result.save()
+    assert polybench.load_overhead().to_json() == result.to_json()
     with pytest.raises(BadInput, match="two batch sizes"):
         polybench.overhead(batch_sizes=[8], engines="fake+line")
     pytest.importorskip("plotly", reason="plotly is not installed")

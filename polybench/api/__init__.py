@@ -18,7 +18,7 @@ from polybench.api.results import (
     OverheadResult,
     SweepResult,
 )
-from polybench.api.saved import diff, explain, history, html_report, load, load_sweep, merge
+from polybench.api.saved import diff, explain, history, html_report, load, load_overhead, load_sweep, merge
 from polybench.api.study_results import ParityResult, StudyResult
 from polybench.core.errors import BadInput
 from polybench.core.machines import ONE_MACHINE
@@ -57,6 +57,7 @@ __all__ = [
     "layers",
     "limit",
     "load",
+    "load_overhead",
     "load_sweep",
     "merge",
     "overhead",
@@ -232,7 +233,7 @@ def overhead(
     series = Series(study_of(options), {"batch_size": batch_sizes}, "overhead")
     swept = run_sweep(series, told(progress), store=None, argv=sys.argv)
     documents = {one.point.values["batch_size"]: one.document for one in swept.finished}
-    return OverheadResult(summarize_overhead(documents, sys.argv))
+    return OverheadResult(summarize_overhead(documents, sys.argv, batch_sizes))
 
 
 def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> LimitResult:

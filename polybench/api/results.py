@@ -84,6 +84,16 @@ class OverheadResult(Records):
             for engine in self.document.engines
         ]
 
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder, where `polybench show` finds it."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
+
+    def to_json(self) -> str:
+        """The document of the public interface."""
+        return overhead_text.render(self.document, "json")
+
     def plot(self) -> Any:
         """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
         return figures.overhead_figure(self.document)

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from polybench.api.results import DiffResult, ExplanationResult, HistoryResult, MergeResult, SweepResult
+from polybench.api.results import (
+    DiffResult,
+    ExplanationResult,
+    HistoryResult,
+    MergeResult,
+    OverheadResult,
+    SweepResult,
+)
 from polybench.api.study_results import StudyResult
 from polybench.core.document.sweep import SWEEP_ID
 from polybench.core.errors import BadInput
@@ -40,13 +47,26 @@ def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> Swe
     """A saved sweep.
 
     Args:
-        sweep: its ID, a unique prefix of one, or `sweep-last`.
+        sweep: its ID, a unique prefix of one, the path of its document, or `sweep-last`.
         results: the folder of saved studies.
 
     Raises:
         BadInput: there is no such sweep, or it cannot be read.
     """
     return SweepResult(Store(results_folder(results)).load_sweep(sweep))
+
+
+def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
+    """A saved overhead.
+
+    Args:
+        overhead: its ID, a unique prefix of one, the path of its document, or `overhead-last`.
+        results: the folder of saved studies.
+
+    Raises:
+        BadInput: there is no such overhead, or it cannot be read.
+    """
+    return OverheadResult(Store(results_folder(results)).load_overhead(overhead))
 
 
 def diff(

@@ -9,9 +9,10 @@ import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, document_of, layers_with, told
+from polybench.commands.saved import SomeDocument, document_of, kind_of, layers_with, told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
+from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
@@ -54,7 +55,9 @@ def plot(
 
     suffix = suffix_of(output)
     store = Store(results_folder(how.results))
-    shown: SomeDocument = document_of(document, store)
+    shown = document_of(document, store)
+    if isinstance(shown, OverheadDocument):
+        raise BadInput(f"{document} is an overhead, of which there is no figure; polybench show prints it")
     name = figure or default_of(_kind(shown))
     wanted = pick(name, FIGURES, "figure").of
     if wanted == "layers" and isinstance(shown, StudyDocument):
@@ -72,6 +75,5 @@ def plot(
 
 
 def _kind(document: SomeDocument) -> Kind:
-    """Of a schema, `polybench.study/1`."""
     kinds: dict[str, Kind] = {row.of: row.of for row in FIGURES.values()}
-    return kinds[document.schema.removeprefix("polybench.").partition("/")[0]]
+    return kinds[kind_of(document)]

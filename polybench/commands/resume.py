@@ -9,7 +9,7 @@ import typer
 from polybench.commands.execute import execute_rest
 from polybench.commands.fleet import execute_rest_of_fleet, refuse_to_explain
 from polybench.commands.presentation import Presentation
-from polybench.commands.series import execute_rest_of_series, refuse_for_a_sweep
+from polybench.commands.series import execute_rest_of_series, refuse_options
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
 
@@ -64,5 +64,6 @@ def resume(
         execute_rest_of_fleet(found.id, how, strict=strict)
     if found.kind == "study":
         execute_rest(found.id, how, strict=strict)
-    refuse_for_a_sweep({"--strict": strict, "--columns": how.columns, "--explain": how.explain}, found.id)
+    given = {"--strict": strict, "--columns": how.columns, "--explain": how.explain}
+    refuse_options(given, f"{found.id} is a sweep")
     execute_rest_of_series(found.id, how)

@@ -22,7 +22,7 @@ from polybench.commands.fleet import (
 )
 from polybench.commands.options import OPTIONS
 from polybench.commands.presentation import Presentation
-from polybench.commands.series import execute_series, refuse_for_a_sweep
+from polybench.commands.series import execute_series, refuse_options
 from polybench.commands.signature import takes
 from polybench.commands.sweep import print_points
 from polybench.commands.terminal import echo
@@ -109,7 +109,7 @@ def _refuse_what_a_sweep_has_not(how: Presentation, on: str | None, **more: obje
         "mlflow": how.mlflow,
         "explain": how.explain,
     }
-    refuse_for_a_sweep({f"--{name}": value for name, value in given.items()}, "the file")
+    refuse_options({f"--{name}": value for name, value in given.items()}, "the file is a sweep")
 
 
 def _rest(series: Series, machines: Sequence[MachineGroup], on: str | None, how: Presentation) -> str:

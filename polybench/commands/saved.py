@@ -13,6 +13,7 @@ from polybench.core.document.explanation import ExplanationDocument
 from polybench.core.document.history import HistoryDocument
 from polybench.core.document.layers import LayersDocument, layers_from_json
 from polybench.core.document.limit import LimitDocument
+from polybench.core.document.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json
 from polybench.core.document.study import StudyDocument, decoded, from_json
 from polybench.core.document.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
@@ -20,11 +21,14 @@ from polybench.core.errors import BadInput
 if TYPE_CHECKING:
     from polybench.report.saved_studies import Store
 
-SomeDocument = StudyDocument | LayersDocument | SweepDocument | LimitDocument | HistoryDocument
+SomeDocument = (
+    StudyDocument | LayersDocument | SweepDocument | OverheadDocument | LimitDocument | HistoryDocument
+)
 
 _READERS: dict[str, Callable[[bytes], SomeDocument]] = {
     "layers": layers_from_json,
     "sweep": sweep_from_json,
+    "overhead": overhead_from_json,
     "limit": lambda text: decoded(text, LimitDocument),
     "history": lambda text: decoded(text, HistoryDocument),
 }
@@ -34,18 +38,19 @@ Told = TypeVar("Told", bound=SomeDocument | ExplanationDocument)
 
 
 def document_of(name: str, store: Store) -> SomeDocument:
-    """A saved study or sweep by its ID, prefix or `last`; or the document in the file of this name.
+    """A saved study, sweep or overhead by its ID, prefix or `last`; or the document in the file of this name.
 
     Raises:
         BadInput: there is none, several match, or it cannot be read.
     """
-    from polybench.data.disk import is_file
+    from polybench.report.saved_studies import is_path
 
-    path = Path(name)
-    if not (name.endswith(".json") and is_file(path)):
-        return store.load_sweep(name) if name.startswith(SWEEP_ID) else store.load(name)
+    if not is_path(name):
+        if name.startswith(SWEEP_ID):
+            return store.load_sweep(name)
+        return store.load_overhead(name) if name.startswith(OVERHEAD_ID) else store.load(name)
     try:
-        return _read(path.read_bytes())
+        return _read(Path(name).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {name}: {error}") from error
 
@@ -68,9 +73,12 @@ class _Head(msgspec.Struct):
 
 
 def _read(text: bytes) -> SomeDocument:
-    schema = msgspec.json.decode(text, type=_Head).schema
-    kind = schema.removeprefix("polybench.").partition("/")[0]
-    return _READERS.get(kind, from_json)(text)
+    return _READERS.get(kind_of(msgspec.json.decode(text, type=_Head)), from_json)(text)
+
+
+def kind_of(document: SomeDocument | _Head) -> str:
+    """Of a schema, `polybench.sweep/1`: sweep."""
+    return document.schema.removeprefix("polybench.").partition("/")[0]
 
 
 def layers_with(study: StudyDocument, store: Store) -> LayersDocument:

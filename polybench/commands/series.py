@@ -51,11 +51,11 @@ def execute_rest_of_series(id: str, how: Presentation) -> NoReturn:
     _execute(measure, how)
 
 
-def refuse_for_a_sweep(given: Mapping[str, object], what: str) -> None:
-    """Raise BadInput for the first of these options that has a value; `what` is the sweep."""
+def refuse_options(given: Mapping[str, object], what: str) -> None:
+    """Raise BadInput for the first of these options that has a value; `what`: "the file is a sweep"."""
     for option, value in given.items():
         if value:
-            raise BadInput(f"{option}: {what} is a sweep, which has no such option; leave it out")
+            raise BadInput(f"{option}: {what}, which has no such option; leave it out")
 
 
 def _execute(measure: Callable[[Progress, Store | None], Swept], how: Presentation) -> NoReturn:
@@ -68,7 +68,7 @@ def _execute(measure: Callable[[Progress, Store | None], Swept], how: Presentati
         with progress_on_stderr(quiet=how.quiet, verbose=how.verbose) as progress:
             swept = measure(progress, store)
         found, said = _document(swept), "each point is saved as a study"
-        if isinstance(found, SweepDocument) and store is not None:
+        if store is not None:
             if lost := store.try_to_save(found):
                 echo(f"warning: {lost}", err=True)
             said += f", and all together as {found.id}: polybench show {found.id}"
@@ -95,7 +95,8 @@ def _document(swept: Swept) -> SweepDocument | OverheadDocument:
     studies = [(one.point.values, one.document) for one in swept.finished]
     nameless = any(is_anonymous(document.host) for _, document in studies)
     if kind == "overhead":
-        costs = fixed_costs({values["batch_size"]: document for values, document in studies}, argv)
+        by_size = {values["batch_size"]: document for values, document in studies}
+        costs = fixed_costs(by_size, argv, axes["batch_size"])
         return anonymous(costs) if nameless else costs
     found = curves(axes, studies, argv, usable_threads(), background)
     return anonymous(found) if nameless else found

@@ -1,60 +1,83 @@
-"""`polybench show`: a saved study, printed again."""
+"""`polybench show`: a saved document, printed again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from polybench.commands.outcome import columns, emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import told
-from polybench.commands.series import refuse_for_a_sweep
+from polybench.commands.saved import SomeDocument, document_of, kind_of, told
+from polybench.commands.series import refuse_options
 from polybench.commands.signature import takes
 from polybench.commands.terminal import width
 from polybench.commands.watchable import ensure_watchable, write_watchable
-from polybench.core.document.sweep import SWEEP_ID
+from polybench.core.document.history import HistoryDocument
+from polybench.core.document.study import StudyDocument
 from polybench.core.names import pick
 from polybench.export import FORMATS, RECORD_FORMATS
 from polybench.export.rendering import rendered
-
-if TYPE_CHECKING:
-    from polybench.report.saved_studies import Store
 
 
 @takes("columns", "published", "format", "output", "results", "tensorboard", "mlflow", "anonymous", "quiet")
 def show(
     study: Annotated[
-        str, typer.Argument(metavar="ID", help="An ID, a unique prefix of one, `last` or `sweep-last`.")
+        str,
+        typer.Argument(
+            metavar="ID",
+            help=(
+                "An ID, a unique prefix of one, `last`, `sweep-last` or `overhead-last`; or the file of a"
+                " document (JSON)."
+            ),
+        ),
     ],
     how: Presentation,
 ) -> None:
-    """Print a saved study in any format, or a saved sweep in those of polybench sweep; nothing is measured.
+    """Print a saved study in any format, a sweep, an overhead or another document in those of its command.
+
+    Nothing is measured.
 
     Example: polybench show last --format markdown
     """
     from polybench.report.saved_studies import Store, results_folder
 
-    store = Store(results_folder(how.results))
-    if study.startswith(SWEEP_ID) and not study.endswith(".json"):
-        _show_sweep(study, store, how)
+    ensure_watchable(how)
+    document = document_of(study, Store(results_folder(how.results)))
+    if not isinstance(document, StudyDocument):
+        _show_record(document, study, how)
         return
     metrics = columns(how.columns)
     pick(how.format, FORMATS, "format")
-    ensure_watchable(how)
-    document = told(store.load(study), how)
+    document = told(document, how)
     ensure_writable(how.output)
     write_watchable(document, how)
     line = width(how.output)
     emit(rendered(document, how.format, metrics, published=how.published, width=line), how.output)
 
 
-def _show_sweep(name: str, store: Store, how: Presentation) -> None:
-    from polybench.export import sweep
+def _show_record(document: SomeDocument, name: str, how: Presentation) -> None:
+    """As the command prints it that makes such documents."""
+    from polybench.export import history, layers, limit, overhead, sweep
 
+    renderers: dict[str, Callable[[Any, str], str]] = {
+        "sweep": partial(sweep.render, published=how.published),
+        "overhead": overhead.render,
+        "layers": layers.render,
+        "limit": limit.render,
+        "history": history.render,
+    }
+    kind = kind_of(document)
     given = {"--columns": how.columns, "--tensorboard": how.tensorboard, "--mlflow": how.mlflow}
-    refuse_for_a_sweep(given, name)
-    pick(how.format, dict.fromkeys(RECORD_FORMATS), "format")
-    document = told(store.load_sweep(name), how)
+    refuse_options(given, f"{name} is {_CALLED.get(kind, f'a {kind}')}")
+    formats = ("table", "json") if isinstance(document, HistoryDocument) else RECORD_FORMATS
+    pick(how.format, dict.fromkeys(formats), "format")
+    document = told(document, how)
     ensure_writable(how.output)
-    emit(sweep.render(document, how.format, published=how.published), how.output)
+    emit(renderers[kind](document, how.format), how.output)
+
+
+_CALLED = {"overhead": "an overhead", "layers": "a document of layers"}
+"""Kinds that are not called so after an "a"."""

@@ -21,7 +21,7 @@ _WIDEST = 48
 _NARROWEST = 40
 """Characters in which a reason is read beside an ID rather than below it."""
 
-_SWEEPS = "sweeps: polybench show, report and plot take their IDs; list --points has the study of each point"
+_SWEEPS = "sweeps, overheads: polybench show ID prints one; list --points has the study of each point"
 
 _TO_RESUME = "to resume: was stopped, killed, or runs still; polybench resume ID goes on"
 
@@ -40,7 +40,7 @@ def render(rows: Sequence[Row], width: int | None = None, *, points: bool = Fals
     text = _table(studies, width)
     if text is None:
         text = "\n\n".join(_block(study, width or 0) for study in studies)
-    notes = [_SWEEPS] if any(row.get("kind") == "sweep" and row["finished"] for row in rows) else []
+    notes = [_SWEEPS] if any(row.get("axes") and row["finished"] for row in rows) else []
     notes += [_TO_RESUME] if any(row.get("resumable") for row in rows) else []
     notes = notes if width is None else [wrapped(note, width) for note in notes]
     return "\n\n".join([text, *notes[:1]]) + "".join(f"\n{note}" for note in notes[1:])
@@ -84,8 +84,8 @@ def _fastest(row: Row) -> str:
     """Of a sweep its throughput: points may have other batches, whose steps are not to be compared."""
     fastest = row["fastest"]
     if not fastest:
-        return "" if row["kind"] == "sweep" else "nothing measured"
-    if row["kind"] == "sweep":
+        return "" if row["axes"] else "nothing measured"
+    if row["axes"]:
         rate = f"{units.count(round(fastest['samples_per_second']))} {fastest['unit']}s/s"
         return f"{rate} {fastest['cell']}, {place_of(fastest['values'])}"
     return f"{units.seconds(fastest['seconds_per_step'])} {fastest['cell']}"

@@ -227,7 +227,7 @@ def _sweep(kept: SweepCheckpoint) -> Listed:
         batch_size=plan.workload.batch_size,
         hostname=UNKNOWN_HOST if kept.anonymous else kept.host.hostname,
         finished=False,
-        kind="sweep",
+        kind=kept.kind,
         points=Points(kept.axes, [kept.begun[number] for number in sorted(kept.begun)]),
         cells=[
             ListedCell(cell.name, cell.engine, cell.variant, cell.device, False, {}) for cell in plan.cells

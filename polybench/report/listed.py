@@ -60,6 +60,9 @@ class ListedCell(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
+Kind = Literal["study", "sweep", "overhead"]
+
+
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """One saved document; of one that cannot be read `unreadable` says why, and the rest is empty."""
 
@@ -79,8 +82,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[ListedCell] = []
     fastest: Fastest | None = None
     unreadable: str | None = None
-    kind: Literal["study", "sweep"] = "study"
-    """Of a sweep the batch size is 0 and the data set empty: each of its points may have another."""
+    kind: Kind = "study"
+    """Where it is no study the batch size is 0 and the data set empty: each point may have another."""
     points: Points | None = None
     """Of a study null."""
 

@@ -1,18 +1,19 @@
-"""A sweep in the list of what is saved, beside the studies of its points."""
+"""A sweep, or an overhead, in the list of what is saved, beside the studies of its points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from polybench.core.document.overhead import OverheadDocument, overhead_from_json
 from polybench.core.document.sweep import SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
 from polybench.core.names import EngineName
 from polybench.data.disk import regular_bytes
-from polybench.report.listed import FastestPoint, Filters, Listed, ListedCell, Points, seconds_of
+from polybench.report.listed import FastestPoint, Filters, Kind, Listed, ListedCell, Points, seconds_of
 from polybench.report.saved_studies import Store
 
 
@@ -35,19 +36,49 @@ def listed_sweep(sweep: SweepDocument) -> Listed:
     )
 
 
+def listed_overhead(overhead: OverheadDocument) -> Listed:
+    """The row of a saved overhead; no cell of it is the fastest, since each is a line."""
+    points = Points({"batch_size": overhead.batch_sizes}, overhead.studies)
+    interrupted = any(engine.status == "interrupted" for engine in overhead.engines)
+    return Listed(
+        file=overhead.id or "",
+        when=seconds_of(overhead.created) or 0.0,
+        id=overhead.id or "",
+        created=overhead.created,
+        model=overhead.model,
+        hostname=overhead.host.hostname,
+        finished=len(points.studies) == points.planned and not interrupted,
+        cells=[
+            ListedCell(one.cell, one.engine, one.variant, one.device, one.fixed_seconds is not None, {})
+            for one in overhead.engines
+        ],
+        kind="overhead",
+        points=points,
+    )
+
+
 def listed_sweeps(store: Store) -> list[Listed]:
-    """All that are saved, readable or not."""
-    return [_listed(path) for path in store.sweep_files()]
+    """All sweeps and overheads that are saved, readable or not."""
+    sweeps = [_listed(path, "sweep", _read_sweep) for path in store.sweep_files()]
+    return [*sweeps, *(_listed(path, "overhead", _read_overhead) for path in store.overhead_files())]
 
 
-def _listed(path: Path) -> Listed:
+def _read_sweep(text: bytes) -> Listed:
+    return listed_sweep(sweep_from_json(text))
+
+
+def _read_overhead(text: bytes) -> Listed:
+    return listed_overhead(overhead_from_json(text))
+
+
+def _listed(path: Path, kind: Kind, read: Callable[[bytes], Listed]) -> Listed:
     try:
-        return listed_sweep(sweep_from_json(regular_bytes(path)))
+        return read(regular_bytes(path))
     except (OSError, msgspec.MsgspecError) as error:
         when = 0.0
         with suppress(OSError):
             when = path.lstat().st_mtime
-        return Listed(file=path.stem, when=when, unreadable=str(error), kind="sweep")
+        return Listed(file=path.stem, when=when, unreadable=str(error), kind=kind)
 
 
 def wanted(listed: Sequence[Listed], filters: Filters) -> list[Listed]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from polybench.core.document.overhead import (
+    OVERHEAD_ID,
     EngineOverhead,
     OverheadDocument,
     OverheadIntervals,
@@ -21,15 +22,19 @@ from polybench.report.disturbance import quiet_steps
 from polybench.report.warnings import of_points
 
 
-def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> OverheadDocument:
+def summarize(
+    documents: Mapping[int, StudyDocument], argv: Sequence[str], batch_sizes: Sequence[int] = ()
+) -> OverheadDocument:
     """Fit each cell that was measured at two batch sizes at least.
 
     Args:
         documents: finished studies by their batch size; at least one.
         argv: the command line, for the record.
+        batch_sizes: that were asked for, by default those that there are.
     """
     anyone = next(iter(documents.values()))
     return OverheadDocument(
+        id=f"{OVERHEAD_ID}{min(document.id for document in documents.values())}",
         created=anyone.created,
         polybench=anyone.polybench,
         argv=list(argv),
@@ -37,6 +42,8 @@ def summarize(documents: Mapping[int, StudyDocument], argv: Sequence[str]) -> Ov
         unit=anyone.settings.unit,
         threads=anyone.settings.threads,
         host=anyone.host,
+        batch_sizes=sorted(batch_sizes or documents),
+        studies=[documents[size].id for size in sorted(documents)],
         engines=[_engine(result.cell, documents) for result in anyone.results],
         warnings=of_points([({"batch_size": size}, document) for size, document in documents.items()]),
     )

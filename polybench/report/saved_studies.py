@@ -1,4 +1,4 @@
-"""Saved studies: one JSON document each, written whole or not at all; layers and sweeps beside them."""
+"""Saved studies: one JSON document each, written whole or not at all; what is no study beside them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 import platformdirs
 
 from polybench.core.document.layers import LayersDocument, layers_from_json
+from polybench.core.document.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json
 from polybench.core.document.study import StudyDocument, from_json, json_of
 from polybench.core.document.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.core.errors import BadInput
@@ -30,10 +31,10 @@ STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 _MOST_NAMES = 5
 """In a sentence."""
 
-_LAYERS, _SWEEPS = "layers", "sweeps"
-"""The folders, beside the studies, of documents of layers and of sweeps."""
+_LAYERS, _SWEEPS, _OVERHEADS = "layers", "sweeps", "overheads"
+"""The folders, beside the studies, of documents of other kinds."""
 
-Document = StudyDocument | LayersDocument | SweepDocument
+Document = StudyDocument | LayersDocument | SweepDocument | OverheadDocument
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ class Store:
         return path
 
     def _place(self, document: Document) -> Path:
-        folders = {LayersDocument: _LAYERS, SweepDocument: _SWEEPS}
+        folders = {LayersDocument: _LAYERS, SweepDocument: _SWEEPS, OverheadDocument: _OVERHEADS}
         return self.folder / folders.get(type(document), "") / f"{document.id}.json"
 
     def try_to_save(self, document: Document) -> str | None:
@@ -129,17 +130,26 @@ class Store:
         """All of sweeps, readable or not, the oldest first."""
         return sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
 
+    def overhead_files(self) -> list[Path]:
+        """All of overheads, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{_OVERHEADS}/*.json"))
+
     def load_sweep(self, name: str) -> SweepDocument:
-        """The sweep with this ID, unique prefix of an ID, or `sweep-last`.
+        """The sweep with this ID, unique prefix of an ID, path of a document, or `sweep-last`.
 
         Raises:
             BadInput: none or several match, or the document cannot be read.
         """
-        paths = sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
-        matches = paths[-1:] if name == f"{SWEEP_ID}last" else _matching(paths, name)
-        if not matches:
-            raise BadInput(f"no sweep {name!r} in {self.folder / _SWEEPS}; polybench sweep saves one")
-        return _loaded(_only(matches, name, "sweeps"), "sweep", sweep_from_json)
+        return _loaded(_of_series(self.sweep_files(), name, SWEEP_ID), "sweep", sweep_from_json)
+
+    def load_overhead(self, name: str) -> OverheadDocument:
+        """The overhead with this ID, unique prefix of an ID, path of a document, or `overhead-last`.
+
+        Raises:
+            BadInput: none or several match, or the document cannot be read.
+        """
+        path = _of_series(self.overhead_files(), name, OVERHEAD_ID)
+        return _loaded(path, "overhead", overhead_from_json)
 
     def read(self, study: Listed) -> StudyDocument:
         """The document that was listed.
@@ -162,18 +172,36 @@ class Store:
         if name == "last" and (listed := self.listed()):
             return self._path(([one for one in listed if _is_study(one)] or listed)[-1])
         paths = sorted(self.folder.glob("*.json"))
-        if name.endswith(".json") and is_file(Path(name)):
+        if is_path(name):
             return Path(name)
         if matches := _matching(paths, name):
             return _only(matches, name, "studies")
         if name.startswith(SWEEP_ID):
             raise BadInput(f"{name!r} is a sweep, not a study; polybench show, report and plot take it")
+        if name.startswith(OVERHEAD_ID):
+            raise BadInput(f"{name!r} is an overhead, not a study; polybench show takes it")
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
             raise BadInput(
                 f"{name!r} are times of layers, not a study; `polybench list` shows the studies, and"
                 " `polybench explain` finds the layers that belong to one by itself"
             )
         raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows what is there")
+
+
+def is_path(name: str) -> bool:
+    """Whether this is the file of a document rather than its ID."""
+    return name.endswith(".json") and is_file(Path(name))
+
+
+def _of_series(paths: Sequence[Path], name: str, prefix: str) -> Path:
+    """The document of this name among those of a kind, whose IDs begin with `prefix`."""
+    if is_path(name):
+        return Path(name)
+    kind = prefix.rstrip("-")
+    matches = paths[-1:] if name == f"{prefix}last" else _matching(paths, name)
+    if not matches:
+        raise BadInput(f"no {kind} {name!r} is saved; polybench {kind} saves one")
+    return _only(matches, name, f"{kind}s")
 
 
 def _matching(paths: Sequence[Path], name: str) -> list[Path]:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
+from polybench.core.document.study import json_of
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.engines import ALLOCATORS, ENGINES
@@ -19,7 +20,7 @@ from polybench.models import MODELS
 from polybench.planning.plan import resolve
 from polybench.report.saved_studies import Store
 from tests.factories import absent, measured, study
-from tests.plots.documents import full_sweep
+from tests.plots.documents import full_history, full_layers, full_limit, full_study, full_sweep
 
 
 def printed(*arguments: str) -> str:
@@ -210,3 +211,15 @@ def test_a_filter_that_is_none_is_bad_input(options: list[str], message: str) ->
     error = CliRunner().invoke(app, ["list", *options]).exception
     assert isinstance(error, BadInput)
     assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [full_layers(full_study()), full_limit(), full_history(), study(measured("torch/cpu", 0.01))],
+    ids=["layers", "limit", "history", "study"],
+)
+def test_the_file_of_any_document_is_shown(document: Any, tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    path.write_bytes(json_of(document))
+    assert printed("show", str(path))
+    assert json.loads(printed("show", str(path), "--format", "json")) == json.loads(path.read_text())

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from polybench.cli import app
 from polybench.data import synthetic
 from polybench.engines.fake.engine import FIXED_SECONDS, SECONDS_PER_IMAGE
+from polybench.report.saved_studies import Store
 
 FAST = ["--data", "synthetic", "--processes", "2", "--rounds", "2", "--steps", "4", "--no-save", "-q"]
 
@@ -175,3 +176,41 @@ def test_a_saved_sweep_is_printed_again(tmp_path: Path) -> None:
     }.items():
         assert message in str(show("sweep-last", *refused).exception)
     assert "no sweep 'sweep-x'" in str(show("sweep-x").exception)
+    (tmp_path / "elsewhere.json").write_bytes(Store(tmp_path).sweep_files()[0].read_bytes())
+    assert show(str(tmp_path / "elsewhere.json")).stdout == printed.stdout
+
+
+def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
+    options = ["--engines", "fake+line", "--batch-size", "64,1", "--no-parity", "--no-metrics"]
+    saved = [word for word in FAST if word not in ("--no-save", "-q")] + ["--results", str(tmp_path)]
+    printed = CliRunner().invoke(app, ["overhead", *options, *saved])
+    assert printed.exit_code == 0, printed.output
+
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--results", str(tmp_path)])
+
+    assert invoke("show", "overhead-last").stdout == printed.stdout
+    text = invoke("show", "overhead-last", "--format", "json").stdout
+    document = json.loads(text)
+    path = tmp_path / "elsewhere" / "overhead.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    assert invoke("show", str(path), "--format", "json").stdout == text
+    assert document["id"] == f"overhead-{min(document['studies'])}"
+    assert f"polybench show {document['id']}" in printed.stderr
+    assert document["batch_sizes"] == [1, 64]
+    sizes = {study.id: study.settings.batch_size for study in Store(tmp_path).studies()}
+    assert [sizes[id] for id in document["studies"]] == [1, 64]
+
+    rows = json.loads(invoke("list", "--format", "json").stdout)
+    (row,) = [row for row in rows if row["kind"] == "overhead"]
+    assert (row["id"], row["finished"], row["axes"]) == (document["id"], True, {"batch_size": [1, 64]})
+    assert [one["sweep"] for one in rows if one["kind"] == "study"] == [row["id"], row["id"]]
+    for refused, message in {
+        ("show", "overhead-last", "--columns", "cost"): "overhead-last is an overhead, which has no such",
+        ("show", "overhead-x"): "no overhead 'overhead-x' is saved; polybench overhead saves one",
+        ("plot", "overhead-last", "-o", str(tmp_path / "x.svg")): "is an overhead, of which there is no fig",
+        ("diff", "overhead-last", "last"): "is an overhead, not a study; polybench show takes it",
+        ("report", "overhead-last"): "neither a study nor a sweep",
+    }.items():
+        assert message in str(invoke(*refused).exception)

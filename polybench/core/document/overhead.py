@@ -10,6 +10,10 @@ import msgspec
 
 from polybench.core.document.circumstances import Host, Tool, Unit
 from polybench.core.document.row import Row
+from polybench.core.document.study import decoded
+
+OVERHEAD_ID = "overhead-"
+"""How the ID of an overhead begins; what follows is that of its study that was begun first."""
 
 Interval = tuple[float, float]
 
@@ -51,6 +55,8 @@ class OverheadDocument(msgspec.Struct, kw_only=True):
     """The fixed costs of all cells of a sweep over batch sizes."""
 
     schema: str = "polybench.overhead/1"
+    id: str | None = None
+    """By which it is found where it is saved; null in what earlier versions printed."""
     created: str
     polybench: Tool
     argv: list[str]
@@ -58,5 +64,14 @@ class OverheadDocument(msgspec.Struct, kw_only=True):
     unit: Unit = "image"
     threads: int
     host: Host
+    batch_sizes: list[int] = []
+    """That were asked for; empty in what earlier versions printed."""
+    studies: list[str] = []
+    """IDs of the saved documents of those that were measured, in the order of their batch sizes."""
     engines: list[EngineOverhead]
     warnings: list[str] = []
+
+
+def overhead_from_json(text: bytes) -> OverheadDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the place."""
+    return decoded(text, OverheadDocument)
