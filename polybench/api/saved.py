@@ -162,7 +162,8 @@ def merge(
 
     Args:
         studies: at least two results, or what `load` takes.
-        prices: dollars an hour by device, "cpu", or by machine and device, "here:cpu".
+        prices: dollars an hour by device, "cpu", or by machine and device, "here:cpu"; "cpu-16" is of a
+            machine with so many threads.
         baseline: the row that others are compared with, "HOST:CELL"; by default that of the first study.
         results: the folder of saved studies.
 

@@ -32,7 +32,10 @@ def merge(
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option("--price", help="Dollars an hour: --price HOST:cpu=0.24, or cpu=0.24 for all."),
+        typer.Option(
+            "--price",
+            help="Dollars an hour: --price HOST:cpu=0.24, or cpu=0.24 for all; cpu-16 with so many threads.",
+        ),
     ] = None,
     format: Annotated[str, typer.Option("--format", help=f"{', '.join(RECORD_FORMATS)}.")] = "table",
 ) -> None:

@@ -14,6 +14,7 @@ from polybench.core.document.row import fields_of
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
+from polybench.core.prices import device_of, prices_with
 from polybench.report.changed import said
 from polybench.report.comparisons import relative, relative_across_studies
 from polybench.report.disturbance import no_verdict
@@ -23,7 +24,7 @@ _WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augmen
 """Of settings; each machine has its own threads, and precision belongs to the cell."""
 
 Prices = Mapping[str, float]
-"""Dollars an hour by `DEVICE`, for all machines, or by `MACHINE:DEVICE`."""
+"""Dollars an hour by `DEVICE`, for all machines, or by `MACHINE:DEVICE`; of core.prices: `cpu-16`, too."""
 
 
 class _Place(NamedTuple):
@@ -57,7 +58,7 @@ def merge(
     """
     _check(studies, alone=absent is not None)
     machines = [_machine(name, study, prices) for name, study in zip(_names(studies), studies, strict=True)]
-    _check_prices(prices, machines)
+    _check_prices(prices, list(zip(machines, studies, strict=True)))
     places = [
         _Place(machine, result)
         for machine, study in zip(machines, studies, strict=True)
@@ -106,10 +107,9 @@ def machine_name(study: StudyDocument) -> str:
 
 
 def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
-    devices = dict.fromkeys(result.device for result in study.results)
-    asked = {device: prices.get(f"{name}:{device}", prices.get(device)) for device in devices}
-    own = study.settings.prices
-    known = {device: own.get(device) if price is None else price for device, price in asked.items()}
+    threads = study.settings.threads
+    here = {of.removeprefix(f"{name}:"): price for of, price in prices.items() if of.startswith(f"{name}:")}
+    known = study.settings.prices | prices_with(prices, threads) | prices_with(here, threads)
     return Machine(
         name=name,
         study=study.id,
@@ -117,22 +117,32 @@ def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
         cpu=study.host.cpu,
         cores=study.host.cores,
         gpus=study.host.gpus,
-        threads=study.settings.threads,
-        prices={device: price for device, price in known.items() if price is not None},
+        threads=threads,
+        prices={result.device: known[result.device] for result in study.results if result.device in known},
     )
 
 
-def _check_prices(prices: Prices, machines: Sequence[Machine]) -> None:
-    """A price that nobody pays is a mistake."""
-    names = {machine.name: None for machine in machines}
-    used = {f"{machine.name}:{device}" for machine in machines for device in machine.prices}
-    used |= {device for machine in machines for device in machine.prices}
-    for name in prices.keys() - used:
-        host, _, device = name.partition(":")
-        if device and host != "cuda":  # a device may have a number: cuda:1
-            pick(host, names, "machine")
-            raise BadInput(f"--price {name}: no cell ran on {device} there")
-        raise BadInput(f"--price {name}: no cell ran on {name}; devices are cpu, cuda, cuda:1, ...")
+def _check_prices(prices: Prices, studies: Sequence[tuple[Machine, StudyDocument]]) -> None:
+    """A price that nobody pays is a mistake; one that a machine's own, or its threads', replaces is none."""
+    machines = {machine.name: machine for machine, _ in studies}
+    for name in prices:
+        host, _, price = name.partition(":")
+        if not price or host == "cuda":  # a device may have a number: cuda:1
+            host, price = "", name
+        else:
+            pick(host, machines, "machine")
+        device = device_of(price)
+        ran = [
+            machine
+            for machine, study in studies
+            if host in ("", machine.name) and any(result.device == device for result in study.results)
+        ]
+        if not ran:
+            where = " there" if host else "; devices are cpu, cuda, cuda:1, ..."
+            raise BadInput(f"--price {name}: no cell ran on {device}{where}")
+        if not any(prices_with({price: prices[name]}, machine.threads) for machine in ran):
+            had = ", ".join(f"{machine.name} {machine.threads}" for machine in ran)
+            raise BadInput(f"--price {name}: no machine had so many threads; they had: {had}")
 
 
 def _base(places: Sequence[_Place], first: StudyDocument, wanted: str | None) -> _Place | None:

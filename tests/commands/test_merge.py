@@ -130,6 +130,25 @@ def test_a_machine_that_is_there_again_has_a_number_and_its_studys_prices() -> N
     assert found["small#2:torch/cpu"]["relative_cost"] == pytest.approx(18)
 
 
+def test_a_price_may_be_of_a_machine_with_so_many_threads(own_folders: Path) -> None:
+    wide = on("wide", measured("torch/cpu", 0.010), id="w", threads=16, prices={"cpu": 9.0})
+    Store(own_folders / "results").save(wide)
+
+    def dollars(*prices: str) -> list[float]:
+        found = rows("s", "w", *(word for price in prices for word in ("--price", price)))
+        return [found[name]["dollars_per_epoch"] for name in ("small:torch/cpu", "wide:torch/cpu")]
+
+    epochs = 390 * 0.020 / 3600, 390 * 0.010 / 3600
+    for prices, hourly in {
+        ("cpu-2=1", "cpu-16=0.12"): (1, 0.12),
+        ("cpu=1", "cpu-16=0.12"): (1, 0.12),
+        ("cpu-2=1",): (1, 9),
+        ("cpu-2=1", "wide:cpu=5", "cpu-16=0.12"): (1, 5),
+        ("cpu-2=1", "wide:cpu=5", "wide:cpu-16=4"): (1, 4),
+    }.items():
+        assert dollars(*prices) == pytest.approx([e * p for e, p in zip(epochs, hourly, strict=True)])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -139,6 +158,9 @@ def test_a_machine_that_is_there_again_has_a_number_and_its_studys_prices() -> N
         (["s", "images"], "images is 0000"),
         (["s", "l", "--price", "smal:cpu=1"], "unknown machine 'smal'; did you mean 'small'?"),
         (["s", "l", "--price", "small:cuda=1"], "no cell ran on cuda there"),
+        (["s", "l", "--price", "cpu-16=1"], "no machine had so many threads; they had: small 2"),
+        (["s", "l", "--price", "small:cpu-8=1"], "no machine had so many threads; they had: small 2"),
+        (["s", "l", "--price", "large:cpu-8=1"], "no cell ran on cpu there"),
         (["s", "l", "--price", "cuda:1=1"], "no cell ran on cuda:1; devices are cpu, cuda"),
         (["s", "l", "--baseline", "small:flux/cpu"], "unknown row 'small:flux/cpu'"),
         (["s", "l", "--price", "cpu=nan"], "write name=number with a finite number above 0"),
