@@ -2,7 +2,8 @@
 
 Documents are those of a small study of the engine `fake`, copied with other IDs and times, and the same with
 its cell a thousand times over, with as many samples as a default study has. Listing is timed in fresh
-processes, with the index made before, less the listing of an empty folder. Nothing is trained.
+processes, with the index made before, less the listing of an empty folder. Memory is the most that a process
+of the program had resident: of `view` while it made a page of each kind. Nothing is trained.
 
     python benchmarks/saved_studies.py [--studies 10000] [--cells 1000]
 """
@@ -13,10 +14,13 @@ import argparse
 import multiprocessing
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -28,6 +32,10 @@ _SAMPLES = (5, 5, 29)
 """Processes, rounds, steps of a default study of `lenet`."""
 _IDS = ("before", "after")
 """Of the two large studies."""
+_FIGURES = ("speed", "steps", "distributions", "startup", "allocations")
+"""Those of a study that these have something for."""
+_INTERRUPTED = 130
+"""With which `view` ends."""
 
 
 def write_studies(folder: Path, studies: int, cells: int) -> int:
@@ -65,16 +73,42 @@ def write_studies(folder: Path, studies: int, cells: int) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def cpu_seconds(*arguments: str, cache: Path) -> tuple[float, int]:
-    """Of the program in a fresh process, with the most bytes that it had resident."""
+def started(*arguments: str, cache: Path, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """The program in a fresh process."""
     environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-m", "polybench", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True)
+
+
+def ended(process: subprocess.Popen[str], code: int = 0) -> tuple[float, int]:
+    """Its CPU seconds, and the most bytes that it had resident; exits where it ended with another code."""
+    assert process.stderr is not None
+    said = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+    if process.returncode != code:
+        sys.exit(f"{process.args} ended with {process.returncode}: {said}")
     return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+
+
+def cpu_seconds(*arguments: str, cache: Path) -> tuple[float, int]:
+    """Of the program in a fresh process, with the most bytes that it had resident."""
+    return ended(started(*arguments, cache=cache))
+
+
+def viewing_peak(pages: Sequence[str], *where: str, cache: Path) -> int:
+    """The most bytes that `polybench view` had resident when it had made these pages, one after the other."""
+    process = started("view", "--no-browser", *where, cache=cache, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    try:
+        for page in pages:
+            with urllib.request.urlopen(f"{address}{page}") as answer:  # raises for what is not OK
+                answer.read()
+    finally:
+        process.send_signal(signal.SIGINT)
+    _, peak = ended(process, code=_INTERRUPTED)
+    return peak
 
 
 def _memory(what: str, peak: int) -> Figure:
@@ -113,6 +147,14 @@ def main() -> None:
         for what in (("list",), ("show", after), ("show", after, *csv), ("diff", *_IDS)):
             _, peak = cpu_seconds(*what, *large, cache=cache)
             figures.append(_memory(f"{' '.join(what)}, {options.cells} cells", peak))
+        page = ("-o", str(folder / "page.html"))
+        drawn = [("plot", after, "--figure", name) for name in _FIGURES]
+        for shown in (("report", after), ("report", *_IDS), *drawn):
+            _, peak = cpu_seconds(*shown, *page, *large, cache=cache)
+            figures.append(_memory(f"{' '.join(shown)}, {options.cells} cells", peak))
+        pages = ("", f"report?id={after}", "diff?a=before&b=after", "history")
+        peak = viewing_peak(pages, *large, cache=cache)
+        figures.append(_memory(f"view, a page of each kind, {options.cells} cells", peak))
     report("saved_studies", figures, studies=options.studies, cells=options.cells)
 
 
