@@ -178,7 +178,7 @@ def html_report(*parts: str | StudyResult | SweepResult, results: Path | None = 
     """The page of `polybench report`: one HTML file that needs nothing else; needs the extra `report`.
 
     Args:
-        parts: at least one result, or what `load` or `load_sweep` take.
+        parts: at least one result, what `load` takes, or a sweep's ID.
         results: the folder of saved studies, in which layers and an explanation are looked for.
 
     Raises:

@@ -28,7 +28,7 @@ def list_studies(
     ] = False,
     format: TableOrJson = "table",
 ) -> None:
-    """List saved studies and sweeps, oldest first, and what can be resumed; what is damaged says so.
+    """List saved studies, sweeps and overheads, oldest first, and what can be resumed; damage is named.
 
     A sweep is one row, with its number of points, what is varied, and where it is fastest.
 
@@ -37,15 +37,15 @@ def list_studies(
     from polybench.export.listing import render
     from polybench.measuring.checkpoint import Unfinished
     from polybench.measuring.resumable import without_documents
-    from polybench.report.listed_sweeps import listed_sweeps, wanted
+    from polybench.report.listed_sweeps import finished, listed_sweeps, wanted
     from polybench.report.saved_studies import Store, results_folder
 
     store = Store(results_folder(results))
     saved = store.listed()
     begun = without_documents(store, saved)
-    unfinished = {one.file for one in begun}
-    sweeps = [one for one in listed_sweeps(store) if one.file not in unfinished]
-    studies = sorted([*saved, *sweeps, *begun], key=lambda one: (one.when, one.file))
+    studies = sorted(
+        [*saved, *finished(listed_sweeps(store), begun), *begun], key=lambda one: (one.when, one.file)
+    )
     resumable = {*Unfinished(store.folder).ids(), *(one.file for one in begun)}
     now = time.time()
     shown = wanted(studies, filters)

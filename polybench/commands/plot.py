@@ -57,7 +57,10 @@ def plot(
     store = Store(results_folder(how.results))
     shown = document_of(document, store)
     if isinstance(shown, OverheadDocument):
-        raise BadInput(f"{document} is an overhead, of which there is no figure; polybench show prints it")
+        raise BadInput(
+            f"{document} is an overhead, which has a figure in Python only: polybench.load_overhead().plot();"
+            " polybench show prints it"
+        )
     name = figure or default_of(_kind(shown))
     wanted = pick(name, FIGURES, "figure").of
     if wanted == "layers" and isinstance(shown, StudyDocument):

@@ -70,7 +70,12 @@ def _show_record(document: SomeDocument, name: str, how: Presentation) -> None:
         "history": history.render,
     }
     kind = kind_of(document)
-    given = {"--columns": how.columns, "--tensorboard": how.tensorboard, "--mlflow": how.mlflow}
+    given = {
+        "--columns": how.columns,
+        "--tensorboard": how.tensorboard,
+        "--mlflow": how.mlflow,
+        "--published": how.published and kind != "sweep",
+    }
     refuse_options(given, f"{name} is {_CALLED.get(kind, f'a {kind}')}")
     formats = ("table", "json") if isinstance(document, HistoryDocument) else RECORD_FORMATS
     pick(how.format, dict.fromkeys(formats), "format")

@@ -59,7 +59,8 @@ def _sentences(overhead: OverheadDocument) -> Iterator[str]:
     if any(engine.call_seconds is not None for engine in overhead.engines):
         yield (
             "call: what a call of the engine's step loop from Python takes beside the step itself, for Flux"
-            " the bridge to Julia; it is in no step's time, and not in the fixed cost"
+            " the bridge to Julia, and the collections that gc_off keeps out of steps; it is in no step's"
+            " time, and not in the fixed cost"
         )
     for engine in overhead.engines:
         if engine.worst is not None and engine.worst > _NO_LINE:

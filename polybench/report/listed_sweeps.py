@@ -81,6 +81,12 @@ def _listed(path: Path, kind: Kind, read: Callable[[bytes], Listed]) -> Listed:
         return Listed(file=path.stem, when=when, unreadable=str(error), kind=kind)
 
 
+def finished(sweeps: Sequence[Listed], begun: Sequence[Listed]) -> list[Listed]:
+    """Those sweeps of which nothing is to be resumed: one that was interrupted has a document, too."""
+    resumed = {id for one in begun if one.points is not None for id in one.points.studies}
+    return [one for one in sweeps if one.points is None or resumed.isdisjoint(one.points.studies)]
+
+
 def wanted(listed: Sequence[Listed], filters: Filters) -> list[Listed]:
     """Those that the filters choose, in this order; a sweep is chosen by its points, too.
 

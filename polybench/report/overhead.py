@@ -35,7 +35,7 @@ def summarize(
     anyone = next(iter(documents.values()))
     return OverheadDocument(
         id=f"{OVERHEAD_ID}{min(document.id for document in documents.values())}",
-        created=anyone.created,
+        created=min(document.created for document in documents.values()),
         polybench=anyone.polybench,
         argv=list(argv),
         model=anyone.settings.model,
@@ -52,7 +52,8 @@ def summarize(
 def _engine(cell: str, documents: Mapping[int, StudyDocument]) -> EngineOverhead:
     everywhere = [document.result(cell) for document in documents.values()]
     measured = {result.workload.batch_size: result for result in everywhere if result.ranked}
-    worst = next((result for result in everywhere if not result.ranked), everywhere[0])
+    failing = (one for one in everywhere if not one.ranked or one.status == "interrupted")
+    worst = next(failing, everywhere[0])
     row = EngineOverhead(
         **fields_of(worst), points=[_point(size, result) for size, result in sorted(measured.items())]
     )

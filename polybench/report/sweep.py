@@ -69,7 +69,7 @@ def summarize(
     models = dict.fromkeys(document.settings.model for _, document in points)
     return SweepDocument(
         id=f"{SWEEP_ID}{min(document.id for _, document in points)}",
-        created=anyone.created,
+        created=min(document.created for _, document in points),
         polybench=anyone.polybench,
         argv=list(argv),
         model=",".join(models),

@@ -208,8 +208,9 @@ def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
     assert [one["sweep"] for one in rows if one["kind"] == "study"] == [row["id"], row["id"]]
     for refused, message in {
         ("show", "overhead-last", "--columns", "cost"): "overhead-last is an overhead, which has no such",
+        ("show", "overhead-last", "--published"): "--published: overhead-last is an overhead, which has no",
         ("show", "overhead-x"): "no overhead 'overhead-x' is saved; polybench overhead saves one",
-        ("plot", "overhead-last", "-o", str(tmp_path / "x.svg")): "is an overhead, of which there is no fig",
+        ("plot", "overhead-last", "-o", str(tmp_path / "x.svg")): "which has a figure in Python only",
         ("diff", "overhead-last", "last"): "is an overhead, not a study; polybench show takes it",
         ("report", "overhead-last"): "neither a study nor a sweep",
     }.items():

@@ -143,6 +143,9 @@ def test_who_interrupts_it_is_told_how_it_goes_on(tmp_path: Path, monkeypatch: p
     (id,) = UnfinishedSweeps(tmp_path).ids()
     assert done.exit_code == 130
     assert f"go on with: polybench resume {id}" in done.stderr
+    assert list(tmp_path.glob("sweeps/*.json"))  # what there is of it is saved, too
+    listed = json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)
+    assert [row["id"] for row in listed if row["kind"] == "sweep"] == [id]
 
 
 def test_fixed_costs_are_resumed_as_such(tmp_path: Path) -> None:

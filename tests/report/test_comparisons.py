@@ -17,7 +17,7 @@ from polybench.core.document.resources import (
     Disturbance,
     NativeAllocation,
 )
-from polybench.core.document.result import Result
+from polybench.core.document.result import Result, Status
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.times import BlockMeans, Samples
 from polybench.core.document.training import AccuracyDifference, TimeToAccuracy, Training
@@ -243,6 +243,15 @@ def test_a_fixed_cost_has_the_call_of_the_engine_beside_it(
     assert text.splitlines()[2].endswith("call")
     assert units.seconds(expected) in text
     assert "the bridge to Julia" in " ".join(text.split())
+
+
+def test_a_fixed_cost_that_was_interrupted_at_any_size_says_so() -> None:
+    def at(batch_size: int, status: Status) -> StudyDocument:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size)
+        return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, status=status))
+
+    sizes = {8: at(8, "ok"), 16: at(16, "interrupted"), 32: at(32, "ok")}
+    assert overhead.summarize(sizes, []).engines[0].status == "interrupted"
 
 
 def test_costs_of_a_sweep_are_relative_to_the_baseline_of_most_points() -> None:

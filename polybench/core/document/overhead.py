@@ -39,7 +39,8 @@ class EngineOverhead(Row, kw_only=True):
     `half_batch` is the batch size at which arithmetic is half of a step. `worst` is by how much a point
     differs from the line at most, as a fraction: where it is large, the cost is no line. `call_seconds` is
     what a call of the engine from Python takes beside its step, the median over the batch sizes: for Flux the
-    bridge to Julia. No step's time has it in it, nor has `fixed_seconds`.
+    bridge to Julia, and whatever an engine keeps out of its steps, as the collections of `gc_off`. No step's
+    time has it in it, nor has `fixed_seconds`.
     """
 
     fixed_seconds: float | None = None

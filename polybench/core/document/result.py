@@ -65,7 +65,7 @@ class Result(msgspec.Struct, kw_only=True):
     startup: Startup | None = None
     call_seconds: float | None = None
     """Of a call of the engine from Python and back, beside the seconds of its steps, which no sample has: for
-    Flux the bridge to Julia. The median over blocks."""
+    Flux the bridge to Julia, and the collections that `gc_off` keeps out of steps. The median of blocks."""
     break_even: list[BreakEven] = []
     allocations: Allocations = Allocations()
     gc: GarbageCollection = GarbageCollection()
