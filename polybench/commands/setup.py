@@ -72,16 +72,18 @@ def flux(
         raise typer.Exit(4) from missing
 
 
-def _complete(more: Sequence[str] = ()) -> bool:
+def _complete(more: Sequence[str]) -> bool:
+    """Whether the Julia that is found has all packages, and PolyBench's as it is now where it has that."""
     from polybench.engines.flux.julia.extra_packages import check_packages
     from polybench.engines.flux.julia.finding import check, find
+    from polybench.engines.flux.julia.installing import resolved_earlier
 
     try:
         check(julia := find())
         check_packages(julia, more)
     except Unavailable:
         return False
-    return True
+    return not resolved_earlier(julia)
 
 
 def _check_names(more: Sequence[str]) -> None:
@@ -118,7 +120,7 @@ def _set_up(
         for step in installing.steps(julia, more=more):
             _say(step)
         return
-    if julia is None or (julia.found_by == "juliapkg" and (more or not _complete())):
+    if julia is None or (julia.found_by == "juliapkg" and with_juliapkg.has_to_resolve(julia, _say, more)):
         julia = with_juliapkg.set_up(_say, more=more, offline=offline)
     version = ".".join(map(str, version_of(julia)))
     _say(f"Julia {version}: {julia.executable}, project {julia.project}, from {julia.found_by}")

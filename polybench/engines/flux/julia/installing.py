@@ -98,27 +98,43 @@ def add_packages(julia: Julia, say: Say, *, more: Sequence[str] = (), offline: b
     With PolyBench in the project, Pkg itself holds all packages to its bounds.
     """
     version_of(julia)
+    if not has_to_change(julia, say, more=more):
+        return
     calls = []
     if not _has_the_package(julia):
         calls.append(f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))')
     if wanted := lacking(julia, more):
         calls.append(add(wanted))
-    if not calls:
-        return
-    if not _writable(Path(julia.project)):
-        reason = f"the Julia project {julia.project} cannot be written"
-        if needed := [name for name in wanted if name not in SCRIPTS]:
-            raise Unavailable(f"{reason}, and lacks {', '.join(needed)}", OTHER_FOLDER)
-        if developed_at(julia) != package_folder().resolve():
-            say(f"{reason}: {NAME} stays outside of it, which does no harm")
-        if wanted:
-            say(f"{reason}, and lacks {', '.join(wanted)}: the plain scripts do not run in it, flux does")
-        return
-    if not offline and wanted:
-        require_network()
-    what = ", ".join([*wanted, NAME] if len(calls) > 1 or not wanted else wanted)
-    say(f"installing {what} and what they need in {julia.project} (at most 100 packages, 100 MB)")
+        if not offline:  # what else PolyBench needs comes with Julia
+            require_network()
+    if what := ", ".join([*wanted, *([] if _is_developed(julia) else [NAME])]):
+        say(f"installing {what} and what they need in {julia.project} (at most 100 packages, 100 MB)")
+    if resolved_earlier(julia):
+        say(f"resolving {julia.project} again, for what {NAME} has got since")
     run(julia, "; ".join(["using Pkg", *calls]), "the packages could not be installed", offline=offline)
+
+
+def has_to_change(julia: Julia, say: Say, *, more: Sequence[str] = ()) -> bool:
+    """Whether something is to be installed or resolved in the project; where it cannot be, that is said.
+
+    Raises:
+        Unavailable: the project cannot be written, and lacks what training needs.
+    """
+    wanted = lacking(julia, more)
+    if not wanted and _has_the_package(julia):
+        return False
+    if _writable(Path(julia.project)):
+        return True
+    reason = f"the Julia project {julia.project} cannot be written"
+    if needed := [name for name in wanted if name not in SCRIPTS]:
+        raise Unavailable(f"{reason}, and lacks {', '.join(needed)}", OTHER_FOLDER)
+    if not _is_developed(julia):
+        say(f"{reason}: {NAME} stays outside of it, which does no harm")
+    if resolved_earlier(julia):
+        say(f"{reason}: {NAME} is there as it was earlier, and it cannot be resolved again")
+    if wanted:
+        say(f"{reason}, and lacks {', '.join(wanted)}: the plain scripts do not run in it, flux does")
+    return False
 
 
 def precompile(julia: Julia, say: Say, *, offline: bool = False) -> None:
@@ -150,8 +166,10 @@ def steps(julia: Julia | None, *, more: Sequence[str] = ()) -> Iterator[str]:
     else:
         if wanted := lacking(julia, more):
             yield f"would install {', '.join(wanted)} and what they need in {julia.project}"
-        if not _has_the_package(julia):
+        if not _is_developed(julia):
             yield f"would add {NAME} from {package_folder()} to {julia.project}"
+        if resolved_earlier(julia):
+            yield f"would resolve {julia.project} again, for what {NAME} has got since"
     yield "would precompile the packages, and train two steps"
 
 
@@ -171,9 +189,19 @@ def run(julia: Julia, code: str, failure: str, *, offline: bool = False) -> None
         raise Unavailable(reason, f"read what it said, then: {julia.setup}")
 
 
+def resolved_earlier(julia: Julia) -> bool:
+    """Whether PolyBench is there from this polybench's folder, as that was once."""
+    return _is_developed(julia) and not resolved_as_it_is(julia)
+
+
 def _has_the_package(julia: Julia) -> bool:
     """Whether PolyBench is there from this polybench's folder, as that is now."""
-    return developed_at(julia) == package_folder().resolve() and resolved_as_it_is(julia)
+    return _is_developed(julia) and resolved_as_it_is(julia)
+
+
+def _is_developed(julia: Julia) -> bool:
+    """Whether PolyBench is there from this polybench's folder, whenever that was resolved."""
+    return developed_at(julia) == package_folder().resolve()
 
 
 def _writable(folder: Path) -> bool:

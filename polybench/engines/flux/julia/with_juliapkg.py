@@ -18,8 +18,8 @@ from pathlib import Path
 
 from polybench.core.errors import Unavailable
 from polybench.engines.flux.julia.bounds import ADDED, bounds, uuids
-from polybench.engines.flux.julia.finding import Julia, find
-from polybench.engines.flux.julia.installing import OTHER_FOLDER, Say, require_network
+from polybench.engines.flux.julia.finding import Julia, check, find
+from polybench.engines.flux.julia.installing import OTHER_FOLDER, Say, has_to_change, require_network
 from polybench.engines.flux.julia.package import NAME, package_folder
 from polybench.engines.flux.julia.remembered import forget
 from polybench.engines.flux.julia.starting import first_line
@@ -28,8 +28,21 @@ _OFFLINE = "PYTHON_JULIAPKG_OFFLINE"
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
+def has_to_resolve(julia: Julia, say: Say, more: Sequence[str] = ()) -> bool:
+    """Whether to set up what juliapkg found anew: it does not work, or its project lacks something.
+
+    Raises:
+        Unavailable: as `has_to_change`.
+    """
+    try:
+        check(julia)
+    except Unavailable:
+        return True
+    return has_to_change(julia, say, more=more)
+
+
 def set_up(say: Say, *, more: Sequence[str] = (), offline: bool = False) -> Julia:
-    """Find or install Julia, and install the packages.
+    """Find or install Julia, and install the packages, also where juliapkg has resolved its project already.
 
     Raises:
         Unavailable: it cannot be done, and what to do.
@@ -50,7 +63,8 @@ def set_up(say: Say, *, more: Sequence[str] = (), offline: bool = False) -> Juli
             juliapkg.add(NAME, uuids()[NAME], dev=True, path=str(package_folder()))
             for name in more:
                 juliapkg.add(name, uuids()[name], version=bounds()[name])
-            juliapkg.resolve()
+            # It looks for changes in what is listed, and in neither its project nor PolyBench's Project.toml.
+            juliapkg.resolve(force=True)
     except Exception as error:  # juliapkg raises plain Exceptions, and what its downloads raise
         raise _why(error) from error
     return find()

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -113,6 +114,95 @@ def test_a_project_resolved_before_the_package_had_an_extension_is_resolved_agai
     calls = (tmp_path / "calls").read_text()
     assert f'Pkg.develop(PackageSpec(path=raw"{package_folder()}"))' in calls
     assert "Pkg.add" not in calls
+    assert f"resolving {folder} again, for what PolyBench has got since" in said
+    assert "installing" not in said
+
+
+def test_if_missing_resolves_it_again_too(executable: Make, project: Make, tmp_path: Path) -> None:
+    remember(executable(), project(since=("deps", "SHA")))
+    assert setup("--if-missing")[0] == 0
+    assert "Pkg.develop" in (tmp_path / "calls").read_text()
+
+
+def test_a_dry_run_says_that_it_would_be_resolved_again(executable: Make, project: Make) -> None:
+    folder = project(since=("weakdeps", "Lux"))
+    code, said = setup("--julia", executable(), "--project", folder, "--dry-run")
+    assert code == 0
+    assert f"would resolve {folder} again, for what PolyBench has got since" in said
+    assert "would add" not in said
+    assert "would install" not in said
+
+
+def test_where_it_cannot_be_resolved_again_that_is_said(
+    executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(since=("extensions", "PolyBenchLuxExt"))
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    code, said = setup("--julia", executable(), "--project", folder)
+    assert code == 0, said
+    assert f"{folder} cannot be written: PolyBench is there as it was earlier, and it cannot be" in said
+    assert "PolyBench stays outside" not in said
+    assert "Pkg.develop" not in (tmp_path / "calls").read_text()
+
+
+Juliapkg = Callable[[Callable[[], str]], list[bool]]
+
+
+@pytest.fixture
+def juliapkgs(executable: Make, monkeypatch: pytest.MonkeyPatch) -> Juliapkg:
+    """Makes juliapkg's own project; the list has, for each time it resolved, whether it was made to."""
+
+    def make(project: Callable[[], str]) -> list[bool]:
+        forced: list[bool] = []
+
+        def resolve(force: bool = False) -> None:
+            forced.append(force)
+            project()
+
+        juliapkg_that(resolve, monkeypatch, executable())
+        monkeypatch.setitem(pytest.importorskip("juliapkg.state").STATE, "project", project())
+        return forced
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("older", "would"),
+    [
+        ({"since": ("extensions", "PolyBenchLuxExt")}, "would resolve {} again"),
+        ({"developed": None}, "would add PolyBench from"),
+        ({"packages": {"Flux": "0.16.10"}}, "would install JSON"),
+    ],
+)
+def test_juliapkg_is_made_to_resolve_what_it_would_skip(
+    older: dict[str, Any], would: str, project: Make, juliapkgs: Juliapkg
+) -> None:
+    kinds = iter([older])  # complete once it is resolved
+    forced = juliapkgs(lambda: project(**next(kinds, {})))
+    folder = str(pytest.importorskip("juliapkg.state").STATE["project"])
+    code, said = setup("--dry-run")
+    assert (code, forced) == (0, [])
+    assert would.format(folder) in said
+    code, said = setup()
+    assert code == 0, said
+    assert forced == [True]
+    code, said = setup("--dry-run")
+    assert len(said.splitlines()) == 2  # which Julia, and that it would precompile
+    assert setup()[0] == 0
+    assert forced == [True]
+
+
+def test_juliapkgs_project_that_cannot_be_written_is_used_as_it_is(
+    project: Make,
+    juliapkgs: Juliapkg,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forced = juliapkgs(lambda: project(since=("deps", "SHA")))
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    code, said = setup()
+    assert code == 0, said
+    assert "PolyBench is there as it was earlier, and it cannot be resolved again" in said
+    assert forced == []
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(
@@ -256,7 +346,7 @@ def test_a_remembered_julia_that_is_gone_stays_without_a_network() -> None:
 
 
 def test_a_remembered_julia_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = juliapkg_that(lambda: None, monkeypatch)
+    listed = juliapkg_that(lambda force: None, monkeypatch)
     remember("/gone/julia", "/gone")
     assert installing.choose(None, None) is None
     assert with_juliapkg.set_up(print).executable == "/found/julia"
@@ -266,14 +356,14 @@ def test_a_remembered_julia_that_is_gone_is_replaced(monkeypatch: pytest.MonkeyP
 
 
 def test_juliapkg_is_told_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = juliapkg_that(lambda: None, monkeypatch)
+    listed = juliapkg_that(lambda force: None, monkeypatch)
     with_juliapkg.set_up(print, more=("CUDA", "cuDNN"))
     assert listed["CUDA"] == {"version": "5"}
     assert set(listed) == {"PolyBench", "CUDA", "cuDNN"}
 
 
 def juliapkg_that(
-    resolves: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    resolves: Callable[..., None], monkeypatch: pytest.MonkeyPatch, executable: str = "/found/julia"
 ) -> dict[str, dict[str, object]]:
     """What it is asked to add, of one that is on a network."""
     juliapkg = pytest.importorskip("juliapkg")
@@ -283,7 +373,7 @@ def juliapkg_that(
     monkeypatch.setattr(with_juliapkg, "require_network", lambda: None)
     monkeypatch.setattr(juliapkg, "add", lambda name, uuid, **more: listed.update({name: more}))
     monkeypatch.setattr(juliapkg, "resolve", resolves)
-    monkeypatch.setattr(deps, "can_skip_resolve", lambda: {"executable": "/found/julia"})
+    monkeypatch.setattr(deps, "can_skip_resolve", lambda: {"executable": executable})
     return listed
 
 
@@ -294,7 +384,7 @@ def test_a_project_of_its_own_is_in_the_users_data(executable: Make, tmp_path: P
 
 
 def test_juliapkgs_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+    def fails(force: bool) -> None:
         raise ValueError("no Julia for this machine\nmore")
 
     juliapkg_that(fails, monkeypatch)
@@ -303,7 +393,7 @@ def test_juliapkgs_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_julia_fails_the_script_of_juliapkg_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+    def fails(force: bool) -> None:
         raise subprocess.CalledProcessError(1, ["julia", "-e", "import Pkg\nPkg.add([...])"])
 
     juliapkg_that(fails, monkeypatch)
@@ -315,7 +405,7 @@ def test_where_julia_fails_the_script_of_juliapkg_is_not_repeated(monkeypatch: p
 def test_a_folder_that_juliapkg_may_not_write_is_no_lack_of_a_network(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails() -> None:
+    def fails(force: bool) -> None:
         raise OSError(number, "Not allowed", "/venv/julia_env")
 
     juliapkg_that(fails, monkeypatch)
