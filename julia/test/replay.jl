@@ -75,6 +75,18 @@ arrays(_) = []
         @test all(splat(≈), zip(arrays(of_weights), arrays(of_layer)))
     end
 
+    @testset "of an LSTM the data's alone makes no gradient of the weights" for bidirectional in (false, true)
+        lstm = Dict{String, Any}(
+            "type" => "lstm", "name" => "l", "inputs" => 64, "units" => 128, "bidirectional" => bidirectional,
+            "sequence" => true,
+        )
+        x, dy = randn(64, 20, 32), randn(bidirectional ? 256 : 128, 20, 32)
+        parts = PolyBench.layer_parts(PolyBench.CPU(), Float64, [lstm], random_weights(Float64, [lstm]), x, dy, GRADIENTS)
+        data, both = (only(part.compute for part in parts if part.name == name) for name in GRADIENTS)
+        data(), both()  # compiles
+        @test 2 * (@allocated data()) < @allocated both()
+    end
+
     @testset "the activation is the gradient through it" begin
         found, y, _ = replayed([conv("c", 3, 4), RELU], images)
         @test iszero(found["activation"][y .== 0])
