@@ -7,7 +7,7 @@ from typing import Any
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.study import json_of
 from polybench.export.layers_rows import Sort, baseline_of, build, ordered
-from polybench.export.records import comma_separated, laid_out, wrapped
+from polybench.export.records import below, comma_separated, laid_out
 
 _FIELDS = {
     "cell": None,
@@ -41,7 +41,7 @@ def render(document: LayersDocument, format: str, sort: Sort = "network") -> str
     blocks = (
         ("  \n" if markdown else "\n").join(table.heading),
         laid_out(header, table.rows, left=2, markdown=markdown) if table.rows else "",
-        "\n".join(f"- {note}" if markdown else wrapped(note) for note in table.notes),
+        below(table.notes, markdown=markdown),
     )
     return "\n\n".join(block for block in blocks if block) + "\n"
 

@@ -8,7 +8,7 @@ from polybench.core import units
 from polybench.core.document.limit import LimitDocument, MeasuredRoof
 from polybench.core.document.study import json_of
 from polybench.export.one_line import one_line
-from polybench.export.records import comma_separated, laid_out, wrapped
+from polybench.export.records import below, comma_separated, laid_out
 
 _FIELDS = ("device", "precision", "threads", "kind", "value", "unit", "engine", "shape", "change", "measured")
 
@@ -24,8 +24,9 @@ def render(limit: LimitDocument, format: str) -> str:
         return comma_separated(header, [[*one, *two] for one, two in zip(lines, intervals, strict=True)])
     title = f"{limit.host.cpu}, {units.plural(limit.threads, 'thread')}, heap {limit.heap}"
     header = ["roof", "device", "precision", "engine", "shape", "reached"]
-    table = laid_out(header, list(map(_line, limit.roofs)), left=5, markdown=format == "markdown")
-    notes = "\n".join(map(wrapped, (*_sentences(limit), *map(one_line, limit.warnings))))
+    markdown = format == "markdown"
+    table = laid_out(header, list(map(_line, limit.roofs)), left=5, markdown=markdown)
+    notes = below((*_sentences(limit), *limit.warnings), markdown=markdown)
     return "\n\n".join([title, *([table] if limit.roofs else []), notes]) + "\n"
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from polybench.core import units
 from polybench.core.document.overhead import EngineOverhead, Interval, OverheadDocument, OverheadIntervals
-from polybench.export.records import INTERVALS, comma_separated, laid_out, wrapped
+from polybench.export.records import INTERVALS, below, comma_separated, laid_out
 
 _NO_LINE = 0.15
 """A point that is this far off, as a fraction, shows that the cost is no line."""
@@ -22,10 +22,11 @@ def render(overhead: OverheadDocument, format: str) -> str:
         return _csv(overhead)
     header = ["cell", "fixed cost a step", "cost a sample", "half at batch", "call"]
     lines = [_line(engine) for engine in overhead.engines]
-    notes = [wrapped(text) for text in (*_sentences(overhead), *overhead.warnings)]
     title = f"{overhead.model}, {units.plural(overhead.threads, 'thread')} on {overhead.host.cpu}"
-    table = laid_out(header, lines, left=1, markdown=format == "markdown")
-    return "\n\n".join([title, table, "\n".join(notes)]) + "\n"
+    markdown = format == "markdown"
+    table = laid_out(header, lines, left=1, markdown=markdown)
+    notes = below((*_sentences(overhead), *overhead.warnings), markdown=markdown)
+    return "\n\n".join([title, table, notes]) + "\n"
 
 
 def _line(engine: EngineOverhead) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 from tabulate import tabulate
@@ -27,6 +27,11 @@ def laid_out(header: Sequence[str], lines: Sequence[Sequence[str]], left: int, m
 def wrapped(text: str) -> str:
     """A sentence below a table."""
     return fill(one_line(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def below(notes: Iterable[str], *, markdown: bool) -> str:
+    """Sentences below a table: lines, or a list in Markdown, where lines would run into each other."""
+    return "\n".join(f"- {one_line(note)}" if markdown else wrapped(note) for note in notes)
 
 
 def comma_separated(header: Sequence[str], lines: Sequence[Sequence[object]]) -> str:

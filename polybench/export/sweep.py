@@ -13,7 +13,7 @@ from polybench.export import published as of_others
 from polybench.export import sweep_costs
 from polybench.export.one_line import one_line
 from polybench.export.pools import block
-from polybench.export.records import INTERVALS, comma_separated, laid_out, wrapped
+from polybench.export.records import INTERVALS, below, comma_separated, laid_out
 from polybench.export.sweep_cells import CROWDED, header_of, names_of, ordered, place_of
 
 _NUMBERS = ("seconds_per_step", "samples_per_second", "speedup", "low", "high", "efficiency")
@@ -36,8 +36,9 @@ def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str
     costs = sweep_costs.cost_table(sweep)
     blocks = [sweep_costs.block(costs, markdown=markdown)] if costs else []
     blocks += [block(matrix, markdown=markdown) for matrix in sweep.pools]
-    notes = "\n".join(map(wrapped, notes_of(sweep)))
-    return "\n\n".join(["\n".join(heading_of(sweep)), table, *blocks, notes, *authors]) + "\n"
+    heading = ("  \n" if markdown else "\n").join(heading_of(sweep))
+    notes = below(notes_of(sweep), markdown=markdown)
+    return "\n\n".join([heading, table, *blocks, notes, *authors]) + "\n"
 
 
 class Table(NamedTuple):
@@ -80,7 +81,7 @@ def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
     header = of_others.header(sweep.published, here)
     rows = of_others.rows(sweep.published, here)
     table = laid_out(header, rows, left=len(header), markdown=markdown)
-    return [of_others.TITLE, table, "\n".join(map(wrapped, of_others.notes(sweep.published, here)))]
+    return [of_others.TITLE, table, below(of_others.notes(sweep.published, here), markdown=markdown)]
 
 
 def _line(point: SweepPoint, cell: SweptCell, by_threads: bool) -> list[str]:

@@ -72,6 +72,7 @@ def test_what_a_reader_must_know_is_below(document: LimitDocument) -> None:
     assert "flux/cpu: unavailable: no Julia (polybench setup flux)" in text
     assert "the machine was busy" in text
     assert "| gemm" in render(document, "markdown")
+    assert "\n- the machine was busy" in render(document, "markdown")
 
 
 def test_convolutions_are_explained_where_there_are_any(document: LimitDocument) -> None:
