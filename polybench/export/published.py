@@ -23,6 +23,7 @@ _WORDS: dict[Compared, tuple[Callable[[float], str], str]] = {
     "throughput": (units.count, "times as many"),
     "steps_per_second": (units.count, "times as many"),
     "device_speedup": (units.number, "times"),
+    "accuracy": (units.number, "times as high"),
 }
 """How our own value is shown, and what the ratio is called."""
 
@@ -34,6 +35,8 @@ class Measured(NamedTuple):
     workload: Workload
     values: Mapping[str, float | str | None]
     """Metric -> value, of those that an author's number can be compared with."""
+    epochs: int | None = None
+    """After which the accuracy was measured; None where trainings took different numbers of them."""
 
 
 def of_study(results: Sequence[Result]) -> list[Measured]:
@@ -43,10 +46,16 @@ def of_study(results: Sequence[Result]) -> list[Measured]:
             result.cell,
             result.workload,
             {name: METRICS[name].value(result) for name in get_args(Compared)},
+            _epochs(result),
         )
         for result in results
         if result.ranked
     ]
+
+
+def _epochs(result: Result) -> int | None:
+    numbers = {len(training.epochs) for training in result.trainings if training.complete}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def of_sweep(points: Sequence[SweepPoint]) -> list[Measured]:
@@ -88,32 +97,46 @@ def rows(published: Sequence[Published], here: Sequence[Measured] = ()) -> list[
 
 def _beside(number: Published, here: Sequence[Measured]) -> list[str]:
     ours = _ours(number, here)
-    if ours is None:
+    if not ours:
         return ["", ""]
     theirs = number.value if isinstance(number.value, tuple) else (number.value,)
-    ratio = " to ".join(units.number(value / ours) for value in theirs)
+    ratios = sorted(one / other for one in (min(theirs), max(theirs)) for other in (min(ours), max(ours)))
     show, times = _WORDS[number.metric]
-    return [f"{number.cell} {show(ours)}", f"{ratio} {times}"]
+    who = number.cell or units.plural(len(ours), "cell")
+    return [f"{who} {_span(show, ours)}", f"{_span(units.number, ratios)} {times}"]
 
 
-def _ours(number: Published, here: Sequence[Measured]) -> float | None:
-    """What the cell that repeats the author's has of the same metric, for as many epochs or steps."""
+def _span(show: Callable[[float], str], values: Sequence[float]) -> str:
+    """The least and the greatest, or the only one."""
+    return " to ".join(dict.fromkeys((show(min(values)), show(max(values)))))
+
+
+def _ours(number: Published, here: Sequence[Measured]) -> list[float]:
+    """What the cells that repeat the author's have of the same metric, for as many epochs or steps.
+
+    Of a named cell the first that was measured.
+    """
     values = (one.values.get(number.metric) for one in here if _repeats(number, one))
-    value = next((value for value in values if isinstance(value, float)), None)
-    return number.times * value if value else None
+    found = [number.times * value for value in values if isinstance(value, float) and value]
+    return found[:1] if number.cell else found
 
 
 def _repeats(number: Published, here: Measured) -> bool:
     """Whether it is the cell, and trains the same network, batches and images, as far as the author says."""
-    return _of_network(number, here) and not _differences(number, here.workload)
+    return _of_network(number, here) and not _differences(number, here)
 
 
 def _of_network(number: Published, here: Measured) -> bool:
-    return number.cell == here.cell and number.model in (None, here.workload.model)
+    of_all = number.cell is None and number.metric == "accuracy"
+    return (of_all or number.cell == here.cell) and number.model in (None, here.workload.model)
 
 
-def _differences(number: Published, done: Workload) -> list[str]:
+def _differences(number: Published, here: Measured) -> list[str]:
+    done = here.workload
     found = []
+    if number.metric == "accuracy" and here.values.get("accuracy") and here.epochs != number.epochs:
+        epochs = "different numbers of epochs" if here.epochs is None else units.plural(here.epochs, "epoch")
+        found.append(f"accuracy after {epochs}, the author's after {number.epochs}")
     if number.batch_size not in (None, done.batch_size):
         found.append(f"batch size {done.batch_size}, the author's is {number.batch_size}")
     if number.augment not in (None, done.augment):
@@ -126,10 +149,10 @@ def notes(published: Sequence[Published], here: Sequence[Measured] = ()) -> list
     why = [
         f"no ratio for {one.cell}: {difference}"
         for number in published
-        if _ours(number, here) is None
+        if not _ours(number, here)
         for one in here
         if _of_network(number, one)
-        for difference in _differences(number, one.workload)
+        for difference in _differences(number, one)
     ]
     return [
         *(f"source: {source}" for source in dict.fromkeys(n.source for n in published)),

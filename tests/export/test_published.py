@@ -8,9 +8,11 @@ import pytest
 
 from polybench.core import units
 from polybench.core.document.circumstances import Compared, Published
+from polybench.core.document.result import Result
 from polybench.core.document.study import from_json
 from polybench.core.document.sweep import SweepPoint, SweptCell
 from polybench.core.document.times import DeviceSpeedup
+from polybench.core.document.training import TrainedEpoch, Training
 from polybench.export import FORMATS, published
 from polybench.export.rendering import rendered
 from polybench.metrics import METRICS
@@ -130,6 +132,38 @@ def test_what_was_measured_with_something_else_is_not_compared(other: dict[str, 
     assert published.rows([of_cuda(**other), of_cuda()], here)[0][4:] == ["", ""]
     assert published.notes([of_cuda(**other)] * 2, here) == ["source: a blog", *why]
     assert published.notes([of_cuda(**same)], here) == ["source: a blog"]
+
+
+def trained(cell: str, *accuracies: float, complete: bool = True) -> Result:
+    """A cell with one training that had these accuracies."""
+    epochs = [TrainedEpoch(1.0, [1.0], 0.5, accuracy) for accuracy in accuracies]
+    accuracy = accuracies[-1] if complete else None
+    return measured(cell, 0.01, accuracy=accuracy, trainings=[Training(0, epochs, complete)])
+
+
+def test_an_accuracy_stands_beside_those_of_all_cells_after_as_many_epochs() -> None:
+    number = of_cuda(metric="accuracy", value=0.77, unit="", cell=None, epochs=2)
+    here = published.of_study([trained("tf/cuda", 0.5, 0.7), trained("torch/cpu", 0.5, 0.8)])
+    (row,) = published.rows([number], here)
+    assert row[4:] == ["2 cells 0.700 to 0.800", "0.963 to 1.10 times as high"]
+    named = msgspec.structs.replace(number, cell="tf/cuda")
+    assert published.rows([named], here)[0][4:] == ["tf/cuda 0.700", "1.10 times as high"]
+    assert published.notes([number, named], here) == ["source: a blog"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "why"),
+    [
+        (trained("tf/cuda", 0.5), "no ratio for tf/cuda: accuracy after 1 epoch, the author's after 2"),
+        (trained("tf/cuda", 0.5, 0.7, complete=False), None),
+        (CUDA, None),
+    ],
+)
+def test_an_accuracy_after_other_epochs_or_of_none_has_no_ratio(ours: Result, why: str | None) -> None:
+    number = of_cuda(metric="accuracy", value=0.77, unit="", cell=None, epochs=2)
+    here = published.of_study([ours])
+    assert published.header([number], here) == published.HEADER
+    assert published.notes([number], here) == ["source: a blog", *([why] if why else [])]
 
 
 def test_a_number_stands_beside_the_fastest_point_of_a_sweep_that_does_the_same() -> None:

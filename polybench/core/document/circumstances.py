@@ -11,7 +11,7 @@ from polybench.core.optimizers import Optimizer
 Unit = Literal["image", "sequence"]
 """What one input of a network is called."""
 
-Compared = Literal["epoch_time", "step_time", "throughput", "steps_per_second", "device_speedup"]
+Compared = Literal["epoch_time", "step_time", "throughput", "steps_per_second", "device_speedup", "accuracy"]
 """The metrics with which what an author printed can be compared."""
 
 
@@ -125,9 +125,11 @@ class Published(msgspec.Struct, frozen=True):
     hardware: str
     source: str
     cell: str | None = None
-    """Which cell repeats what ran; null where none does."""
+    """Which cell repeats what ran; null where none does. An accuracy without one is compared with every
+    cell's, whatever the engine and the device."""
     epochs: int = 1
-    """Whose time `value` is, where it is compared with `epoch_time`."""
+    """Whose time `value` is, where it is compared with `epoch_time`; after which it was measured, where it is
+    compared with `accuracy`."""
     metric: Compared = "epoch_time"
     """That of the cell which `value` is compared with: seconds, what is done in a second, or a ratio."""
     steps: int = 1
