@@ -23,11 +23,14 @@ GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
     """File name, without suffix -> what is drawn there, and of what.
 
-    Of a study speeds, starts, and layers where they are saved; of a sweep its curves.
+    Of a study speeds, starts, accuracies where epochs were trained, and layers where they are saved; of a
+    sweep its curves.
     """
     found: dict[str, tuple[str, Drawable]] = {}
     for study in store.studies():
         drawn: dict[str, Drawable] = {"speed": study, "startup": study}
+        if any(result.accuracy is not None for result in study.results):
+            drawn["accuracy"] = study
         if layers := layers_beside(study, store.layers()):
             drawn["layers"] = layers
         found |= {f"{study.id}.{name}": (name, document) for name, document in drawn.items()}
