@@ -27,7 +27,7 @@ from polybench.export import overhead as overhead_text
 from polybench.export import sweep as sweep_text
 from polybench.export.layers_rows import Sort
 from polybench.page import render
-from polybench.plots import draw, figures, image
+from polybench.plots import draw, image, parts
 from polybench.plots.provenance import provenance
 from polybench.report.saved_studies import Store, results_folder
 
@@ -96,7 +96,7 @@ class OverheadResult(Records):
 
     def plot(self) -> Any:
         """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
-        return figures.overhead_figure(self.document)
+        return image.figure(draw("overhead", self.document), provenance(self.document))
 
     def __str__(self) -> str:
         return overhead_text.render(self.document, "table")
@@ -156,7 +156,7 @@ class LayersResult(Records):
 
     def plot(self, sort: Sort = "network") -> Any:
         """A plotly Figure: a bar for each part of each layer in each cell; needs plotly (extra `plot`)."""
-        return figures.layers_figure(self.document, sort)
+        return image.figure(parts.draw(self.document, sort), provenance(self.document))
 
     def roofline(self) -> Any:
         """A plotly Figure: the layers below the machine's measured roofs; needs plotly (extra `plot`).

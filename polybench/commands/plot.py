@@ -9,10 +9,9 @@ import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, document_of, kind_of, layers_with, told
+from polybench.commands.saved import SomeDocument, called, document_of, kind_of, layers_with, told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
-from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
@@ -28,8 +27,8 @@ def plot(
         typer.Argument(
             metavar="ID",
             help=(
-                "The ID of a study or of a sweep, a unique prefix of one, `last` or `sweep-last`; or the file"
-                " of a study, layers, a sweep, a limit or a history (JSON)."
+                "An ID, a unique prefix of one, `last`, `sweep-last` or `overhead-last`; or the file of a"
+                " document (JSON)."
             ),
         ),
     ],
@@ -42,7 +41,7 @@ def plot(
         str | None, typer.Option("--figure", help=f"{_LIST}.", show_default="by its kind")
     ] = None,
 ) -> None:
-    """Draw a figure of a saved study; nothing is measured.
+    """Draw a figure of a saved study, sweep, overhead or another document; nothing is measured.
 
     Layers are drawn where they were measured as the study was. Files but .html need Chromium.
 
@@ -56,20 +55,14 @@ def plot(
     suffix = suffix_of(output)
     store = Store(results_folder(how.results))
     shown = document_of(document, store)
-    if isinstance(shown, OverheadDocument):
-        raise BadInput(
-            f"{document} is an overhead, which has a figure in Python only: polybench.load_overhead().plot();"
-            " polybench show prints it"
-        )
     name = figure or default_of(_kind(shown))
     wanted = pick(name, FIGURES, "figure").of
     if wanted == "layers" and isinstance(shown, StudyDocument):
         shown = layers_with(shown, store)
     if _kind(shown) != wanted:
         known = ", ".join(one for one, row in FIGURES.items() if row.of == _kind(shown))
-        raise BadInput(
-            f"--figure {name} is of a {wanted}, and {document} is a {_kind(shown)}: it has {known}"
-        )
+        what = f"{document} is {called(_kind(shown))}"
+        raise BadInput(f"--figure {name} is of {called(wanted)}, and {what}: it has {known}")
     shown = told(shown, how)
     drawn = content(draw(name, shown), provenance(shown), suffix)
     ensure_writable(output)

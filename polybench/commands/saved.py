@@ -81,6 +81,11 @@ def kind_of(document: SomeDocument | _Head) -> str:
     return document.schema.removeprefix("polybench.").partition("/")[0]
 
 
+def called(kind: str) -> str:
+    """A kind of document in a sentence: a sweep, an overhead."""
+    return {"overhead": "an overhead", "layers": "a document of layers"}.get(kind, f"a {kind}")
+
+
 def layers_with(study: StudyDocument, store: Store) -> LayersDocument:
     """The newest saved layers that belong to the study.
 

@@ -10,7 +10,7 @@ import typer
 
 from polybench.commands.outcome import columns, emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, document_of, kind_of, told
+from polybench.commands.saved import SomeDocument, called, document_of, kind_of, told
 from polybench.commands.series import refuse_options
 from polybench.commands.signature import takes
 from polybench.commands.terminal import width
@@ -76,13 +76,9 @@ def _show_record(document: SomeDocument, name: str, how: Presentation) -> None:
         "--mlflow": how.mlflow,
         "--published": how.published and kind != "sweep",
     }
-    refuse_options(given, f"{name} is {_CALLED.get(kind, f'a {kind}')}")
+    refuse_options(given, f"{name} is {called(kind)}")
     formats = ("table", "json") if isinstance(document, HistoryDocument) else RECORD_FORMATS
     pick(how.format, dict.fromkeys(formats), "format")
     document = told(document, how)
     ensure_writable(how.output)
     emit(renderers[kind](document, how.format), how.output)
-
-
-_CALLED = {"overhead": "an overhead", "layers": "a document of layers"}
-"""Kinds that are not called so after an "a"."""

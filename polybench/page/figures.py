@@ -31,9 +31,9 @@ class Shown(NamedTuple):
 
 
 def figures_of(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[Shown]:
-    """In the order of the table of figures; what was not measured is left out."""
+    """In the order of the table of figures; what was not measured is left out, and what no report shows."""
     for name, row in FIGURES.items():
-        if row.of in documents:
+        if row.reported and row.of in documents:
             try:
                 yield shown(draw(name, documents[row.of]), name, prefix)
             except NothingToDraw:

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from polybench.core.document.history import HistoryDocument
     from polybench.core.document.layers import LayersDocument
     from polybench.core.document.limit import LimitDocument
+    from polybench.core.document.overhead import OverheadDocument
     from polybench.core.document.study import StudyDocument
     from polybench.core.document.sweep import SweepDocument
     from polybench.plots.plot import Plot
 
-    Drawable = StudyDocument | LayersDocument | SweepDocument | LimitDocument | HistoryDocument
+    Drawable = (
+        StudyDocument | LayersDocument | SweepDocument | OverheadDocument | LimitDocument | HistoryDocument
+    )
 
-Kind = Literal["study", "layers", "sweep", "limit", "history"]
+Kind = Literal["study", "layers", "sweep", "overhead", "limit", "history"]
 
 
 class FigureRow(NamedTuple):
@@ -30,11 +33,13 @@ class FigureRow(NamedTuple):
         module: has `draw`, and is loaded only when asked for.
         of: the kind of document that it shows.
         summary: for `--help`.
+        reported: whether reports show it. What is as long as a network is deep is drawn when asked for.
     """
 
     module: str
     of: Kind
     summary: str
+    reported: bool = True
 
 
 FIGURES: dict[str, FigureRow] = {
@@ -46,8 +51,12 @@ FIGURES: dict[str, FigureRow] = {
     "cost": FigureRow("polybench.plots.cost", "study", "dollars of an epoch against its time"),
     "accuracy": FigureRow("polybench.plots.accuracy", "study", "test accuracy over training time"),
     "layers": FigureRow("polybench.plots.layers", "layers", "time of each layer, its parts stacked"),
+    "parts": FigureRow(
+        "polybench.plots.parts", "layers", "each part of each layer, with its interval", reported=False
+    ),
     "roofline": FigureRow("polybench.plots.roofline", "layers", "each layer below the measured roofs"),
     "scaling": FigureRow("polybench.plots.scaling", "sweep", "throughput over what a sweep varied"),
+    "overhead": FigureRow("polybench.plots.overhead", "overhead", "step time over batch size, and its line"),
     "roofs": FigureRow("polybench.plots.roofs", "limit", "measured roofs, and what they allow each layer"),
     "history": FigureRow("polybench.plots.history", "history", "step times of saved studies over time"),
 }

@@ -8,7 +8,6 @@ from typing import Any
 
 from polybench.core.errors import BadInput, Unavailable
 from polybench.core.names import pick
-from polybench.plots.drawing import plotly
 from polybench.plots.plot import Plot, text
 from polybench.plots.style import template
 
@@ -53,7 +52,11 @@ def figure(plot: Plot, caption: str = "") -> Any:
             },
         ],
     }  # fmt: skip
-    return plotly().Figure(plot.traces, layout)
+    try:
+        from plotly import graph_objects
+    except ImportError as error:
+        raise BadInput("plotly is not installed; pip install 'polybench[plot]', or use rows()") from error
+    return graph_objects.Figure(plot.traces, layout)
 
 
 def suffix_of(path: Path) -> str:

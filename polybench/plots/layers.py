@@ -22,9 +22,7 @@ def draw(document: LayersDocument) -> Plot:
     Raises:
         NothingToDraw: no layer has a time.
     """
-    engines = [engine for engine in document.engines if engine.rows]
-    if not engines:
-        raise NothingToDraw(f"{document.id} has no times of layers: {_why(document)}")
+    engines = timed_layers(document)
     layers = [*dict.fromkeys(row.layer for engine in engines for row in engine.rows)]
     if any(engine.residue_seconds is not None for engine in engines):
         layers.append(RESIDUE[0])
@@ -59,9 +57,12 @@ def draw(document: LayersDocument) -> Plot:
     )  # fmt: skip
 
 
-def _why(document: LayersDocument) -> str:
-    reasons = (f"{one.cell}: {one.reason or one.status}" for one in document.engines)
-    return "; ".join(reasons) or "nothing was measured"
+def timed_layers(document: LayersDocument) -> list[EngineLayers]:
+    """The cells whose layers have times; raises NothingToDraw where none has."""
+    if not (engines := [engine for engine in document.engines if engine.rows]):
+        why = "; ".join(f"{one.cell}: {one.reason or one.status}" for one in document.engines)
+        raise NothingToDraw(f"{document.id} has no times of layers: {why or 'nothing was measured'}")
+    return engines
 
 
 def _bars(number: int, part: str, engines: Sequence[EngineLayers], rows: Sequence[Row]) -> Trace:

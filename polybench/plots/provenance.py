@@ -9,6 +9,7 @@ from polybench.core import units
 from polybench.core.document.circumstances import Host, Tool
 from polybench.core.document.history import HistoryDocument, Series
 from polybench.core.document.limit import LimitDocument
+from polybench.core.document.overhead import OverheadDocument
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SweepDocument
 from polybench.export.heading import heading_of
@@ -21,7 +22,7 @@ def provenance(document: Drawable) -> str:
     """One paragraph of plain text."""
     if isinstance(document, HistoryDocument):
         return ". ".join(dict.fromkeys(_of_series(series) for series in document.series)) + "."
-    if isinstance(document, SweepDocument | LimitDocument):
+    if isinstance(document, SweepDocument | OverheadDocument | LimitDocument):
         return f"{document.model}. {_machine(document.host)}. {_made(document.created, document.polybench)}."
     rows = document.results if isinstance(document, StudyDocument) else document.engines
     samples = [row.samples for row in rows if row.samples]

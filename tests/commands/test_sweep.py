@@ -210,7 +210,9 @@ def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
         ("show", "overhead-last", "--columns", "cost"): "overhead-last is an overhead, which has no such",
         ("show", "overhead-last", "--published"): "--published: overhead-last is an overhead, which has no",
         ("show", "overhead-x"): "no overhead 'overhead-x' is saved; polybench overhead saves one",
-        ("plot", "overhead-last", "-o", str(tmp_path / "x.svg")): "which has a figure in Python only",
+        ("plot", "overhead-last", "--figure", "speed", "-o", str(tmp_path / "x.html")): (
+            "--figure speed is of a study, and overhead-last is an overhead: it has overhead"
+        ),
         ("diff", "overhead-last", "last"): "is an overhead, not a study; polybench show takes it",
         ("report", "overhead-last"): "neither a study nor a sweep",
     }.items():

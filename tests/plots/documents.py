@@ -7,6 +7,12 @@ import msgspec
 from polybench.core.document.history import HistoryDocument
 from polybench.core.document.layers import LayersDocument
 from polybench.core.document.limit import Kind, LimitDocument, MeasuredRoof
+from polybench.core.document.overhead import (
+    EngineOverhead,
+    OverheadDocument,
+    OverheadIntervals,
+    OverheadPoint,
+)
 from polybench.core.document.resources import Allocation, Allocations, Cost, Roof
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import Curve, SweepDocument, SweepPoint, SweptCell
@@ -98,6 +104,30 @@ def full_history() -> HistoryDocument:
     for one in studies[2:]:
         one.results[0] = measured("torch/cpu", 0.02, versions={"torch": "2.14.0"})
     return history(reversed(studies), {})
+
+
+def full_overhead() -> OverheadDocument:
+    """Two batch sizes of one cell, the line through them, and a cell without times."""
+    told = study()
+    line = EngineOverhead(
+        cell="torch/cpu", engine="torch", variant=None, device="cpu", status="ok",
+        fixed_seconds=2e-3, seconds_per_sample=1e-4,
+        intervals=OverheadIntervals((1.5e-3, 2.5e-3), (0.9e-4, 1.1e-4)),
+        points=[OverheadPoint(1, 2.1e-3, (2e-3, 2.3e-3)), OverheadPoint(64, 8.4e-3, None)],
+    )  # fmt: skip
+    gone = EngineOverhead(
+        cell="tf/cpu", engine="tf", variant=None, device="cpu", status="unavailable", reason="no tf"
+    )
+    return OverheadDocument(
+        id="overhead-20250101-000000-abcd",
+        created=told.created,
+        polybench=told.polybench,
+        argv=[],
+        model="lenet",
+        threads=2,
+        host=told.host,
+        engines=[line, gone],
+    )
 
 
 def full_limit() -> LimitDocument:

@@ -16,13 +16,22 @@ from polybench.plots.plot import NothingToDraw, Plot, log_axis
 from polybench.plots.provenance import provenance
 from polybench.plots.style import look, looks
 from tests.factories import measured, study
-from tests.plots.documents import full_history, full_layers, full_limit, full_study, full_sweep, with_roofs
+from tests.plots.documents import (
+    full_history,
+    full_layers,
+    full_limit,
+    full_overhead,
+    full_study,
+    full_sweep,
+    with_roofs,
+)
 
 STUDY = full_study()
 DOCUMENTS: dict[str, Any] = {
     "study": STUDY,
     "layers": with_roofs(full_layers(STUDY)),
     "sweep": full_sweep(),
+    "overhead": full_overhead(),
     "limit": full_limit(),
     "history": full_history(),
 }
@@ -64,7 +73,9 @@ def test_names_from_elsewhere_are_no_markup(name: str) -> None:
 
 
 def test_each_kind_of_document_has_a_figure_of_its_own() -> None:
-    kinds: dict[Kind, str] = {"study": "speed", "layers": "layers", "sweep": "scaling", "limit": "roofs"}
+    kinds: dict[Kind, str] = {
+        "study": "speed", "layers": "layers", "sweep": "scaling", "overhead": "overhead", "limit": "roofs"
+    }  # fmt: skip
     assert {kind: default_of(kind) for kind in kinds} == kinds
     with pytest.raises(BadInput, match="unknown figure 'sped'; did you mean 'speed'"):
         draw("sped", STUDY)
