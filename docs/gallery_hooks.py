@@ -12,6 +12,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from polybench.api.parts import chapter_of
 from polybench.core import units
 from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SweepDocument
@@ -19,10 +20,9 @@ from polybench.export import sweep as sweeps
 from polybench.export.records import laid_out
 from polybench.export.rendering import rendered
 from polybench.export.sentence import sentences
-from polybench.page import Chapter, Part, render
+from polybench.page import Part, render
 from polybench.page.sweep import headline, title_of
 from polybench.plots.provenance import provenance
-from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store
 
 _FOLDER = Path(__file__).parent / "gallery"
@@ -37,7 +37,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those that are written."""
     store = Store(_FOLDER / "measured")
     for one in _shown(store):
-        part: Part = one if isinstance(one, SweepDocument) else Chapter(one, *belongings(one, store))
+        part: Part = one if isinstance(one, SweepDocument) else chapter_of(one, store)
         for suffix, text in {"md": _page(one), "html": render([part])}.items():
             files.append(File.generated(config, f"gallery/{one.id}.{suffix}", content=text))
     return files

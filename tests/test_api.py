@@ -223,10 +223,10 @@ def test_saved_studies_become_histories_merges_and_pages(own_folders: Path) -> N
     assert json.loads(merged.to_json())["schema"] == "polybench.merge/1"
 
     sweep = polybench.SweepResult(full_sweep())
-    sweep.save()
+    path = sweep.save()
     assert polybench.load_sweep().rows() == sweep.rows()
-    page = polybench.html_report("20250101", polybench.load("last"), "sweep-last")
-    assert "3 reports" in page
+    page = polybench.html_report("20250101", polybench.load("last"), "sweep-last", str(path))
+    assert "4 reports" in page
     assert "trains most" in sweep.to_html()
     assert "tf is 1.25" in polybench.load("last").to_html()
     with pytest.raises(BadInput, match="one study at least"):

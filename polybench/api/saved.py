@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from polybench.api.parts import chapter_of, part_of
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
@@ -15,12 +16,11 @@ from polybench.api.results import (
     SweepResult,
 )
 from polybench.api.study_results import StudyResult
-from polybench.core.document.sweep import SWEEP_ID
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
-from polybench.page import Chapter, Part, render
+from polybench.page import Part, render
 from polybench.report.acknowledged import acknowledged
-from polybench.report.belongings import belongings, saved_beside
+from polybench.report.belongings import saved_beside
 from polybench.report.diff import TOLERANCE
 from polybench.report.diff import diff as diff_studies
 from polybench.report.explanation import explain as explain_study
@@ -178,7 +178,7 @@ def html_report(*parts: str | StudyResult | SweepResult, results: Path | None = 
     """The page of `polybench report`: one HTML file that needs nothing else; needs the extra `report`.
 
     Args:
-        parts: at least one result, what `load` takes, or a sweep's ID.
+        parts: at least one result, what `load` or `load_sweep` takes.
         results: the folder of saved studies, in which layers and an explanation are looked for.
 
     Raises:
@@ -193,10 +193,7 @@ def html_report(*parts: str | StudyResult | SweepResult, results: Path | None = 
 def _part(part: str | StudyResult | SweepResult, store: Store) -> Part:
     if isinstance(part, SweepResult):
         return part.document
-    if isinstance(part, str) and part.startswith(SWEEP_ID):
-        return store.load_sweep(part)
-    study = store.load(part) if isinstance(part, str) else part.document
-    return Chapter(study, *belongings(study, store))
+    return part_of(part, store) if isinstance(part, str) else chapter_of(part.document, store)
 
 
 def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:

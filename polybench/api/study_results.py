@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from polybench.api.data_frame import Records, data_frame, write_parquet
+from polybench.api.parts import chapter_of
 from polybench.core.document.result import Result
 from polybench.core.document.study import StudyDocument, to_json
 from polybench.core.names import pick
@@ -16,10 +17,9 @@ from polybench.export import PARITY_FORMATS
 from polybench.export.rendering import rendered
 from polybench.metrics import metrics_of
 from polybench.metrics.base import Metric
-from polybench.page import Chapter, render
+from polybench.page import render
 from polybench.plots import FIGURES, draw, image
 from polybench.plots.provenance import provenance
-from polybench.report.belongings import belongings
 from polybench.report.saved_studies import Store, results_folder
 
 _CELL = ("cell", "engine", "variant", "environment", "device", "status")
@@ -69,7 +69,7 @@ class StudyResult:
 
         Layers and an explanation are in it where `results`, the folder of saved studies, has what they need.
         """
-        return render([Chapter(self.document, *belongings(self.document, Store(results_folder(results))))])
+        return render([chapter_of(self.document, Store(results_folder(results)))])
 
     def save(self, results: Path | None = None) -> Path:
         """Write the document to the results folder; it is then found by `polybench list` and `show`."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, called, document_of, kind_of, layers_with, told
+from polybench.commands.saved import layers_with, told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
 from polybench.core.document.study import StudyDocument
 from polybench.core.errors import BadInput
 from polybench.core.names import pick
 from polybench.plots import FIGURES, Kind, default_of
+
+if TYPE_CHECKING:
+    from polybench.report.saved_documents import SomeDocument
 
 _LIST = "; ".join(f"{name}: {row.summary}" for name, row in FIGURES.items())
 
@@ -50,6 +53,7 @@ def plot(
     from polybench.plots import draw
     from polybench.plots.image import content, suffix_of
     from polybench.plots.provenance import provenance
+    from polybench.report.saved_documents import called, document_of
     from polybench.report.saved_studies import Store, results_folder
 
     suffix = suffix_of(output)
@@ -71,5 +75,7 @@ def plot(
 
 
 def _kind(document: SomeDocument) -> Kind:
+    from polybench.report.saved_documents import kind_of
+
     kinds: dict[str, Kind] = {row.of: row.of for row in FIGURES.values()}
     return kinds[kind_of(document)]

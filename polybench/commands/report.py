@@ -9,16 +9,13 @@ import typer
 
 from polybench.commands.outcome import emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import document_of
+from polybench.commands.saved import told
 from polybench.commands.signature import takes
 from polybench.commands.terminal import echo
-from polybench.core.document.study import StudyDocument
 from polybench.core.document.sweep import SweepDocument
-from polybench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from polybench.page import Part
-    from polybench.report.saved_studies import Store
 
 
 @takes("results", "anonymous")
@@ -43,6 +40,7 @@ def report(
 
     Example: polybench report last -o report.html
     """
+    from polybench.api.parts import part_of
     from polybench.page import render
     from polybench.report.saved_studies import Store, results_folder
 
@@ -53,29 +51,7 @@ def report(
     echo(f"wrote {output}", err=True)
 
 
-def part_of(name: str, store: Store) -> Part:
-    """A study with all that is saved of it, or a sweep.
-
-    Raises:
-        BadInput: there is none, it cannot be read, or it is of another kind.
-    """
-    from polybench.page import Chapter
-    from polybench.report.belongings import belongings
-
-    document = document_of(name, store)
-    if isinstance(document, SweepDocument):
-        return document
-    if not isinstance(document, StudyDocument):
-        raise BadInput(
-            f"{name} is neither a study nor a sweep; the report of a study has the layers that belong to it,"
-            " and their roofs"
-        )
-    return Chapter(document, *belongings(document, store))
-
-
 def _told(part: Part, how: Presentation) -> Part:
-    from polybench.commands.saved import told
-
     if isinstance(part, SweepDocument):
         return told(part, how)
     return part._replace(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polybench.commands.outcome import columns, emit, ensure_writable
 from polybench.commands.presentation import Presentation
-from polybench.commands.saved import SomeDocument, called, document_of, kind_of, told
+from polybench.commands.saved import told
 from polybench.commands.series import refuse_options
 from polybench.commands.signature import takes
 from polybench.commands.terminal import width
@@ -20,6 +20,9 @@ from polybench.core.document.study import StudyDocument
 from polybench.core.names import pick
 from polybench.export import FORMATS, RECORD_FORMATS
 from polybench.export.rendering import rendered
+
+if TYPE_CHECKING:
+    from polybench.report.saved_documents import SomeDocument
 
 
 @takes("columns", "published", "format", "output", "results", "tensorboard", "mlflow", "anonymous", "quiet")
@@ -42,6 +45,7 @@ def show(
 
     Example: polybench show last --format markdown
     """
+    from polybench.report.saved_documents import document_of
     from polybench.report.saved_studies import Store, results_folder
 
     ensure_watchable(how)
@@ -61,6 +65,7 @@ def show(
 def _show_record(document: SomeDocument, name: str, how: Presentation) -> None:
     """As the command prints it that makes such documents."""
     from polybench.export import history, layers, limit, overhead, sweep
+    from polybench.report.saved_documents import called, kind_of
 
     renderers: dict[str, Callable[[Any, str], str]] = {
         "sweep": partial(sweep.render, published=how.published),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from polybench.api.parts import part_of
 from polybench.cli import app
-from polybench.commands.report import part_of
 from polybench.core.document.study import json_of
 from polybench.core.errors import BadInput
 from polybench.page import Chapter
