@@ -174,7 +174,8 @@ def _open_tokens(
         return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
     place = data_folder() if data in ("auto", "imdb") else _place(data)
     source = imdb.locate(place)
-    if data == "auto" and (source is None or classes != imdb.CLASSES):
+    fits = classes == imdb.CLASSES and vocabulary >= imdb.FEWEST_TOKENS
+    if data == "auto" and (source is None or not fits):
         return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
     if source is None:
         raise BadInput(f"--data {data}: there is no IMDb in {place}; {imdb.REMEDY}; or use --data synthetic")

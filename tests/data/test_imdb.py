@@ -155,7 +155,69 @@ def test_headers_that_tarfile_cannot_read_are_bad_input(tmp_path: Path) -> None:
 
 
 def test_more_text_than_there_can_be_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imdb, "_MOST_TEXT", 10)
-    monkeypatch.setattr(imdb, "_AT_ONCE", 2)
-    with pytest.raises(BadInput, match="reviews up to here have more than 10 characters"):
+    # Of four bytes each, as strings hold them where one of them is: the bytes count, and each review does.
+    monkeypatch.setattr(imdb, "_MOST_TEXT", 80)
+    wide = {"train/pos/2_9.txt": "\N{PILE OF POO}" * 20}
+    with pytest.raises(BadInput, match=r"pos/2_9.txt: reviews up to here have more than 80 bytes"):
+        tokens(archive(tmp_path / imdb.ARCHIVE, REVIEWS | wide))
+
+
+def test_more_different_words_than_there_can_be_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imdb, "_MOST_WORDS", 4)
+    with pytest.raises(BadInput, match="its reviews have more than 4 different words"):
         tokens(archive(tmp_path / imdb.ARCHIVE))
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "message"),
+    [
+        ("_LARGEST_HEADER", 2048, r"a header of \d,\d\d\d bytes at \d"),
+        ("_MOST_MEMBERS", 3, "has more in it than IMDb, at aclImdb/test/pos/0_10.txt"),
+        ("_MOST_PAIRS", 1, "has more in it than IMDb, at aclImdb/train/pos/0_9.txt"),
+    ],
+)
+def test_headers_that_are_many_or_long_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, message: str
+) -> None:
+    source = tmp_path / imdb.ARCHIVE
+    said_of_all = {"comment": "x" * 3000, "other": "x"}
+    with tarfile.open(source, "w:gz", format=tarfile.PAX_FORMAT, pax_headers=said_of_all) as tar:
+        for name, text in REVIEWS.items():
+            info = tarfile.TarInfo(f"aclImdb/{name}")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    assert len(tokens(source)) == 3
+    monkeypatch.setattr(imdb, limit, most)
+    with pytest.raises(BadInput, match=message):
+        tokens(source)
+
+
+def test_an_archive_that_ends_within_a_review_is_truncated(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("aclImdb/train/pos/0_9.txt")
+    info.size = 1000
+    source = tmp_path / imdb.ARCHIVE
+    source.write_bytes(gzip.compress(info.tobuf() + b"good"))
+    with pytest.raises(BadInput, match=r"it ends in aclImdb/train/pos/0_9.txt"):
+        tokens(source)
+
+
+def test_a_network_that_knows_fewer_tokens_than_reviews_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = archive(tmp_path / imdb.ARCHIVE)
+    assert tokens(source, vocabulary=3).max() == 2
+    with pytest.raises(BadInput, match=r"have 3 tokens at least .* this network knows 2"):
+        tokens(source, vocabulary=2)
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("POLYBENCH_DATA", str(folder(tmp_path / "data")))
+    assert open_dataset("auto", 0, scratch, image_shape=(5,), classes=2, vocabulary=2).name == "synthetic"
+
+
+def test_pairs_that_differ_in_high_bits_only_have_buckets_of_their_own() -> None:
+    words = {f"w{n}": n for n in range(4, 20_000)}
+    # Pairs (a, 4) for a multiple of 4096: a x 20,000 has the same 17 low bits for all of them.
+    text = " ".join(f"w{a} w4" for a in range(4096, 20_000, 4096)).encode()
+    pairs = imdb._sequence(text, words, 20_000, 1 << 10)
+    assert len(set(pairs[1 + 2 * 4 :][1::2].tolist())) == 4
