@@ -44,6 +44,7 @@ Name = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
 
 NAMES = ("auto", "cifar10", "imdb", "mnist", "synthetic")
 """Of `--data`; all else is a path, also where a folder is called like one of these."""
+_GIVE = f"{', '.join(NAMES)}, or the path of an archive or a folder"
 
 
 class Dataset(NamedTuple):
@@ -108,14 +109,10 @@ def open_dataset(
         return _collect("mnist", str(folder), mnist.read(folder, split), file, image_shape)
     if data == "synthetic" or (data == "auto" and not fits):
         return _make_synthetic(seed, scratch, split, image_shape, classes)
-    if _is_own_folder(data):
-        return _open_own_images(data, scratch, split, image_shape, classes)
+    if _in_colour(image_shape) and _is_own_folder(data):
+        return _read_folder(_place(data), scratch, split, image_shape, classes)
     if not fits:
-        raise BadInput(
-            f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, "
-            f"this network takes {_by(image_shape)} in {classes}; use --data synthetic"
-            + (", or a folder of images" if _in_colour(image_shape) else "")
-        )
+        raise BadInput(_misfit(data, image_shape, classes))
     source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else _place(data))
     if source is None and data == "auto":
         return _make_synthetic(seed, scratch, split, image_shape, classes)
@@ -126,14 +123,19 @@ def open_dataset(
     return found._replace(official=cifar10.is_official(source, split))
 
 
-def _open_own_images(data: str, scratch: Path, split: Split, image_shape: Shape, classes: int) -> Dataset:
-    """A folder of them; as in `open_dataset`."""
-    if not _in_colour(image_shape):
-        raise BadInput(
-            f"--data {data}: a folder of images, in colour, and this network takes"
-            f" {_by(image_shape)}; use --data synthetic"
-        )
-    return _read_folder(_place(data), scratch, split, image_shape, classes)
+def _misfit(data: str, shape: Shape, classes: int) -> str:
+    """Why there are no images for a network that does not take CIFAR-10's."""
+    takes = f"this network takes {_by(shape)} in {classes} classes"
+    if data not in NAMES and not _place(data).exists():
+        return _no_such(data)
+    if data not in NAMES and (shape, classes) == (mnist.IMAGE_SHAPE, mnist.CLASSES):
+        return f"--data {data}: no MNIST there, and {takes}; {mnist.REMEDY}; or use --data synthetic"
+    if not _in_colour(shape) and _is_own_folder(data):
+        return f"--data {data}: a folder of images, in colour, and {takes}; use --data synthetic"
+    return (
+        f"--data {data}: CIFAR-10 has images of {_by(IMAGE_SHAPE)} in {CLASSES} classes, and {takes};"
+        f" use --data synthetic{', or a folder of images' if _in_colour(shape) else ''}"
+    )
 
 
 def _in_colour(shape: Shape) -> bool:
@@ -160,9 +162,7 @@ def _place(data: str) -> Path:
     except (RuntimeError, OSError, ValueError) as error:  # no such user, a name that no file can have
         raise BadInput(f"--data {data[:80]}: {error}"[:200]) from None
     if not data:
-        raise BadInput(
-            "--data is empty; give auto, synthetic, cifar10, or the path of an archive or a folder"
-        )
+        raise BadInput(f"--data is empty; give {_GIVE}")
     return path
 
 
@@ -172,6 +172,8 @@ def _open_tokens(
     """IMDb, or synthetic tokens; as in `open_dataset`."""
     if data == "synthetic":
         return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
+    if data in ("cifar10", "mnist"):
+        raise BadInput(f"--data {data}: images, and this network takes tokens; give imdb or synthetic")
     place = data_folder() if data in ("auto", "imdb") else _place(data)
     source = imdb.locate(place)
     fits = classes == imdb.CLASSES and vocabulary >= imdb.FEWEST_TOKENS
@@ -195,10 +197,10 @@ def _mnist_folder(data: str, fits: bool) -> Path | None:
         return None
     place = data_folder() if data in ("auto", "mnist") else _place(data)
     folder = mnist.locate(place)
-    if folder is None and data == "mnist":
+    if folder is None and data == "mnist" and fits:
         raise BadInput(f"there is no MNIST in {place}; {mnist.REMEDY}")
     # A folder of data sets may have another one for a network that does not take MNIST.
-    if folder is not None and not fits and (data == "mnist" or folder == place):
+    if not fits and (data == "mnist" or (folder is not None and folder == place)):
         raise BadInput(
             f"--data {data}: MNIST has images of {_by(mnist.IMAGE_SHAPE)} in {mnist.CLASSES} classes, and the"
             " network takes others; give mnist-cnn or mnist-mlp for --model, or --data synthetic"
@@ -274,6 +276,10 @@ def _by(shape: Shape) -> str:
     return " x ".join(map(str, shape))
 
 
+def _no_such(data: str) -> str:
+    return f"--data {data}: no such file or folder; give {_GIVE}"
+
+
 def _not_found(data: str) -> str:
     if data == "cifar10":
         return (
@@ -283,8 +289,7 @@ def _not_found(data: str) -> str:
     path = _place(data)
     if not path.exists():
         return (
-            f"--data {data}: no such file or folder; give auto, synthetic, cifar10, or the path of "
-            f"{cifar10.ARCHIVES[0]} or {cifar10.FOLDERS[0]} ({cifar10.REMEDY})"
+            f"{_no_such(data)}; CIFAR-10 is {cifar10.ARCHIVES[0]} or {cifar10.FOLDERS[0]} ({cifar10.REMEDY})"
         )
     return (
         f"--data {data}: no CIFAR-10 in this folder, expected {cifar10.FOLDERS[0]}/data_batch_1.bin "

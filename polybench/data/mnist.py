@@ -91,7 +91,7 @@ def _opened(folder: Path, name: str) -> Iterator[_Idx]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
             yield _Idx(path, content)
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or error}; {REMEDY}") from error
+        raise _unreadable(path, error) from error
 
 
 def _file(folder: Path, name: str) -> Path | None:
@@ -128,3 +128,9 @@ def _read(file: _Idx, size: int) -> bytes:
         return file.content.read(size)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{file.path} is truncated, damaged or no gzip file ({error}); {REMEDY}") from error
+    except OSError as error:  # here, where it is known which of the two files it is
+        raise _unreadable(file.path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"cannot read {path}: {error.strerror or error}; {REMEDY}")

@@ -41,8 +41,19 @@ Field = NDArray[np.int16]
 
 
 def count(split: Split, shape: Shape = IMAGE_SHAPE) -> int:
-    """How many images of this shape there are."""
-    return min(IMAGES[split], IMAGES[split] * IMAGE_BYTES // math.prod(shape))
+    """How many images of this shape there are.
+
+    Raises:
+        BadInput: not a single one has room.
+    """
+    room = IMAGES[split] * IMAGE_BYTES
+    if math.prod(shape) > room:
+        by = " x ".join(map(str, shape))
+        raise BadInput(
+            f"no synthetic {split} data of {by}: one takes {math.prod(shape):,} bytes, and all together have"
+            f" {room:,}; choose a smaller input, or your own images with --data"
+        )
+    return min(IMAGES[split], room // math.prod(shape))
 
 
 def chunks(

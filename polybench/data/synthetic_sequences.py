@@ -15,7 +15,11 @@ from polybench.core.errors import BadInput
 from polybench.data.chunks import Chunk, Shape, Split
 
 _AT_ONCE = 512
-"""Sequences, whose random words fit a second-level cache."""
+"""Sequences, whose random words fit a second-level cache where they are short."""
+_WORDS_AT_ONCE = 1 << 20
+"""Of them where they are long, for 8 MB."""
+_VALUES_AT_ONCE = 1 << 24
+"""Bytes of characters, where sequences are long or have many."""
 
 _TELLING = 64
 """Tokens of a class that come more often in its sequences: every eighth is one of them."""
@@ -43,8 +47,9 @@ def token_chunks(
     bits = _bits(seed, split)
     starts = np.uint64(1) << np.arange(max(1, (vocabulary - 1).bit_length()), dtype=np.uint64)
     sizes = np.minimum(2 * starts, np.uint64(vocabulary + 1)) - starts
-    for first in range(0, sequences, _AT_ONCE):
-        labels = np.arange(first, min(first + _AT_ONCE, sequences)) % classes
+    at_once = max(1, min(_AT_ONCE, _WORDS_AT_ONCE // length))
+    for first in range(0, sequences, at_once):
+        labels = np.arange(first, min(first + at_once, sequences)) % classes
         raw = bits.random_raw(len(labels) * length).reshape(len(labels), length)
         # Which octave, where in it, and whether the token is one of the class's: bits that nobody else takes.
         octave = (raw >> np.uint64(48)) % np.uint64(len(starts))
@@ -71,8 +76,9 @@ def character_chunks(sequences: int, seed: int, split: Split, shape: Shape, clas
     followers = followers.reshape(characters, _FOLLOWERS)
     bits = _bits(seed, split)
     white = 255 * np.eye(characters, dtype=np.uint8)
-    for first in range(0, sequences, _AT_ONCE):
-        n = min(_AT_ONCE, sequences - first)
+    at_once = max(1, min(_AT_ONCE, _VALUES_AT_ONCE // (time * characters)))
+    for first in range(0, sequences, at_once):
+        n = min(at_once, sequences - first)
         raw = bits.random_raw(n * (time + 1)).reshape(time + 1, n)
         text = np.empty((n, time + 1), np.intp)
         text[:, 0] = raw[0] % np.uint64(characters)

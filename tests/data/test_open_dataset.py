@@ -33,11 +33,43 @@ def test_auto_takes_what_is_on_disk(small_cifar, scratch, monkeypatch, few_image
     assert (dataset.name, dataset.source) == ("cifar10", str(folder))
 
 
-@pytest.mark.parametrize("data", ["cifar10", "/some/path"])
+@pytest.mark.parametrize("data", ["cifar10", __file__])
 def test_cifar10_is_refused_for_a_network_that_takes_other_images(scratch, data):
     message = f"--data {data}: CIFAR-10 has images of 3 x 32 x 32 in 10.* takes 3 x 64 x 64 in 2"
     with pytest.raises(BadInput, match=message):
         open_dataset(data, 0, scratch, image_shape=(3, 64, 64), classes=2)
+
+
+GREY = {"image_shape": (1, 28, 28), "classes": 10}
+TOKENS = {"image_shape": (5,), "classes": 2, "vocabulary": 9}
+
+
+@pytest.mark.parametrize(
+    ("data", "takes", "message"),
+    [
+        ("/some/path", GREY, "no such file or folder; give auto, cifar10, imdb, mnist, synthetic, or the"),
+        ("/some/path", {"image_shape": (3, 64, 64), "classes": 2}, "no such file or folder"),
+        (".", GREY, r"no MNIST there, and this network takes 1 x 28 x 28 in 10 classes; MNIST is train-"),
+        (".", {"image_shape": (1, 9, 9), "classes": 2}, "a folder of images, in colour, and this network"),
+        ("mnist", {}, "MNIST has images of 1 x 28 x 28 in 10 classes, and the network takes others"),
+        ("mnist", TOKENS, "--data mnist: images, and this network takes tokens; give imdb or synthetic"),
+        ("cifar10", TOKENS, "--data cifar10: images, and this network takes tokens; give imdb or synthetic"),
+        ("", {}, "--data is empty; give auto, cifar10, imdb, mnist, synthetic, or the path"),
+    ],
+)
+def test_data_that_are_not_there_or_of_another_kind_are_told_apart(
+    scratch, tmp_path, monkeypatch, data, takes, message
+):
+    (tmp_path / "somewhere" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "somewhere")
+    monkeypatch.setenv("POLYBENCH_DATA", str(tmp_path / "none"))
+    with pytest.raises(BadInput, match=message):
+        open_dataset(data, 0, scratch, **takes)
+
+
+def test_an_input_of_which_not_one_has_room_is_refused(scratch):
+    with pytest.raises(BadInput, match=r"no synthetic test data of 3 x 4000 x 4000: one takes 48,000,000"):
+        open_dataset("synthetic", 0, scratch, "test", image_shape=(3, 4000, 4000), classes=2)
 
 
 def test_auto_makes_images_that_fit_the_network(small_cifar, scratch, monkeypatch, few_images):
