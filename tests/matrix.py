@@ -16,7 +16,7 @@ from polybench.models import MODELS, find_model
 from polybench.models.char_lstm import CHAR_LSTM
 from polybench.models.imdb import IMDB_BILSTM, fasttext
 from polybench.models.lenet import LENET
-from polybench.models.mnist import MNIST_CNN, MNIST_MLP
+from polybench.models.mnist import MNIST_CNN
 from polybench.models.smallvgg import smallvgg
 from tests.networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 
@@ -89,14 +89,17 @@ _EVERY_NETWORK = tuple(engine for engine in TESTED if engine != "keras")
 EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+torch")
 """With a network of every layer and option for images, in test_networks.py."""
 
+_OF_SEQUENCES = tuple(engine for engine in _EVERY_NETWORK if engine != "lux")
+"""It has no LSTM here."""
+
 SEQUENCES_CELLS = (
-    *(engine for engine in _EVERY_NETWORK if engine != "lux"),
+    *_OF_SEQUENCES,
     "tf+nofuse",
     "tf+unrolled",
     "keras+jax",
     "keras+torch",
 )
-"""With one of all for sequences; `lux` has no LSTM here."""
+"""With one of all for sequences."""
 
 
 class Network(NamedTuple):
@@ -122,12 +125,11 @@ _OTHERWISE = {
     "smallvgg": Network(smallvgg(36), 4),
     # Those that add dropout, and convolutions between the poolings.
     "catdog-2": Network(find_model("catdog-3")),
-    # Their layers are those of the networks of every layer, which the others check as well.
-    "mnist-mlp": Network(MNIST_MLP, engines=("torch",)),
-    "mnist-cnn": Network(MNIST_CNN, 1, ("torch",)),
-    "imdb-bilstm": Network(IMDB_BILSTM, engines=_NOT_COMPILING),
-    "imdb-fasttext": Network(fasttext(5), engines=_NOT_COMPILING),
-    "char-lstm": Network(CHAR_LSTM, engines=_NOT_COMPILING),
+    "mnist-cnn": Network(MNIST_CNN, 1),
+    "imdb-bilstm": Network(IMDB_BILSTM, engines=_OF_SEQUENCES),
+    # With few buckets: with its own, weights and gradients take gigabytes.
+    "imdb-fasttext": Network(fasttext(5), engines=_OF_SEQUENCES),
+    "char-lstm": Network(CHAR_LSTM, engines=_OF_SEQUENCES),
 }
 _MORE = (
     Network(RESNET8, engines=COMPILING),

@@ -251,8 +251,10 @@ def _shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[Shape]:
 
 def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:
     """How many windows fit below and beside each other."""
+    if len(shape) != 3:
+        raise ValueError(f"it takes (channels, height, width), and gets {shape}")
     windows = tuple((length + 2 * pad - size) // stride + 1 for length in shape[1:])
-    if len(windows) != 2 or min(windows) < 1:
+    if min(windows) < 1:
         raise ValueError(f"windows of {size} x {size} with {pad} zeros around do not fit into {shape}")
     return windows
 

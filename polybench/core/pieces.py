@@ -104,16 +104,20 @@ class Piece(msgspec.Struct, frozen=True):
         return [Gradient("weight gradient", False, True)] if weights else []
 
     def flop(self, part: Part, batch_size: int) -> int | None:
-        """Of convolutions and products: two for each multiply-add of the direct computation.
+        """Of convolutions, products and LSTMs: two for each multiply-add of the direct computation.
 
-        Each gradient has as many as the forward pass.
+        Each gradient has as many as the forward pass. Where an LSTM has no data gradient, its weights' has
+        the way back through time, too.
         """
-        if not isinstance(self.layer, Conv | Dense) or part not in _PRODUCTS:
+        if not isinstance(self.layer, Conv | Dense | LSTM) or part not in _PRODUCTS:
             return None
-        return 2 * multiply_adds(self.layer, self.input_shape, self.output_shape()) * batch_size
+        products = multiply_adds(self.layer, self.input_shape, self.output_shape())
+        if isinstance(self.layer, LSTM) and part == "weight gradient" and not self.wants_data_gradient:
+            products += self.layer.multiply_adds(self.input_shape[0])[1]
+        return 2 * products * batch_size
 
     def compulsory_bytes(self, part: Part, batch_size: int) -> int | None:
-        """Of convolutions and products in float32: what is read and written if each value moves once.
+        """Of what has FLOP, in float32: what is read and written if each value moves once.
 
         Forward and for either gradient that is all of input, output and weights, or their gradients.
         """

@@ -31,6 +31,11 @@ REFERENCE_RATE = 0.5e9
 STEP_OVERHEAD = 0.5e-3
 """Seconds of a step that has nothing to compute."""
 
+WEIGHT_SECONDS = 3e-9
+"""Of a step for each weight that it updates: Adam of imdb-fasttext's 53 million took 0.18 s."""
+CHECKED_WEIGHT_SECONDS = 0.2e-6
+"""Of a pass of the check for each weight, which is written, read and compared in float64: 278 s for those."""
+
 _BYTES_PER_SECOND = 200e6
 """Images made or read, and written as an epoch."""
 
@@ -166,7 +171,8 @@ def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int, k
 
 
 def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:
-    return STEP_OVERHEAD + batch_size * training_multiply_adds(plan.model) / rate(plan, cell.device)
+    products = batch_size * training_multiply_adds(plan.model) / rate(plan, cell.device)
+    return STEP_OVERHEAD + products + WEIGHT_SECONDS * plan.model.parameters()
 
 
 def _measured_seconds(
@@ -199,6 +205,7 @@ def _check_seconds(plan: Plan) -> float:
     cells = [cell for cell in plan.cells if cell.repeat == 1 and row(cell).does_arithmetic]
     passes = (len({cell.engine for cell in cells}) + len(cells)) * (k + 1)
     reference = passes * batch_size * training_multiply_adds(plan.model) / REFERENCE_RATE
+    reference += passes * CHECKED_WEIGHT_SECONDS * plan.model.parameters()
     return reference + sum((3 * k + 4) * _step_seconds(plan, cell, batch_size) for cell in cells)
 
 

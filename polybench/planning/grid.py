@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -97,6 +98,6 @@ def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:
         return model
     name, _, size = model.partition("@")
     if "depth" in values:
-        name = f"{name.partition('-')[0]}-{values['depth']}"
+        name = f"{re.sub(r'-[0-9]+$', '', name)}-{values['depth']}"
     size = str(values.get("resolution", size))
     return f"{name}@{size}" if size else name

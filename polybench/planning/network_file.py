@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS, Momentum, Optimizer, Rate, Schedule, WeightDecay
 from polybench.core.spec import PositiveInt, Study
 from polybench.planning.estimate import REFERENCE_RATE
-from polybench.planning.network_layers import read_layers
+from polybench.planning.network_layers import MOST_VALUES, read_layers
 from polybench.planning.network_values import Tables
 from polybench.planning.toml_text import Place, TomlText
 
@@ -166,6 +167,9 @@ def network_of(
     network = tables.read(table, above, _Network, "key")
     said = _input(tables, network.input, (*above, "input"))
     shape, vocabulary = _shape(said)
+    if math.prod(shape) > MOST_VALUES:
+        by = " x ".join(map(str, shape))
+        raise tables.text.error((*above, "input"), f"{by} are {math.prod(shape):,} values for one input")
     layers = read_layers(tables, network.layers, network.blocks, above, shape, vocabulary, network.classes)
     training = tables.read(network.training, (*above, "training"), _Training, "key of training")
     model = Model(

@@ -77,7 +77,7 @@ def test_a_pool_of_3_on_256_pixels_drops_the_rest() -> None:
         (Dense("d", 10, 2), (11,), "d takes 10"),
         (BatchNorm("n", 5), (4, 2, 2), "n takes 5"),
         (Conv("c", 3, 8, 5), (3, 4, 9), "windows of 5 x 5"),
-        (MaxPool(2), (8,), "windows of 2 x 2"),
+        (MaxPool(2), (8,), r"it takes \(channels, height, width\), and gets \(8,\)"),
         (Residual((Conv("c", 3, 8, 3, padding=1),)), (3, 4, 4), r"cannot add \(8, 4, 4\) and \(3, 4, 4\)"),
     ],
 )

@@ -7,7 +7,6 @@ from polybench.core.document.layers import Part
 from polybench.core.layers import Residual
 from polybench.core.model import Model
 from polybench.core.pieces import pieces
-from polybench.core.sequence_layers import LSTM
 from polybench.models import MODELS
 from tests.networks import EVERYTHING
 
@@ -63,12 +62,7 @@ def test_weights_are_in_one_piece_each(model: Model) -> None:
         assert in_a_gradient == bool(piece.weight_shapes()), piece.name
 
 
-# Of an LSTM nothing is timed apart that is a product alone.
-@pytest.mark.parametrize(
-    "model",
-    [model for model in MODELS.values() if not any(isinstance(layer, LSTM) for layer in model.layers)],
-    ids=lambda model: model.name,
-)
+@every_model
 def test_parts_have_the_flop_of_a_training_step(model: Model) -> None:
     parts: list[tuple[int, Part]] = [
         (index, part)
@@ -77,7 +71,7 @@ def test_parts_have_the_flop_of_a_training_step(model: Model) -> None:
     ]
     flop = sum(pieces(model)[index].flop(part, batch_size=3) or 0 for index, part in parts)
     assert flop == 2 * 3 * training_multiply_adds(model)
-    assert pieces(model)[0].flop("activation", 1) is None
+    assert all(piece.flop("activation", 1) is None for piece in pieces(model))
 
 
 def test_a_convolution_has_to_move_its_input_its_output_and_its_weights() -> None:

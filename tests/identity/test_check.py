@@ -72,7 +72,9 @@ def test_a_wrong_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
 
 
 def test_a_right_lstm_passes(tmp_path: Path) -> None:
-    assert check("Correct", tmp_path, model=SEQUENCES).status == "pass"
+    for model in (SEQUENCES, FEATURES):
+        (folder := tmp_path / model.name).mkdir()
+        assert check("Correct", folder, model=model).status == "pass"
 
 
 ADAPTIVE = [{"name": "adam", "learning_rate": 0.001}, {"name": "rmsprop", "learning_rate": 0.001}]

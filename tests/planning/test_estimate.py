@@ -13,11 +13,12 @@ from polybench.data import expected_images
 from polybench.engines import ENGINES
 from polybench.machine import host
 from polybench.models.lenet import LENET
-from polybench.planning.estimate import CPU_RATE, STEP_OVERHEAD, Estimate, estimate
+from polybench.planning.estimate import CPU_RATE, STEP_OVERHEAD, WEIGHT_SECONDS, Estimate, estimate
 from polybench.planning.plan import resolve
 
 THREADS = 2
-STEP = STEP_OVERHEAD + 128 * training_multiply_adds(LENET) / CPU_RATE / THREADS
+PRODUCTS = 128 * training_multiply_adds(LENET) / CPU_RATE / THREADS
+STEP = STEP_OVERHEAD + PRODUCTS + WEIGHT_SECONDS * LENET.parameters()
 STEPS_IN_EPOCH = 50_000 // 128
 
 
@@ -69,7 +70,8 @@ def test_rounds_stay_within_the_budget(model: str) -> None:
 
 def test_a_network_too_large_for_the_budget_has_one_round_in_each_process() -> None:
     found = of("torch", model="resnet32", budget=1.0)
-    step = STEP_OVERHEAD + 128 * training_multiply_adds(resolve(Study(model="resnet32")).model) / 20e9
+    model = resolve(Study(model="resnet32")).model
+    step = STEP_OVERHEAD + 128 * training_multiply_adds(model) / 20e9 + WEIGHT_SECONDS * model.parameters()
     assert found.rounds == pytest.approx(5 * (5 + 2) * step)
 
 
@@ -99,6 +101,13 @@ def test_counting_natively_costs_steps_of_cells_that_compute_and_seldom_a_start(
     assert of("torch", processes=1, input="pipeline").native > ENGINES["torch"].start_seconds
     assert of("torch", "torch").counting - of("torch").counting == pytest.approx(2 * (5 + 2) * STEP)
     assert of("fake").native == 0
+
+
+def test_weights_take_time_though_nothing_multiplies_them() -> None:
+    """imdb-fasttext's check took 278 s, with three engines."""
+    fasttext, bilstm = (of("flux", "torch", "tf", model=f"imdb-{name}") for name in ("fasttext", "bilstm"))
+    assert 1 / 2 < fasttext.parity / 278 < 2
+    assert fasttext.starts > bilstm.starts + 3 * 3 * 10 * 0.1
 
 
 def test_a_gpu_is_faster() -> None:

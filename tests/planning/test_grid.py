@@ -49,6 +49,7 @@ def test_augmentation_is_off_or_on() -> None:
         (STUDY, {}, "nothing is varied; give several values to one of --batch-size"),
         (STUDY, {"threads": [1, 2, 1]}, "--threads has a value twice: 1,2,1"),
         (STUDY, {"depth": [2, 3]}, "lenet-2"),
+        (Study(engines=("fake",), model="imdb-bilstm"), {"depth": [2, 3]}, "imdb-bilstm-2"),
         (Study(engines=("fake",), model="catdog"), {"depth": [2, 1]}, "catdog-1"),
         (STUDY, {"batch_size": [8, 0]}, "batch"),
         (STUDY, {"workers": [0, 1]}, "--input pipeline"),

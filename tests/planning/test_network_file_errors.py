@@ -30,6 +30,9 @@ BAD = {
     '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = -4': "6: outputs is -4: Expected `int` >= 1",
     '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = "4"': "6: outputs is '4': Expected `int`, got `str`",
     '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = 999999999': "6: outputs is 999999999: Expected",
+    '[[layers]]\ntype = "flatten"\n\n[[layers]]\ntype = "max_pool"\nsize = 2': (
+        "6: it takes (channels, height, width), and gets (192,) (max_pool; 192 comes in)"
+    ),
     '[[layers]]\ntype = "conv"\nkernel = 9\noutputs = 4': "3: windows of 9 x 9 with 0 zeros around do not",
     '[[layers]]\ntype = "conv"\nkernel = 3\noutputs = 4\ninputs = 1': "3: conv1 takes 1 channels",
     '[[layers]]\ntype = "conv"\nkernel = 2\npadding = "same"\noutputs = 4': '3: conv1: padding "same"',
@@ -77,6 +80,7 @@ def test_an_error_names_the_line_and_what_comes_in(content: str, tmp_path: Path)
 
 AROUND = {
     "channels = 3": ("channels = 2", "1: channels is 2: write 1 or 3"),
+    "height = 8, width = 8": ("height = 9999, width = 9999", "1: 3 x 9999 x 9999 are 299,940,003 values"),
     "height = 8": ("heigth = 8", "1: unknown key of input 'heigth'; did you mean 'height'"),
     "input = { channels = 3, height = 8, width = 8 }": (
         "input = { size = 8 }", "1: the input says channels, height and width of images; vocabulary"

@@ -17,8 +17,8 @@ _EXCLUDING = (("gc_every_step", "gc_off"), STEPS)
 def refuse(job: Job) -> None:
     """Raises Unavailable where the job cannot be done, and says what to ask for instead."""
     for layer in walk(job.model.layers):
-        if isinstance(layer, LSTM) and (layer.biases, layer.recurrent_activation) != (1, "sigmoid"):
-            raise no_such_layer("Flux.jl", layer)
+        if isinstance(layer, LSTM) and (lacks := _not_flux(layer)):
+            raise no_such_layer("Flux.jl", layer, *lacks)
     if job.workload.precision == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         raise Unavailable("NVIDIA_TF32_OVERRIDE=0 forbids TensorFloat-32", "unset it")
     for group in _EXCLUDING:
@@ -39,6 +39,14 @@ def refuse(job: Job) -> None:
         )
     if "reactant" in job.variants:
         _refuse_reactant(job)
+
+
+def _not_flux(layer: LSTM) -> list[str]:
+    activation = layer.recurrent_activation
+    return [
+        *(["biases = 2"] if layer.biases == 2 else []),
+        *([f"recurrent_activation = {activation}"] if activation != "sigmoid" else []),
+    ]
 
 
 def _refuse_reactant(job: Job) -> None:

@@ -7,15 +7,23 @@ from pathlib import Path
 from types import ModuleType
 
 from polybench.core.errors import Unavailable
-from polybench.core.layers import Layer
+from polybench.core.layers import Layer, Named
 
 
-def no_such_layer(engine: str, layer: Layer) -> Unavailable:
-    """What to raise for a layer, or an option of it, that an engine cannot make yet."""
-    return Unavailable(
-        f"{engine} has no layer {layer.__struct_config__.tag} like {layer} in polybench yet",
-        "choose another model",
-    )
+def no_such_layer(engine: str, layer: Layer, *lacks: str) -> Unavailable:
+    """What to raise for a layer, or options of it, that an engine cannot make yet.
+
+    Args:
+        engine: as its users call it.
+        layer: which it is to make.
+        lacks: what of it the engine does not have, as a network file says it; nothing is the whole layer.
+    """
+    name = f" ({layer.name})" if isinstance(layer, Named) else ""
+    kind = layer.__struct_config__.tag
+    with_these = f" with {' and '.join(lacks)}" if lacks else ""
+    remedy = f"write {kind} without that" if lacks else "choose another model"
+    reason = f"{engine} has no {kind}{with_these} in polybench{name}"
+    return Unavailable(reason, f"{remedy}, or other engines")
 
 
 def import_framework(module: str, product: str, extra: str) -> ModuleType:

@@ -48,6 +48,9 @@ _SOURCES = {
     "running_variance": "Keras's BatchNormalization: moving_variance takes keras.ops.moments, divided by n",
     "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
 }
+_INPUT = "0input"
+"""No layer's name begins with a digit; Keras's own, `input_layer`, may be one."""
+
 _LARGEST_SEED = 0x7FFFFFFF
 """Keras on PyTorch keeps a seed in 32 bits with a sign."""
 
@@ -101,8 +104,8 @@ def layers_alone(sequence: Sequence[Layer], shape: Shape, lstm_options: Mapping[
 def _input(shape: Shape, *, tokens: bool) -> Any:
     """Keras's, for images channels last, of what canonically has this shape."""
     if tokens:
-        return keras.Input(shape, dtype="int32")
-    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape)
+        return keras.Input(shape, dtype="int32", name=_INPUT)
+    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape, name=_INPUT)
 
 
 def conventions(job: Job) -> Conventions:

@@ -49,7 +49,7 @@ class _Orders:
         body, self.flattened = self.flattened, before
         yield from self.through(block.shortcut, shape)
         if self.flattened != body:
-            raise no_such_layer("Keras", block)
+            raise no_such_layer("Keras", block, "a body and a shortcut that flatten differently")
 
 
 def _names(layer: Layer) -> Iterable[str]:

@@ -43,7 +43,7 @@ def lstm(layer: LSTM, name: str, more: Mapping[str, Any]) -> Any:
         Unavailable: Keras's has no second bias.
     """
     if layer.biases == 2:
-        raise no_such_layer("Keras", layer)
+        raise no_such_layer("Keras", layer, "biases = 2")
     activation = hard_sigmoid if layer.recurrent_activation == "hard_sigmoid" else "sigmoid"
     options = {"return_sequences": layer.sequence, "recurrent_activation": activation, **more}
     if not layer.bidirectional:

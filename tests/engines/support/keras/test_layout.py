@@ -54,5 +54,5 @@ def test_flattened_features_are_read_up_to_the_first_dense_layer() -> None:
 
 def test_features_of_two_orders_cannot_be_added() -> None:
     mixed = Residual((Dense("inner", 12, 12),))
-    with pytest.raises(Unavailable, match="Keras has no layer residual"):
+    with pytest.raises(Unavailable, match="no residual with a body and a shortcut that flatten"):
         flattened_shapes(after_flatten(mixed))
