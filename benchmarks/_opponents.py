@@ -1,8 +1,9 @@
 """What a worker is raced against: programs that train the same network, and live as long as the worker.
 
 `plain` is the script of `--describe`, with a loop at its end that repeats its steps for every line that it
-reads. `independent` is a program of `programs/`, which shares no line with polybench or its scripts; it has
-random images and weights of its own. `bench` is the Julia package's function of that name, for flux.
+reads: from the same weights each time, as the blocks of a worker, since what a step takes may depend on the
+numbers in it. `independent` is a program of `programs/`, which shares no line with polybench or its scripts;
+it has random images and weights of its own. `bench` is the Julia package's function of that name, for flux.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,8 +30,40 @@ BENCH = "bench"
 _PROGRAMS = Path(__file__).parent / "programs"
 _INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
 
+_KEEP = {
+    "torch": "kept = [tensor.clone() for tensor in model.state_dict().values()]",
+    "tf": "kept = [variable.numpy() for variable in model.variables]",
+    "keras": "kept = [variable.numpy() for variable in model.variables]",
+    "flux": "kept = deepcopy((model, state))",
+}
+"""What a plain script does before its training begins, so that it can begin again."""
+
+_RESTART_KERAS = """
+    for variable, value in zip(model.variables, kept, strict=True):
+        variable.assign(value)
+    for variable in optimizer.variables:
+        if variable is not optimizer.learning_rate:
+            variable.assign(np.zeros(variable.shape))
+"""
+_RESTART = {
+    "torch": """
+    with torch.no_grad():
+        for tensor, value in zip(model.state_dict().values(), kept, strict=True):
+            tensor.copy_(value)
+    for state in optimizer.state.values():
+        for value in state.values():
+            if torch.is_tensor(value):
+                value.zero_()
+""",
+    "tf": _RESTART_KERAS,
+    "keras": f"""
+    optimizer = model.optimizer
+{_RESTART_KERAS}
+""",
+}
 _AGAIN_PYTHON = """
 for _ in sys.stdin:
+    {restart}
     for batch in batches[:UNTIMED_STEPS]:
         loss = train_step(*batch)
     seconds = []
@@ -37,15 +71,17 @@ for _ in sys.stdin:
         begin = time.perf_counter()
         loss = train_step(*batch)
         seconds.append(time.perf_counter() - begin)
-    print(json.dumps({"step_seconds": seconds}), flush=True)
+    print(json.dumps({{"step_seconds": seconds, "losses": [float(loss)]}}), flush=True)
 """
 _AGAIN_JULIA = """
 for _ in eachline(stdin)
-    local seconds, _ = train!(model, state, batches)
-    println("{\\"step_seconds\\": [", join(seconds[(UNTIMED_STEPS + 1):end], ", "), "]}")
+    local seconds, losses = train!(deepcopy(kept)..., batches)
+    timed = join(seconds[(UNTIMED_STEPS + 1):end], ", ")
+    println("{\\"step_seconds\\": [", timed, "], \\"losses\\": [", losses[end], "]}")
     flush(stdout)
 end
 """
+_TRAINING_BEGINS = re.compile(r"^(seconds, )?losses = ", re.MULTILINE)
 
 
 class Opponent:
@@ -106,8 +142,18 @@ def _plain(given: Inputs, cell: Cell, steps: int) -> list[str]:
     text = plain_script(cell, given.plan.workload, steps)
     assert text is not None, f"{cell.name} has no plain script"
     script, command = plain_command(cell, given.plan.workload, given.scratch)
-    script.write_text(text + (_AGAIN_JULIA if script.suffix == ".jl" else _AGAIN_PYTHON))
+    script.write_text(_repeated(text, cell.engine))
     return [*command, str(given.start), str(given.data)]
+
+
+def _repeated(text: str, engine: str) -> str:
+    """The script, which trains again from its beginning whenever it reads a line."""
+    if engine not in _KEEP:
+        sys.exit(f"the plain script of {engine} is not written to begin again; {', '.join(_KEEP)} are")
+    begin = _TRAINING_BEGINS.search(text)
+    assert begin, f"the plain script of {engine} trains where nobody finds it"
+    again = _AGAIN_JULIA if engine == "flux" else _AGAIN_PYTHON.format(restart=_RESTART[engine].strip())
+    return f"{text[: begin.start()]}{_KEEP[engine]}\n{text[begin.start() :]}{again}"
 
 
 def _independent(given: Inputs, cell: Cell, steps: int) -> list[str]:

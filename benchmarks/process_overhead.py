@@ -17,7 +17,7 @@ the worker within 3 %.
 
 Blocks of lenet have 60 steps at batch 128, of the others 15 at batch 32. A process of lenet takes about 15
 seconds with torch or tf. With --output, processes are kept in the file as JSON lines: one that was stopped
-goes on. Flux needs the Julia packages Flux and NPZ. keras, jax and `imdb-bilstm` can be raced
+goes on. Flux needs the Julia packages Flux and NPZ. keras and `imdb-bilstm` can be raced
 --against plain: the independent programs are for flux, torch and tf, and have no sequences.
 """
 

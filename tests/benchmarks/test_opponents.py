@@ -1,0 +1,34 @@
+"""What a worker is raced against trains the same steps again and again, as the worker's blocks do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from _opponents import _plain
+from _study import inputs
+
+from polybench.core.errors import Unavailable
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("engine", ["torch", "tf", "keras", "flux"])
+def test_each_block_of_a_plain_script_ends_with_the_same_loss(engine: str) -> None:
+    with inputs((engine,), 4, batch_size=8, threads=1) as given:
+        try:
+            command = _plain(given, given.cell(engine), 4)
+        except Unavailable as missing:
+            pytest.skip(missing.reason)
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+        done = subprocess.run(
+            command, input="\n\n", env={**os.environ, **quiet}, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [len(one["step_seconds"]) for one in said] == [4, 4, 4]
+    first, *again = (one["losses"][-1] for one in said)
+    assert again == [pytest.approx(first, rel=1e-6)] * 2
+    assert said[0]["losses"][0] != pytest.approx(first, rel=1e-4)
