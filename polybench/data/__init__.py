@@ -16,7 +16,7 @@ import platformdirs
 from numpy.typing import DTypeLike
 
 from polybench.core.errors import BadInput
-from polybench.data import cifar10, imdb, mnist, synthetic, synthetic_sequences
+from polybench.data import cifar10, imdb, imdb_reviews, mnist, synthetic, synthetic_sequences
 from polybench.data.chunks import (
     CLASSES,
     IMAGE_BYTES,
@@ -175,12 +175,14 @@ def _open_tokens(
     if data in ("cifar10", "mnist"):
         raise BadInput(f"--data {data}: images, and this network takes tokens; give imdb or synthetic")
     place = data_folder() if data in ("auto", "imdb") else _place(data)
-    source = imdb.locate(place)
+    source = imdb_reviews.locate(place)
     fits = classes == imdb.CLASSES and vocabulary >= imdb.FEWEST_TOKENS
     if data == "auto" and (source is None or not fits):
         return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
     if source is None:
-        raise BadInput(f"--data {data}: there is no IMDb in {place}; {imdb.REMEDY}; or use --data synthetic")
+        raise BadInput(
+            f"--data {data}: there is no IMDb in {place}; {imdb_reviews.REMEDY}; or use --data synthetic"
+        )
     if classes != imdb.CLASSES:
         raise BadInput(f"--data {data}: IMDb has {imdb.CLASSES} classes, this network tells {classes} apart")
     chunks = imdb.read(source, split, shape[0], vocabulary)

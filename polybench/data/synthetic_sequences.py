@@ -19,7 +19,7 @@ _AT_ONCE = 512
 _WORDS_AT_ONCE = 1 << 20
 """Of them where they are long, for 8 MB."""
 _VALUES_AT_ONCE = 1 << 24
-"""Bytes of characters, where sequences are long or have many."""
+"""Bytes of characters that are written out, where sequences are long or have many."""
 
 _TELLING = 64
 """Tokens of a class that come more often in its sequences: every eighth is one of them."""
@@ -76,15 +76,17 @@ def character_chunks(sequences: int, seed: int, split: Split, shape: Shape, clas
     followers = followers.reshape(characters, _FOLLOWERS)
     bits = _bits(seed, split)
     white = 255 * np.eye(characters, dtype=np.uint8)
-    at_once = max(1, min(_AT_ONCE, _VALUES_AT_ONCE // (time * characters)))
-    for first in range(0, sequences, at_once):
-        n = min(at_once, sequences - first)
+    pieces = max(1, _VALUES_AT_ONCE // (time * characters))
+    for first in range(0, sequences, _AT_ONCE):
+        n = min(_AT_ONCE, sequences - first)
         raw = bits.random_raw(n * (time + 1)).reshape(time + 1, n)
         text = np.empty((n, time + 1), np.intp)
         text[:, 0] = raw[0] % np.uint64(characters)
         for at in range(1, time + 1):
             text[:, at] = followers[text[:, at - 1], _trailing_zeros(raw[at])]
-        yield Chunk(first, white[text[:, :-1]], text[:, -1].astype(np.uint8))
+        for start in range(0, n, pieces):
+            some = text[start : start + pieces]
+            yield Chunk(first + start, white[some[:, :-1]], some[:, -1].astype(np.uint8))
 
 
 def _trailing_zeros(raw: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polybench.core.errors import BadInput
-from polybench.data import expected_images, imdb, open_dataset
+from polybench.data import expected_images, imdb, imdb_reviews, open_dataset
+from polybench.data.imdb_reviews import ARCHIVE
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good film.<br />A good, GOOD film it's",
@@ -48,7 +50,7 @@ FILM, GOOD, A, BAD, ITS = range(4, 9)
 
 
 def test_tokens_are_words_by_frequency_and_the_last_ones_count(tmp_path: Path) -> None:
-    source = archive(tmp_path / imdb.ARCHIVE)
+    source = archive(tmp_path / ARCHIVE)
     bad, long, short = tokens(source)
     assert bad.tolist() == [0, 1, BAD, BAD, FILM]
     assert long.tolist() == [A, GOOD, GOOD, FILM, ITS]
@@ -61,7 +63,7 @@ def test_tokens_are_words_by_frequency_and_the_last_ones_count(tmp_path: Path) -
 
 
 def test_pairs_of_words_follow_them_in_buckets(tmp_path: Path) -> None:
-    source = archive(tmp_path / imdb.ARCHIVE)
+    source = archive(tmp_path / ARCHIVE)
     bad, _, short = tokens(source, length=9, vocabulary=20_000 + 1000)
     assert bad[2:6].tolist() == [1, BAD, BAD, FILM]
     assert ((bad[6:] >= 20_000) & (bad[6:] < 21_000)).all()
@@ -71,7 +73,7 @@ def test_pairs_of_words_follow_them_in_buckets(tmp_path: Path) -> None:
 
 def test_the_folder_has_the_same(tmp_path: Path) -> None:
     (scratch := tmp_path / "scratch").mkdir()
-    packed = archive(tmp_path / imdb.ARCHIVE)
+    packed = archive(tmp_path / ARCHIVE)
     takes = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
     one = open_dataset(str(folder(tmp_path / "data")), 0, scratch, **takes)
     other = open_dataset(str(packed), 0, scratch, **takes)
@@ -97,15 +99,15 @@ def test_members_that_call_themselves_something_else_are_passed_over(tmp_path: P
         "aclImdb/train/pos/../../../evil_1.txt": "x",
         "train/unsup/0_0.txt": "never read",
     }
-    source = archive(tmp_path / imdb.ARCHIVE, REVIEWS | evil)
+    source = archive(tmp_path / ARCHIVE, REVIEWS | evil)
     np.testing.assert_array_equal(tokens(source), tokens(archive(tmp_path / "plain.tar.gz")))
-    assert {path.name for path in tmp_path.iterdir()} == {imdb.ARCHIVE, "plain.tar.gz"}
+    assert {path.name for path in tmp_path.iterdir()} == {ARCHIVE, "plain.tar.gz"}
 
 
 def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imdb, "_LARGEST_UNPACKED", 1 << 20)
-    source = archive(tmp_path / imdb.ARCHIVE, REVIEWS | {"zeros": bytes(8 << 20)})
-    with pytest.raises(BadInput, match=r"zeros says that it has 8,388,608 bytes"):
+    monkeypatch.setattr(imdb_reviews, "_LARGEST_UNPACKED", 1 << 20)
+    source = archive(tmp_path / ARCHIVE, REVIEWS | {"zeros": bytes(8 << 20)})
+    with pytest.raises(BadInput, match="zeros, of 8,388,608 bytes, ends beyond the 1,048,576 that are"):
         tokens(source)
 
 
@@ -119,11 +121,11 @@ def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytes
 )
 def test_what_is_wrong_is_named(tmp_path: Path, reviews: dict[str, bytes | str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        tokens(archive(tmp_path / imdb.ARCHIVE, reviews))
+        tokens(archive(tmp_path / ARCHIVE, reviews))
 
 
 def test_a_damaged_archive(tmp_path: Path) -> None:
-    source = archive(tmp_path / imdb.ARCHIVE)
+    source = archive(tmp_path / ARCHIVE)
     source.write_bytes(source.read_bytes()[:150])
     with pytest.raises(BadInput, match=r"truncated, damaged or no .tar.gz archive"):
         tokens(source)
@@ -139,16 +141,16 @@ def test_of_a_folder_of_reviews_no_images_are_expected(tmp_path: Path) -> None:
 def test_a_member_that_says_to_be_larger_than_all_may_be_is_not_skipped(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/README")
     info.size = 1 << 62
-    source = tmp_path / imdb.ARCHIVE
+    source = tmp_path / ARCHIVE
     source.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT)))
-    with pytest.raises(BadInput, match="README says that it has 4,611,686,018,427,387,904 bytes"):
+    with pytest.raises(BadInput, match="README, of 4,611,686,018,427,387,904 bytes, ends beyond"):
         tokens(source)
 
 
 def test_headers_that_tarfile_cannot_read_are_bad_input(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/README")
     info.pax_headers = {"GNU.sparse.map": "a,b"}
-    source = tmp_path / imdb.ARCHIVE
+    source = tmp_path / ARCHIVE
     source.write_bytes(gzip.compress(info.tobuf(tarfile.PAX_FORMAT)))
     with pytest.raises(BadInput, match="truncated, damaged or no"):
         tokens(source)
@@ -156,10 +158,10 @@ def test_headers_that_tarfile_cannot_read_are_bad_input(tmp_path: Path) -> None:
 
 def test_more_text_than_there_can_be_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of four bytes each, as strings hold them where one of them is: the bytes count, and each review does.
-    monkeypatch.setattr(imdb, "_MOST_TEXT", 80)
+    monkeypatch.setattr(imdb_reviews, "_MOST_TEXT", 80)
     wide = {"train/pos/2_9.txt": "\N{PILE OF POO}" * 20}
     with pytest.raises(BadInput, match=r"pos/2_9.txt: reviews up to here have more than 80 bytes"):
-        tokens(archive(tmp_path / imdb.ARCHIVE, REVIEWS | wide))
+        tokens(archive(tmp_path / ARCHIVE, REVIEWS | wide))
 
 
 def test_more_different_words_than_there_can_be_are_not_counted(
@@ -167,13 +169,13 @@ def test_more_different_words_than_there_can_be_are_not_counted(
 ) -> None:
     monkeypatch.setattr(imdb, "_MOST_WORDS", 4)
     with pytest.raises(BadInput, match="its reviews have more than 4 different words"):
-        tokens(archive(tmp_path / imdb.ARCHIVE))
+        tokens(archive(tmp_path / ARCHIVE))
 
 
 @pytest.mark.parametrize(
     ("limit", "most", "message"),
     [
-        ("_LARGEST_HEADER", 2048, r"a header of \d,\d\d\d bytes at \d"),
+        ("_LARGEST_HEADERS", 2048, "headers of more than 2,048 bytes"),
         ("_MOST_MEMBERS", 3, "has more in it than IMDb, at aclImdb/test/pos/0_10.txt"),
         ("_MOST_PAIRS", 1, "has more in it than IMDb, at aclImdb/train/pos/0_9.txt"),
     ],
@@ -181,7 +183,7 @@ def test_more_different_words_than_there_can_be_are_not_counted(
 def test_headers_that_are_many_or_long_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, message: str
 ) -> None:
-    source = tmp_path / imdb.ARCHIVE
+    source = tmp_path / ARCHIVE
     said_of_all = {"comment": "x" * 3000, "other": "x"}
     with tarfile.open(source, "w:gz", format=tarfile.PAX_FORMAT, pax_headers=said_of_all) as tar:
         for name, text in REVIEWS.items():
@@ -189,15 +191,68 @@ def test_headers_that_are_many_or_long_are_left(
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
     assert len(tokens(source)) == 3
-    monkeypatch.setattr(imdb, limit, most)
+    monkeypatch.setattr(imdb_reviews, limit, most)
     with pytest.raises(BadInput, match=message):
+        tokens(source)
+
+
+def unpacked(tmp_path: Path) -> bytes:
+    """A right archive, of members of one block each, with an end of two."""
+    return gzip.decompress(archive(tmp_path / "right.tar.gz").read_bytes())[: 512 * (2 * len(REVIEWS) + 2)]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        (lambda tar: tar[:-1024], "there is neither a member nor an end"),  # all members, and no end
+        (lambda tar: tar[:4096] + b"x" * 512 + tar[4608:], "there is neither a member nor an end"),
+        (lambda tar: negative() + tar, r"truncated, damaged or no .tar.gz"),
+        (lambda tar: holes() + tar, "headers of more than 65,536 bytes"),
+    ],
+)
+def test_what_tarfile_takes_for_an_end_or_believes_is_damage(
+    tmp_path: Path, damaged: Callable[[bytes], bytes], message: str
+) -> None:
+    source = tmp_path / ARCHIVE
+    source.write_bytes(gzip.compress(unpacked(tmp_path)))
+    assert len(tokens(source)) == 3
+    source.write_bytes(gzip.compress(damaged(unpacked(tmp_path))))
+    with pytest.raises(BadInput, match=message):
+        tokens(source)
+
+
+def negative() -> bytes:
+    """A member of -1 bytes."""
+    info = tarfile.TarInfo("aclImdb/train/pos/7_9.txt")
+    info.size = -1
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def holes() -> bytes:
+    """A member that tells of holes, block after block."""
+    info = tarfile.TarInfo("aclImdb/holes")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482], header[148:156] = 1, b" " * 8  # more follows; the sum is taken with blanks in its place
+    header[148:155] = b"%06o\0" % sum(header)
+    more = bytearray(512)
+    more[:24], more[504] = b"00000000001\0" * 2, 1
+    return bytes(header + more * 200)
+
+
+def test_a_wrong_sum_at_the_end_is_damage(tmp_path: Path) -> None:
+    source = archive(tmp_path / ARCHIVE)
+    content = bytearray(source.read_bytes())
+    content[-8] ^= 1
+    source.write_bytes(content)
+    with pytest.raises(BadInput, match="CRC"):
         tokens(source)
 
 
 def test_an_archive_that_ends_within_a_review_is_truncated(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/train/pos/0_9.txt")
     info.size = 1000
-    source = tmp_path / imdb.ARCHIVE
+    source = tmp_path / ARCHIVE
     source.write_bytes(gzip.compress(info.tobuf() + b"good"))
     with pytest.raises(BadInput, match=r"it ends in aclImdb/train/pos/0_9.txt"):
         tokens(source)
@@ -206,7 +261,7 @@ def test_an_archive_that_ends_within_a_review_is_truncated(tmp_path: Path) -> No
 def test_a_network_that_knows_fewer_tokens_than_reviews_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = archive(tmp_path / imdb.ARCHIVE)
+    source = archive(tmp_path / ARCHIVE)
     assert tokens(source, vocabulary=3).max() == 2
     with pytest.raises(BadInput, match=r"have 3 tokens at least .* this network knows 2"):
         tokens(source, vocabulary=2)
