@@ -31,12 +31,12 @@ _PROGRAMS = Path(__file__).parent / "programs"
 _INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
 
 _KEEP = {
-    "torch": "kept = [tensor.clone() for tensor in model.state_dict().values()]",
+    "torch": "kept, drawn = [one.clone() for one in model.state_dict().values()], torch.get_rng_state()",
     "tf": "kept = [variable.numpy() for variable in model.variables]",
     "keras": "kept = [variable.numpy() for variable in model.variables]",
-    "flux": "kept = deepcopy((model, state))",
+    "flux": "import Random; kept, drawn = deepcopy((model, state)), copy(Random.default_rng())",
 }
-"""What a plain script does before its training begins, so that it can begin again."""
+"""What a plain script does before its training begins, so that it can begin again: dropout's masks, too."""
 
 _RESTART_KERAS = """
     for variable, value in zip(model.variables, kept, strict=True):
@@ -47,6 +47,7 @@ _RESTART_KERAS = """
 """
 _RESTART = {
     "torch": """
+    torch.set_rng_state(drawn)
     with torch.no_grad():
         for tensor, value in zip(model.state_dict().values(), kept, strict=True):
             tensor.copy_(value)
@@ -75,6 +76,7 @@ for _ in sys.stdin:
 """
 _AGAIN_JULIA = """
 for _ in eachline(stdin)
+    copy!(Random.default_rng(), drawn)
     local seconds, losses = train!(deepcopy(kept)..., batches)
     timed = join(seconds[(UNTIMED_STEPS + 1):end], ", ")
     println("{\\"step_seconds\\": [", timed, "], \\"losses\\": [", losses[end], "]}")

@@ -80,7 +80,8 @@ in_lux(::GlobalMeanPool) = Lux.GlobalMeanPool()
 in_lux(layer::Dropout) = Lux.Dropout(layer.p)
 in_lux(::typeof(Flux.flatten)) = Lux.FlattenLayer()
 in_lux(::typeof(identity)) = Lux.NoOpLayer()
-in_lux(layer::Union{Function, GivenDropout}) = Lux.WrappedFunction(layer)
+in_lux(layer::Function) = Lux.WrappedFunction(layer)
+in_lux(layer::GivenDropout) = Lux.WrappedFunction(x -> layer(x)) # which takes functions only
 in_lux(layer) = throw(ArgumentError("PolyBench has no layer of Lux's for $(nameof(typeof(layer)))"))
 
 const NONE = NamedTuple()

@@ -25,3 +25,10 @@ end
     PolyBench.go_on_from!(made, kept)
     @test losses(2:4) == expected
 end
+
+@testset "masks that are given are the ones that are there when a step is made" begin
+    dropout = PolyBench.GivenDropout(zeros(2, 2))
+    layer = Base.get_extension(PolyBench, :PolyBenchLuxExt).in_lux(dropout)
+    dropout.mask = [0.0 2.0; 2.0 0.0]
+    @test first(layer(ones(2, 2), (;), (;))) == dropout.mask
+end

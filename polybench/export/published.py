@@ -149,7 +149,7 @@ def notes(published: Sequence[Published], here: Sequence[Measured] = ()) -> list
     why = [
         f"no ratio for {one.cell}: {difference}"
         for number in published
-        if not _ours(number, here)
+        if number.cell is None or not _ours(number, here)
         for one in here
         if _of_network(number, one)
         for difference in _differences(number, one)

@@ -32,7 +32,7 @@ STEP_OVERHEAD = 0.5e-3
 """Seconds of a step that has nothing to compute."""
 
 WEIGHT_SECONDS = 3e-9
-"""Of a step for each weight that it updates: Adam of imdb-fasttext's 53 million took 0.18 s."""
+"""Of a step on the CPU for each weight that it updates: Adam of imdb-fasttext's 53 million took 0.18 s."""
 CHECKED_WEIGHT_SECONDS = 0.2e-6
 """Of a pass of the check for each weight, which is written, read and compared in float64: 278 s for those."""
 
@@ -172,7 +172,8 @@ def _native_seconds(plan: Plan, steps: Mapping[Cell, float], epoch_bytes: int, k
 
 def _step_seconds(plan: Plan, cell: Cell, batch_size: int) -> float:
     products = batch_size * training_multiply_adds(plan.model) / rate(plan, cell.device)
-    return STEP_OVERHEAD + products + WEIGHT_SECONDS * plan.model.parameters()
+    weights = WEIGHT_SECONDS * plan.model.parameters() if cell.device == "cpu" else 0.0
+    return STEP_OVERHEAD + products + weights
 
 
 def _measured_seconds(

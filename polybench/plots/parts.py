@@ -15,13 +15,15 @@ _BAR_PIXELS = 14
 
 
 def draw(document: LayersDocument, sort: Sort = "network") -> Plot:
-    """The parts in this order, as the table has them, and below them the residue.
+    """The parts in this order, as the table has them, and below them the residue where it is known.
 
     Raises:
         NothingToDraw: no layer has a time.
     """
     engines = timed_layers(document)
-    keys = [*ordered(document, sort), RESIDUE]
+    keys = ordered(document, sort)
+    if any(engine.residue_seconds is not None for engine in engines):
+        keys = [*keys, RESIDUE]
     labels = [text(" · ".join(filter(None, key))) for key in keys]
     return Plot(
         title="Each part of a step",

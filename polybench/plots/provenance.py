@@ -22,7 +22,11 @@ def provenance(document: Drawable) -> str:
     """One paragraph of plain text."""
     if isinstance(document, HistoryDocument):
         return ". ".join(dict.fromkeys(_of_series(series) for series in document.series)) + "."
-    if isinstance(document, SweepDocument | OverheadDocument | LimitDocument):
+    if isinstance(document, OverheadDocument):
+        with_threads = f"{document.model}, {units.plural(document.threads, 'thread')}"
+        made = ", ".join(filter(None, (_made(document.created, document.polybench), document.id)))
+        return f"{with_threads}. {_machine(document.host)}. {made}."
+    if isinstance(document, SweepDocument | LimitDocument):
         return f"{document.model}. {_machine(document.host)}. {_made(document.created, document.polybench)}."
     rows = document.results if isinstance(document, StudyDocument) else document.engines
     samples = [row.samples for row in rows if row.samples]

@@ -179,7 +179,7 @@ class Store:
         if name.startswith(SWEEP_ID):
             raise BadInput(f"{name!r} is a sweep, not a study; polybench show, report and plot take it")
         if name.startswith(OVERHEAD_ID):
-            raise BadInput(f"{name!r} is an overhead, not a study; polybench show takes it")
+            raise BadInput(f"{name!r} is an overhead, not a study; polybench show and plot take it")
         if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
             raise BadInput(
                 f"{name!r} are times of layers, not a study; `polybench list` shows the studies, and"

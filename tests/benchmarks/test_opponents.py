@@ -15,9 +15,10 @@ from polybench.core.errors import Unavailable
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.parametrize("model", ["lenet", "imdb-bilstm"])  # the second one has dropout, and Adam
 @pytest.mark.parametrize("engine", ["torch", "tf", "keras", "flux"])
-def test_each_block_of_a_plain_script_ends_with_the_same_loss(engine: str) -> None:
-    with inputs((engine,), 4, batch_size=8, threads=1) as given:
+def test_each_block_of_a_plain_script_ends_with_the_same_loss(engine: str, model: str) -> None:
+    with inputs((engine,), 4, model, batch_size=8, threads=1) as given:
         try:
             command = _plain(given, given.cell(engine), 4)
         except Unavailable as missing:

@@ -213,7 +213,7 @@ def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
         ("plot", "overhead-last", "--figure", "speed", "-o", str(tmp_path / "x.html")): (
             "--figure speed is of a study, and overhead-last is an overhead: it has overhead"
         ),
-        ("diff", "overhead-last", "last"): "is an overhead, not a study; polybench show takes it",
+        ("diff", "overhead-last", "last"): "is an overhead, not a study; polybench show and plot take it",
         ("report", "overhead-last"): "neither a study nor a sweep",
     }.items():
         assert message in str(invoke(*refused).exception)

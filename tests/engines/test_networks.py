@@ -164,7 +164,7 @@ def test_an_option_of_an_lstm_where_an_engine_has_it(
 )
 def test_an_option_that_an_engine_lacks_is_said(check: Check, name: str, layer: LSTM, tmp_path: Path) -> None:
     model = msgspec.structs.replace(FEATURES, layers=(layer, Dense("dense", 6, 4)))
-    with pytest.raises(Unavailable, match=r"no lstm with (biases = 2|recurrent_activation = hard_sigmoid)"):
+    with pytest.raises(Unavailable, match=r"no lstm with (biases = 2|recurrent_activation = .hard_sigmoid.)"):
         check(name, task(name, model, 4, 1, tmp_path))
 
 

@@ -146,6 +146,10 @@ def test_an_accuracy_stands_beside_those_of_all_cells_after_as_many_epochs() -> 
     here = published.of_study([trained("tf/cuda", 0.5, 0.7), trained("torch/cpu", 0.5, 0.8)])
     (row,) = published.rows([number], here)
     assert row[4:] == ["2 cells 0.700 to 0.800", "0.963 to 1.10 times as high"]
+    sooner = published.of_study([trained("tf/cuda", 0.5), trained("torch/cpu", 0.5, 0.8)])
+    assert published.rows([number], sooner)[0][4] == "1 cell 0.800"
+    why = "no ratio for tf/cuda: accuracy after 1 epoch, the author's after 2"
+    assert published.notes([number], sooner) == ["source: a blog", why]
     named = msgspec.structs.replace(number, cell="tf/cuda")
     assert published.rows([named], here)[0][4:] == ["tf/cuda 0.700", "1.10 times as high"]
     assert published.notes([number, named], here) == ["source: a blog"]

@@ -34,8 +34,8 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One part of one layer, or of one residual block with all that is in it.
 
     `interval95` is over processes, or over rounds where there is one process; null with a single round.
-    `flop` are those of the direct convolution or product, two for each multiply-add; `compulsory_bytes` are
-    what it has to read and write if each value moves once.
+    `flop` are those of the direct convolution, product or LSTM, two for each multiply-add; `compulsory_bytes`
+    are what it has to read and write if each value moves once.
     """
 
     layer: str

@@ -45,7 +45,7 @@ def _not_flux(layer: LSTM) -> list[str]:
     activation = layer.recurrent_activation
     return [
         *(["biases = 2"] if layer.biases == 2 else []),
-        *([f"recurrent_activation = {activation}"] if activation != "sigmoid" else []),
+        *([f'recurrent_activation = "{activation}"'] if activation != "sigmoid" else []),
     ]
 
 

@@ -27,10 +27,11 @@ class _Adam(keras.optimizers.Adam):  # type: ignore[misc]
         torch._foreach_mul_(v, self.beta_2)
         torch._foreach_addcmul_(v, grads, grads, value=1 - self.beta_2)
         correction_1, correction_2 = corrections(self)
-        roots = torch._foreach_sqrt(torch._foreach_div(v, correction_2))
-        torch._foreach_add_(roots, self.epsilon)
-        steps = torch._foreach_div(torch._foreach_div(m, correction_1), roots)
-        _subtract(weights, steps, learning_rate)
+        root = ops.sqrt(correction_2)
+        roots = torch._foreach_sqrt(v)
+        torch._foreach_add_(roots, self.epsilon * root)
+        steps = torch._foreach_div(m, roots)
+        _subtract(weights, steps, ops.cast(learning_rate, root.dtype) * root / correction_1)
 
 
 class _RMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]

@@ -48,7 +48,7 @@ def recurrent(layer: LSTM) -> Recurrent:
         Unavailable: `nn.LSTM` has no such recurrent activation.
     """
     if layer.recurrent_activation != "sigmoid":
-        raise no_such_layer("PyTorch", layer, f"recurrent_activation = {layer.recurrent_activation}")
+        raise no_such_layer("PyTorch", layer, f'recurrent_activation = "{layer.recurrent_activation}"')
     return Recurrent(layer)
 
 

@@ -16,14 +16,14 @@ def no_such_layer(engine: str, layer: Layer, *lacks: str) -> Unavailable:
     Args:
         engine: as its users call it.
         layer: which it is to make.
-        lacks: what of it the engine does not have, as a network file says it; nothing is the whole layer.
+        lacks: what of it the engine does not have, an option as a network file says it; nothing is the whole
+            layer.
     """
     name = f" ({layer.name})" if isinstance(layer, Named) else ""
     kind = layer.__struct_config__.tag
     with_these = f" with {' and '.join(lacks)}" if lacks else ""
-    remedy = f"write {kind} without that" if lacks else "choose another model"
     reason = f"{engine} has no {kind}{with_these} in polybench{name}"
-    return Unavailable(reason, f"{remedy}, or other engines")
+    return Unavailable(reason, "ask for other engines, or change that layer")
 
 
 def import_framework(module: str, product: str, extra: str) -> ModuleType:
