@@ -103,3 +103,22 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
     with pytest.raises(BadInput, match=r"there is no t10k-images-idx3-ubyte in .*mnist; MNIST is"):
         list(mnist.read(folder, "test"))
+
+
+def test_of_two_files_the_one_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
+    exactly = mnist._exactly
+
+    class Broken:
+        def read(self, size: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    def broken(file: mnist._Idx, size: int) -> bytes:
+        images = "images" in file.path.name
+        return exactly(file._replace(content=Broken()) if images else file, size)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mnist, "_exactly", broken)
+    with pytest.raises(BadInput, match=r"cannot read .*train-images-idx3-ubyte: Input/output error"):
+        list(mnist.read(folder, "train"))
