@@ -58,16 +58,16 @@ docs: $(INSTALLED) # the site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
-	$(VENV)/bin/python -m polybench.core.document.schema
+	$(VENV)/bin/python -m polybench.schema.schema
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
-$(OLDEST)/.installed: pyproject.toml tests/oldest.txt
+$(OLDEST)/.installed: pyproject.toml tests/minimum_versions.txt
 	$(OLDEST_PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install --quiet --constraint tests/oldest.txt --editable '.[$(OLDEST_EXTRAS)]'
+	$(OLDEST)/bin/python -m pip install --quiet --constraint tests/minimum_versions.txt --editable '.[$(OLDEST_EXTRAS)]'
 	touch $@
 
 clean:

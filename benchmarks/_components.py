@@ -1,7 +1,7 @@
-"""Where variation comes from: nested random effects, by the method of moments.
+"""Variance components of nested random effects, by the method of moments.
 
-A sample is the sum of an effect of its process, one of its round, and its own. Searle, Casella, McCulloch,
-"Variance Components", 1992, section 3.5; the interval is that of Williams (1962), good to a few percent.
+A value is the sum of an effect of its process, one of its round, and its own. Source: Searle, Casella, McCulloch,
+"Variance Components", 1992, section 3.5. The interval is that of Williams (1962), accurate to a few percent.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _TAIL = 0.025
 
 
 class Components(NamedTuple):
-    """Standard deviations of each effect; of logarithms, so that 0.01 is 1 %."""
+    """Standard deviations of each effect, of logarithms: 0.01 is 1 %."""
 
     processes: float
     processes_interval: tuple[float, float]
-    """At the 95 % level: a few processes say little of how much processes vary."""
+    """95 % interval of the variation between processes."""
     rounds: float
     samples: float
 
 
 def components(values: NDArray[np.float64]) -> Components:
-    """The parts of the variation of `values`, as (process, round, sample), at least two of each.
+    """Estimate the components of `values` (process, round, value), at least two of each.
 
-    An estimate below zero is zero.
+    An estimate below zero becomes zero.
     """
     processes, rounds, samples = values.shape
     of_round, of_process = values.mean(axis=2), values.mean(axis=(1, 2))
@@ -41,7 +41,7 @@ def components(values: NDArray[np.float64]) -> Components:
     def of_processes(least: float, divisor: float = 1.0) -> float:
         return math.sqrt(max(0.0, (between_processes - least) / (rounds * samples * divisor)))
 
-    # chdtri has the upper tail's probability, fdtri the lower one's.
+    # chdtri uses the upper tail's probability, fdtri the lower one's.
     interval = (
         of_processes(between_rounds * fdtri(*freedom, 1 - _TAIL), chdtri(freedom[0], _TAIL) / freedom[0]),
         of_processes(between_rounds * fdtri(*freedom, _TAIL), chdtri(freedom[0], 1 - _TAIL) / freedom[0]),

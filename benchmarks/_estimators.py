@@ -1,7 +1,8 @@
-"""Candidates for the ratio of two cells and its interval: level of a round, over rounds, over processes.
+"""Candidate estimators for the ratio of two configurations and its interval.
 
-Samples are seconds as (study, process, round, step), of a baseline and of another cell that was measured in
-the same processes and rounds. Everything is done for all studies at once.
+A candidate has a level of a round, a reduction over rounds, and an interval over processes. Step times are seconds as
+(study, process, round, step), of a baseline and of another configuration in the same processes and rounds. All
+functions handle all studies at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 Array = NDArray[np.float64]
 Interval = tuple[Array, Array]
-"""Lower and upper end, one entry a study."""
+"""Lower and upper end, one entry per study."""
 
 DRAWS = 1000
 _TAIL = 0.025
 _TRIM = 0.2
-"""Of the steps of a round, at each end."""
+"""Share of a round's steps to trim at each end."""
 _STUDIES_AT_ONCE = 100
-"""Bounds the memory that a hierarchical bootstrap takes."""
+"""Studies per batch, which limits the memory of a hierarchical bootstrap."""
 
 
 def _quantile(share: float) -> Callable[[Array], Array]:
@@ -45,17 +46,17 @@ LEVELS: dict[str, Callable[[Array], Array]] = {
     "quantile 5 %": _quantile(0.05),
     "minimum": lambda samples: np.asarray(samples.min(axis=-1)),
 }
-"""(..., step) -> (...): what a round's steps took."""
+"""Reduces (..., step) to (...): the level of a round."""
 
 OVER_ROUNDS: dict[str, Callable[[Array], Array]] = {
     "median": lambda rounds: np.asarray(np.median(rounds, axis=-1)),
     "mean": lambda rounds: np.asarray(rounds.mean(axis=-1)),
 }
-"""(..., round) -> (...): what a process's rounds took."""
+"""Reduces (..., round) to (...): the level of a process."""
 
 
 def student(pairs: Array, *_: object) -> Interval:
-    """Student's t over the processes of what two cells differ by, round by round."""
+    """Student's t over processes, of the differences of two configurations round by round."""
     processes = pairs.shape[1]
     error = pairs.std(axis=1, ddof=1) / np.sqrt(processes)
     half = stdtrit(processes - 1, 1 - _TAIL) * error
@@ -63,13 +64,13 @@ def student(pairs: Array, *_: object) -> Interval:
 
 
 def percentile_bootstrap(pairs: Array, rng: np.random.Generator, *_: object) -> Interval:
-    """Quantiles of the mean over processes that are drawn with replacement."""
+    """Quantiles of the mean over processes drawn with replacement."""
     low, high = np.quantile(_redrawn(pairs, rng), (_TAIL, 1 - _TAIL), axis=1)
     return low, high
 
 
 def bca_bootstrap(pairs: Array, rng: np.random.Generator, *_: object) -> Interval:
-    """The same, with quantiles corrected for bias and skewness (Efron, 1987)."""
+    """Bootstrap quantiles corrected for bias and skewness (Efron, 1987)."""
     means = np.sort(_redrawn(pairs, rng), axis=1)
     centre = pairs.mean(axis=1, keepdims=True)
     share = ((means < centre).mean(axis=1) + (means <= centre).mean(axis=1)) / 2
@@ -88,7 +89,7 @@ def bca_bootstrap(pairs: Array, rng: np.random.Generator, *_: object) -> Interva
 def hierarchical_bootstrap(
     _: Array, rng: np.random.Generator, rounds: Array, over_rounds: Callable[[Array], Array]
 ) -> Interval:
-    """Quantiles where processes are drawn with replacement, and then rounds of each."""
+    """Quantiles with processes drawn with replacement, then rounds of each."""
     _studies, processes, number = rounds.shape
     process = rng.integers(processes, size=(DRAWS, processes, 1))
     one_round = rng.integers(number, size=(DRAWS, processes, number))
@@ -116,7 +117,7 @@ UNPAIRED = "unpaired t"
 
 
 class Candidate(NamedTuple):
-    """One way from samples to a ratio; the names are those of the tables above."""
+    """An estimator from step times to a ratio; its names are keys of the tables above."""
 
     level: str
     over_rounds: str
@@ -124,7 +125,7 @@ class Candidate(NamedTuple):
     logarithm: bool
 
     def intervals(self, baseline: Array, other: Array, rng: np.random.Generator) -> tuple[Array, Interval]:
-        """How much faster `other` is in each study, and the interval at the 95 % level."""
+        """Return the speed-up of `other` in each study, with its 95 % interval."""
         one, two = LEVELS[self.level](baseline), LEVELS[self.level](other)
         over = OVER_ROUNDS[self.over_rounds]
         if self.interval == UNPAIRED:
@@ -139,7 +140,7 @@ class Candidate(NamedTuple):
 
 
 def _unpaired(one: Array, two: Array) -> tuple[Array, Interval]:
-    """Welch's t: the processes of a replicate have nothing in common. Of logarithms."""
+    """Welch's t on logarithms: treats the processes of both configurations as unrelated."""
     processes = one.shape[1]
     variances = one.var(axis=1, ddof=1), two.var(axis=1, ddof=1)
     total = variances[0] + variances[1]
@@ -150,11 +151,11 @@ def _unpaired(one: Array, two: Array) -> tuple[Array, Interval]:
 
 
 PRODUCT = Candidate("median", "median", "t", True)
-"""What polybench.core.statistics.ratio does."""
+"""The estimator of polybench.stats.statistics.ratio."""
 
 
 def candidates(every: bool) -> Iterator[Candidate]:
-    """Those that differ from the product's in one place, and all levels with both ways over rounds."""
+    """Candidates that differ from the product in one element, and all levels with both reductions over rounds."""
     logarithms = [(interval, True) for interval in (*INTERVALS, UNPAIRED)] + [
         (interval, False) for interval in INTERVALS
     ]

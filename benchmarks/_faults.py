@@ -1,4 +1,4 @@
-"""What the soak does to a study while it runs."""
+"""Faults that the soak test injects into a running study."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import NamedTuple
 import psutil
 
 Act = Callable[[int, Path, random.Random], None]
-"""From the program's process, its results folder, and chance."""
+"""Signature of a fault: program process, results folder, random generator."""
 
 GARBAGE = (b"no message\n", b"half a line", b"\xff\xfe\n", b'{"type": "closed"}\n', b"[" * 100_000 + b"\n")
 
 
 class Fault(NamedTuple):
-    """What happens, and whether the program is killed by it: then it cannot clean up."""
+    """A fault, and whether it kills the program, which then cannot clean up."""
 
     act: Act
     kills_parent: bool = False
 
 
 def workers(pid: int) -> list[int]:
-    """All processes that were started by the program of this number, whether it lives or not."""
+    """Return all processes that the program with this ID started, even if it has ended."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -60,11 +60,11 @@ def _to_the_program(*numbers: signal.Signals) -> Act:
 
 
 def _garbage(pid: int, results: Path, draw: random.Random) -> None:  # noqa: ARG001
-    """Into the pipe on which a worker answers."""
+    """Write into the pipe of a worker's replies."""
     if alive := workers(pid):
         worker = draw.choice(alive)
         with contextlib.suppress(OSError, psutil.Error):
-            descriptor = psutil.Process(worker).environ()["POLYBENCH_ANSWERS_FD"]
+            descriptor = psutil.Process(worker).environ()["POLYBENCH_RESPONSES_FD"]
             pipe = os.open(f"/proc/{worker}/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
             with contextlib.suppress(OSError):
                 os.write(pipe, draw.choice(GARBAGE))
@@ -76,7 +76,7 @@ def _folder_vanishes(pid: int, results: Path, draw: random.Random) -> None:  # n
 
 
 def _disk_is_full(pid: int, results: Path, draw: random.Random) -> None:  # noqa: ARG001
-    """No file of the program's can be longer than this from now on."""
+    """Limit the size of all files that the program writes from now on."""
     with contextlib.suppress(ProcessLookupError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 

@@ -1,4 +1,4 @@
-"""How every benchmark ends: a small table, then one line of JSON."""
+"""The common output of benchmarks: a small table, then one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tabulate import tabulate
 
 
 class Figure(NamedTuple):
-    """One measured number; `met` is None where there is no target."""
+    """A measured number; `met` is None without a target."""
 
     what: str
     value: float
     target: str = ""
     met: bool | None = None
-    interval95: tuple[float, float] | None = None
+    ci95: tuple[float, float] | None = None
 
 
 def report(benchmark: str, figures: Sequence[Figure], **settings: object) -> None:
-    """Print the figures; `settings` go into the JSON line only."""
+    """Print the figures; `settings` are only part of the JSON line."""
     rows = [
         (figure.what, f"{figure.value:.4g}", _interval(figure), figure.target, _verdict(figure.met))
         for figure in figures
@@ -31,7 +31,7 @@ def report(benchmark: str, figures: Sequence[Figure], **settings: object) -> Non
 
 
 def _interval(figure: Figure) -> str:
-    return "{:.4f} to {:.4f}".format(*figure.interval95) if figure.interval95 else ""
+    return "{:.4f} to {:.4f}".format(*figure.ci95) if figure.ci95 else ""
 
 
 def _verdict(met: bool | None) -> str:

@@ -1,8 +1,8 @@
-"""Studies of two cells on simulated machines, whose true ratio is known.
+"""Studies of two configurations on simulated machines with a known ratio.
 
-Processes and rounds differ as on the machine of tests/core/test_interval_coverage.py; each scenario adds
-one accident. What the machine does (drift, bursts) hits whichever cell is measured at that time; what a
-process is (its mode, its level) is its own.
+Processes and rounds vary like on the machine of tests/stats/test_interval_coverage.py; each scenario adds
+one effect. Effects of the machine (drift, bursts) hit whichever configuration is measured at that time; effects of a
+process (its mode, its level) are its own.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Array = NDArray[np.float64]
 
 TRUE_RATIO = 1.25
 _BURST_STEPS = 60
-"""About a second of another program."""
+"""Length of a burst: about a second of another program."""
 _BURST_FACTOR = 2.0
 
 
 class Machine(NamedTuple):
-    """Standard deviations of logarithms where nothing else is said."""
+    """Default standard deviations of logarithms."""
 
     process: float = 0.03
     round: float = 0.01
     drift: float = 0.0
-    """Of the slope and of the random walk through one process's rounds."""
+    """Standard deviation of the slope and of the random walk through one process's rounds."""
     bursts: float = 0.0
-    """Share of steps that begin a burst's worth of disturbance, times its length."""
+    """Share of steps that start a burst, times its length."""
     slow_processes: float = 0.0
-    """Share of processes that take a fifth longer."""
+    """Share of processes that are a fifth slower."""
     skewed: bool = False
-    """Processes have an exponential right tail instead of a normal distribution, and so have rounds."""
+    """True if processes and rounds have an exponential right tail instead of a normal distribution."""
 
 
 SCENARIOS = {
@@ -47,15 +47,15 @@ SCENARIOS = {
 
 
 def simulate(machine: Machine, shape: tuple[int, int, int, int], rng: np.random.Generator) -> list[Array]:
-    """Seconds of the baseline and of a cell that is `TRUE_RATIO` times as fast.
+    """Simulate seconds of the baseline and of a configuration that is `TRUE_RATIO` times as fast.
 
     Args:
         machine: the scenario.
-        shape: studies, processes, rounds, steps; that of both results.
-        rng: draws everything.
+        shape: studies, processes, rounds, steps of both results.
+        rng: the random generator.
     """
     hour = _of_the_hour(machine, shape, rng)
-    first = rng.random((*shape[:3], 1)) < 0.5  # which cell comes first in a round is random
+    first = rng.random((*shape[:3], 1)) < 0.5  # the order of configurations in a round is random
     one, two = hour[..., 0, :], hour[..., 1, :]
     when = np.where(first, one, two), np.where(first, two, one)
     levels = 0.0, -math.log(TRUE_RATIO)
@@ -66,7 +66,7 @@ def simulate(machine: Machine, shape: tuple[int, int, int, int], rng: np.random.
 
 
 def _of_the_hour(machine: Machine, shape: tuple[int, int, int, int], rng: np.random.Generator) -> Array:
-    """Logarithms as (study, process, round, position in the round, step)."""
+    """Logarithms of machine effects as (study, process, round, position in the round, step)."""
     studies, processes, rounds, steps = shape
     length = 2 * rounds * steps
     time = np.linspace(-0.5, 0.5, length)
@@ -76,13 +76,11 @@ def _of_the_hour(machine: Machine, shape: tuple[int, int, int, int], rng: np.ran
     begun_before = np.zeros_like(begins)
     begun_before[..., _BURST_STEPS:] = begins[..., :-_BURST_STEPS]
     bursts = np.where(begins > begun_before, math.log(_BURST_FACTOR), 0.0)
-    return np.asarray(
-        (slope + np.repeat(walk, steps, axis=-1) + bursts).reshape(studies, processes, rounds, 2, steps)
-    )
+    return np.asarray((slope + np.repeat(walk, steps, axis=-1) + bursts).reshape(studies, processes, rounds, 2, steps))
 
 
 def _of_the_cell(machine: Machine, shape: tuple[int, int, int, int], rng: np.random.Generator) -> Array:
-    """Logarithms as (study, process, round, step); steps have a right tail and outliers."""
+    """Logarithms of process effects as (study, process, round, step); steps have a right tail and outliers."""
     draw = rng.exponential if machine.skewed else lambda scale, size: rng.normal(0, scale, size)
     process = draw(machine.process, (*shape[:2], 1, 1))
     slow = np.where(rng.random((*shape[:2], 1, 1)) < machine.slow_processes, math.log(1.2), 0.0)

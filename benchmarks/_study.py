@@ -1,4 +1,4 @@
-"""What the benchmarks share with a real study: its files, its workers, its way of asking them."""
+"""Code that benchmarks share with a real study: its files, workers and requests."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from polybench.core.spec import UNTIMED_STEPS, Cell, Heap, Study
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc, Study
 from polybench.data import synthetic
-from polybench.machine.meters.kernel import KernelUse, kernel_counts
-from polybench.plain import OF_TOKENS
-from polybench.plain.folder import write_inputs
+from polybench.machine.meters.kernel import KernelDelta, kernel_counts
 from polybench.planning import shared_files
-from polybench.planning.pace import WARM_UP_STEPS
-from polybench.planning.plan import Plan, resolve, row
+from polybench.planning.plan import Plan, engine_spec, resolve
+from polybench.planning.round_budget import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded, Measure, Measured, Prepare, Prepared, Request
-from polybench.wire.process import WorkerProcess
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.messages import BlockMeasured, Load, Loaded, MeasureBlock, Prepare, Prepared, Request
+from polybench.protocol.process import WorkerProcess
+from polybench.scripts import TOKEN_MODELS
+from polybench.scripts.script_folder import write_inputs
 
 TIMEOUT = 600.0
 _CALIBRATION_STEPS = 5
-"""Steps of the discarded block that a study, too, has before its first round."""
+"""Steps of the discarded block before the first round, as in a study."""
 
 
 class Inputs(NamedTuple):
-    """A planned study and its files; `data` and `start` are the same for a plain script."""
+    """A planned study and its files; a plain program uses the same `data` and `start`."""
 
     plan: Plan
     files: SharedFiles
@@ -41,8 +41,10 @@ class Inputs(NamedTuple):
     start: Path
     scratch: Path
 
-    def cell(self, engine: str) -> Cell:
-        return next(cell for cell in self.plan.cells if cell.name == f"{engine}/cpu")
+    def configuration(self, engine: str) -> Configuration:
+        return next(
+            configuration for configuration in self.plan.configurations if configuration.name == f"{engine}/cpu"
+        )
 
 
 @contextlib.contextmanager
@@ -51,25 +53,25 @@ def inputs(
     steps: int,
     model: str = "lenet",
     batch_size: int = 128,
-    heap: Heap = "keep",
+    malloc: Malloc = "retain",
     threads: int | None = None,
 ) -> Iterator[Inputs]:
-    """A network on the CPU, with synthetic images for blocks of `steps` timed steps.
+    """Prepare a network on the CPU, with synthetic images for blocks of `steps` timed steps.
 
-    The images are written as CIFAR-10's own files, because a plain script has to read them; or tokens as
-    `--describe` writes them.
+    The images are written in CIFAR-10's format, because plain programs read that; tokens as `polybench scripts`
+    writes them.
     """
     with tempfile.TemporaryDirectory(prefix="polybench-benchmark-") as folder:
         data, scratch, start = Path(folder) / "data", Path(folder) / "scratch", Path(folder) / "start.npz"
         data.mkdir()
         scratch.mkdir()
-        taken = max(UNTIMED_STEPS + steps, WARM_UP_STEPS)
-        tokens = model in OF_TOKENS
+        taken = max(WARMUP_STEPS_PER_BLOCK + steps, WARM_UP_STEPS)
+        tokens = model in TOKEN_MODELS
         if not tokens:
             _write_binary_batches(data, -(-taken * batch_size // 5))
         source = "synthetic" if tokens else str(data)
         study = Study(
-            engines, ("cpu",), model=model, data=source, batch_size=batch_size, threads=threads, heap=heap
+            engines, ("cpu",), model=model, data=source, batch_size=batch_size, threads=threads, malloc=malloc
         )
         plan = resolve(study)
         files = shared_files.write(plan, scratch)
@@ -82,7 +84,7 @@ def inputs(
 
 
 def _write_binary_batches(folder: Path, images_per_file: int) -> None:
-    chunks = list(synthetic.chunks(5 * images_per_file, 0, "train"))
+    chunks = list(synthetic.image_chunks(5 * images_per_file, 0, "train"))
     images = np.concatenate([chunk.images for chunk in chunks]).reshape(5 * images_per_file, -1)
     labels = np.concatenate([chunk.labels for chunk in chunks])
     for number, records in enumerate(np.split(np.column_stack([labels, images]), 5), start=1):
@@ -91,55 +93,67 @@ def _write_binary_batches(folder: Path, images_per_file: int) -> None:
 
 @contextlib.contextmanager
 def warm_worker(
-    given: Inputs, cell: Cell, more: Mapping[str, str] = MappingProxyType({})
+    given: Inputs, configuration: Configuration, more: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[WorkerProcess]:
-    """A fresh worker, loaded and warmed up as in the first part of a replicate."""
-    with warm_workers(given, [cell], more) as workers:
-        yield workers[cell]
+    """Start a worker; load and warm it up like the first phase of a process run."""
+    with warm_workers(given, [configuration], more) as workers:
+        yield workers[configuration]
 
 
 @contextlib.contextmanager
 def warm_workers(
-    given: Inputs, cells: Sequence[Cell], more: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[dict[Cell, WorkerProcess]]:
-    """The same for several, side by side; `more` are variables that replace those of a study."""
+    given: Inputs, configurations: Sequence[Configuration], more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[dict[Configuration, WorkerProcess]]:
+    """Start several workers at the same time; `more` are variables that replace those of a study."""
     study, threads = given.plan.study, given.plan.workload.threads
     with contextlib.ExitStack() as stack:
         workers = {}
-        for cell in cells:
-            environment = worker_environment(row(cell), cell.device, threads, cell.variants, study.heap)
-            log = given.scratch / f"{cell.engine}.log"
-            workers[cell] = stack.enter_context(WorkerProcess({**environment, **more}, log))
-        _ask_all(workers, lambda cell: Load(row(cell).factory), Loaded)
+        for configuration in configurations:
+            environment = worker_environment(
+                engine_spec(configuration),
+                configuration.device,
+                threads,
+                configuration.variants,
+                study.malloc,
+            )
+            log = given.scratch / f"{configuration.engine}.log"
+            workers[configuration] = stack.enter_context(WorkerProcess({**environment, **more}, log))
+        _ask_all(workers, lambda configuration: Load(engine_spec(configuration).factory), Loaded)
         weights, epoch = str(given.files.weights), given.files.epoch
-        _ask_all(workers, lambda cell: Prepare(given.plan.job(cell), weights, epoch, WARM_UP_STEPS), Prepared)
+        _ask_all(
+            workers,
+            lambda configuration: Prepare(given.plan.job(configuration), weights, epoch, WARM_UP_STEPS),
+            Prepared,
+        )
         for worker in workers.values():
             measure(worker, _CALIBRATION_STEPS)
         yield workers
 
 
 def _ask_all(
-    workers: Mapping[Cell, WorkerProcess], request_of: Callable[[Cell], Request], kind: type[msgspec.Struct]
+    workers: Mapping[Configuration, WorkerProcess],
+    request_of: Callable[[Configuration], Request],
+    kind: type[msgspec.Struct],
 ) -> None:
-    for cell, worker in workers.items():
-        worker.send(request_of(cell))
-    for cell, worker in workers.items():
-        worker.receive(request_of(cell), kind, TIMEOUT)
+    for configuration, worker in workers.items():
+        worker.send(request_of(configuration))
+    for configuration, worker in workers.items():
+        worker.receive(request_of(configuration), kind, TIMEOUT)
 
 
 T = TypeVar("T")
 
 
-def watched(pid: int, block: Callable[[], T]) -> tuple[T, KernelUse]:
-    """What a block in a live process gives, and what the kernel counted of that process meanwhile."""
+def watched(pid: int, block: Callable[[], T]) -> tuple[T, KernelDelta]:
+    """Step times of a block in a live process, and the kernel's counters for that process."""
     before = kernel_counts(pid)
     given = block()
     after = kernel_counts(pid)
     assert before is not None, "the process is alive"
     assert after is not None, "the process has just answered"
-    return given, after.since(before)
+    return given, after.delta(before)
 
 
 def measure(worker: WorkerProcess, steps: int) -> list[float]:
-    """One block, as in a round: seconds of its steps."""
-    return worker.ask(Measure(steps), Measured, TIMEOUT).step_seconds
+    """Run one block like in a round; return seconds of its steps."""
+    return worker.request(MeasureBlock(steps), BlockMeasured, TIMEOUT).step_times

@@ -1,8 +1,8 @@
-"""Do denormal numbers occur in a training? They can cost a CPU a hundred cycles each.
+"""Count denormal numbers in a training; each can cost a CPU a hundred cycles.
 
-Trains an independent network of `programs/` in PyTorch on random images, and counts the numbers below
-1.2e-38 that are not zero, in what each layer gives, in gradients and in the optimizer's momentum, in
-float32. Nothing is timed. Takes seconds.
+Trains an independent network of `programs/` in PyTorch on random images, and counts nonzero numbers below
+1.2e-38 in float32, in each layer's output, in gradients and in the optimizer's momentum. It times nothing and takes
+seconds.
 
     python benchmarks/denormals.py [--model lenet] [--batch-size 128] [--steps 20]
 """
@@ -28,10 +28,8 @@ TINY = torch.finfo(torch.float32).tiny
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="lenet", choices=("lenet", "rosetta", "resnet32"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="lenet", choices=("lenet", "dlframeworks-cnn", "resnet32"))
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()

@@ -1,15 +1,15 @@
-"""Which estimator of a ratio covers, and is narrow: on recorded studies of identical cells and on others.
+"""Find estimators of a ratio that cover and are narrow, on recorded studies of equal configurations and simulations.
 
-A candidate is a level of a round (its median, mean, a low quantile ...), a way over rounds, and an interval
+A candidate is a level of a round (median, mean, low quantile ...), a reduction over rounds, and an interval
 over processes. Each column has the share of studies whose 95 % interval contains the truth, and the mean
-half width.
+margin of error.
 
-`recorded` are the studies in the folders given (`same_and_different.py` keeps its documents; any study with
-repeats of a cell will do): every two identical cells of a study are a pair, and the truth is 1. Since they
-are few, `redrawn` are many studies whose processes are drawn from all of those, sides swapped at random.
-The others are simulated (`_simulated.py`): `even` is a quiet machine. A share has a standard error of 0.007
-with 1,000 studies, and of 0.03 with 60. Takes less than a minute; with --all, which crosses everything,
-some.
+`recorded` are the studies in the given folders (documents of `aa_ab_tests.py`, or any study with
+repeats of a configuration): every two identical configurations of a study are a pair with ratio 1. Because they
+are few, `redrawn` are many studies whose processes are drawn from all of those, with sides swapped at random.
+The others are simulated (`_simulated.py`); `even` is an idle machine. A share has a standard error of 0.007
+with 1,000 studies, and of 0.03 with 60. Takes less than a minute; with --all, which tries all combinations,
+some minutes.
 
     python benchmarks/estimators.py [FOLDER ...] [--studies 1000] [--processes 5] [--rounds 5]
         [--steps 20] [--all]
@@ -31,14 +31,14 @@ from _simulated import SCENARIOS, TRUE_RATIO, simulate
 from tabulate import tabulate
 
 Pair = tuple[Array, Array]
-"""Seconds of a baseline and of another cell, each as (study, process, round, step)."""
+"""Seconds of a baseline and of another configuration, each as (study, process, round, step)."""
 
 _FEWEST_PROCESSES = 20
-"""With fewer recorded ones there is not much to draw from."""
+"""Minimum of recorded processes to draw from."""
 
 
 class Source(NamedTuple):
-    """Studies whose truth is known; those of one group have the same numbers of processes, rounds, steps."""
+    """Studies with a known ratio, grouped by numbers of processes, rounds and steps."""
 
     name: str
     truth: float
@@ -46,24 +46,24 @@ class Source(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Of one candidate on one source."""
+    """Result of one candidate on one source."""
 
     coverage: float
-    half_width: float
+    margin: float
 
 
 def recorded(folders: list[Path]) -> list[Pair]:
-    """Pairs of identical cells, grouped by shape; studies with a planted difference are left out."""
+    """Return pairs of identical configurations grouped by shape; skips studies with an injected difference."""
     groups = defaultdict(list)
     for path in sorted(path for folder in folders for path in folder.rglob("*.json")):
         document = json.loads(path.read_text())
-        if "--handicap" in document.get("argv", []):
+        if "--inject-delay" in document.get("argv", []):
             continue
-        cells = defaultdict(list)
+        configurations = defaultdict(list)
         for result in document.get("results", []):
-            if result["status"] == "ok" and result["samples"]:
-                cells[result["cell"].partition("#")[0]].append(result["samples"]["step_seconds"])
-        for same in cells.values():
+            if result["status"] == "ok" and result["step_times"]:
+                configurations[result["configuration"].partition("#")[0]].append(result["step_times"]["values"])
+        for same in configurations.values():
             for one, two in itertools.combinations(same, 2):
                 pair = _common(one, two)
                 if pair.shape[1] > 1:
@@ -73,20 +73,20 @@ def recorded(folders: list[Path]) -> list[Pair]:
 
 
 def _common(one: list[list[list[float]]], two: list[list[list[float]]]) -> Array:
-    """(cell, process, round, step): as many rounds and steps as all have."""
+    """Return (configuration, process, round, step), truncated to common rounds and steps."""
     processes = min(len(one), len(two))
-    both = [cell[:processes] for cell in (one, two)]
-    rounds = min(len(process) for cell in both for process in cell)
-    steps = min(len(r) for cell in both for process in cell for r in process[:rounds])
-    return np.array([[[r[:steps] for r in process[:rounds]] for process in cell] for cell in both])
+    both = [configuration[:processes] for configuration in (one, two)]
+    rounds = min(len(process) for configuration in both for process in configuration)
+    steps = min(len(r) for configuration in both for process in configuration for r in process[:rounds])
+    return np.array([[[r[:steps] for r in process[:rounds]] for process in configuration] for configuration in both])
 
 
 def redraw(pair: Pair, studies: int, rng: np.random.Generator) -> Pair | None:
-    """As many studies as wanted, of processes drawn from all studies; None where they are few."""
+    """Draw studies from the processes of all studies; None if there are too few."""
     number, processes = pair[0].shape[:2]
     if number * processes < _FEWEST_PROCESSES:
         return None
-    one, two = (cell.reshape(number * processes, *cell.shape[2:]) for cell in pair)
+    one, two = (configuration.reshape(number * processes, *configuration.shape[2:]) for configuration in pair)
     picks = rng.integers(number * processes, size=(studies, processes))
     swapped = rng.random((studies, processes, 1, 1)) < 0.5
     return np.where(swapped, two[picks], one[picks]), np.where(swapped, one[picks], two[picks])
@@ -119,12 +119,10 @@ def sources(options: argparse.Namespace) -> list[Source]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of saved studies")
-    parser.add_argument("--studies", type=int, default=1000, help="simulated, and redrawn")
-    parser.add_argument("--processes", type=int, default=5, help="of a simulated study")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folder of saved studies")
+    parser.add_argument("--studies", type=int, default=1000, help="simulated and redrawn studies")
+    parser.add_argument("--processes", type=int, default=5, help="processes of a simulated study")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -132,13 +130,13 @@ def main() -> None:
     options = parser.parse_args()
     given = sources(options)
     if options.folders and given[0].name != "recorded":
-        sys.exit(f"no identical cells in {', '.join(map(str, options.folders))}: see same_and_different.py")
+        sys.exit(f"no identical configurations in {', '.join(map(str, options.folders))}: see aa_ab_tests.py")
     rows, scores = [], []
     for candidate in candidates(options.all):
         of_each = {source.name: score(candidate, source, options.seed) for source in given}
         names = [candidate.level, candidate.over_rounds, candidate.interval, "yes" * candidate.logarithm]
         names[0] += " (now)" * (candidate == PRODUCT)
-        rows.append([*names, *(f"{one.coverage:.3f} ±{one.half_width:.1%}" for one in of_each.values())])
+        rows.append([*names, *(f"{one.coverage:.3f} ±{one.margin:.1%}" for one in of_each.values())])
         scores.append({**candidate._asdict(), **{name: one._asdict() for name, one in of_each.items()}})
     titles = ["level of a round", "rounds", "interval", "log"]
     titles += [f"{source.name} ({sum(len(one) for one, _ in source.groups)})" for source in given]

@@ -1,8 +1,7 @@
-"""Coverage-guided fuzzing of what reads the input of others; the targets are in `_fuzzed.py`.
+"""Coverage-guided fuzzing of all readers of external input; the targets are in `_fuzz_cases.py`.
 
-Each target runs in a process of its own for so many seconds, of which none may take more than 2 GiB, or
-more than 20 s for an input. A finding is an exception that the target does not expect, a hang, or memory
-without bound;
+Each target runs in a process of its own for some seconds. No input may take more than 2 GiB or
+20 s. A finding is an unexpected exception, a hang, or unbounded memory;
 libFuzzer writes the input into the folder `--findings`. Needs `pip install atheris`.
 
     python benchmarks/fuzz.py [--seconds 600] [--targets document,study] [--findings FOLDER]
@@ -22,22 +21,22 @@ LIMITS = ("-rss_limit_mb=2048", "-timeout=20", "-max_len=65536", "-print_final_s
 
 
 def fuzz_one(name: str, arguments: list[str]) -> None:
-    """In this process, until the time is over: libFuzzer then ends it."""
+    """Fuzz in this process until libFuzzer ends it."""
     import atheris
 
     with atheris.instrument_imports(include=["polybench"]):
-        import _fuzzed
+        import _fuzz_cases
 
-    atheris.Setup([name, *arguments], _fuzzed.TARGETS[name])
+    atheris.Setup([name, *arguments], _fuzz_cases.TARGETS[name])
     atheris.Fuzz()
 
 
 def fuzz(name: str, seconds: int, findings: Path) -> bool:
-    """In a process of its own; prints how many inputs it tried. Whether it ended without a finding."""
-    import _fuzzed
+    """Fuzz in a process of its own; print the number of inputs; return True without findings."""
+    import _fuzz_cases
 
     with tempfile.TemporaryDirectory(prefix="polybench-corpus-") as corpus:
-        for number, seed in enumerate(_fuzzed.seeds(GOLDEN).get(name, [b""])):
+        for number, seed in enumerate(_fuzz_cases.seeds(GOLDEN).get(name, [b""])):
             (Path(corpus) / str(number)).write_bytes(seed)
         command = [sys.executable, __file__, "--one", name, corpus, *LIMITS]
         command += [f"-max_total_time={seconds}", f"-artifact_prefix={findings}/{name}-"]
@@ -52,14 +51,14 @@ def fuzz(name: str, seconds: int, findings: Path) -> bool:
 
 
 def main() -> None:
-    """From the command line; ends with 1 if anything was found."""
+    """Parse the command line; end with 1 if there are findings."""
     if sys.argv[1:2] == ["--one"]:
         fuzz_one(sys.argv[2], sys.argv[3:])
-    import _fuzzed
+    import _fuzz_cases
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=int, default=600, help="for each target")
-    parser.add_argument("--targets", default=",".join(_fuzzed.TARGETS))
+    parser.add_argument("--targets", default=",".join(_fuzz_cases.TARGETS))
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"))
     given = parser.parse_args()
     given.findings.mkdir(exist_ok=True)

@@ -1,12 +1,12 @@
-"""Overhead of the timed loop: polybench's against one written by hand, alternating in one process.
+"""Measure the overhead of the timed loop: polybench's against one written by hand, alternating in one process.
 
-Both loops train the same model, `lenet` with batch 128, on the same batches, from the same start before each
-block, so that nothing differs but the loop. The order within a pair of blocks is random. One process an
-engine, since frameworks do not share one. Takes about 2 minutes on 2 quiet cores.
+Both loops train the same model, `lenet` with batch 128, on the same batches, from the same weights in each
+block, so only the loop differs. The order within a pair of blocks is random. Each engine has a process of its
+own, because frameworks do not share one. Takes about 2 minutes on 2 idle cores.
 
-The loops of flux are in Julia. What the call of a step from Python takes beside the seconds that Julia says
-of it is a figure of its own: no sample has it. So is a call for no step at all, one after another: the
-difference is what a step leaves of the caches.
+The loops of flux are in Julia. The time of the call from Python, minus the seconds that Julia reports,
+is a separate figure, which no step time includes. The time of empty calls in a row is another figure: the
+difference is the effect of cold caches after a step.
 
     python benchmarks/loop_overhead.py [--pairs 40] [--steps 30] [--engines torch,tf,flux]
 """
@@ -32,27 +32,27 @@ import numpy as np
 from _report import Figure, report
 from _study import inputs
 
-from polybench.core.spec import UNTIMED_STEPS
-from polybench.core.statistics import ratio
-from polybench.data.epoch import open_epoch
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
+from polybench.data.epoch_cache import open_epoch
 from polybench.engines import ENGINES
 from polybench.machine.host import usable_threads
-from polybench.planning.pace import WARM_UP_STEPS
-from polybench.planning.plan import row
-from polybench.wire.environment import worker_environment
-from polybench.worker.timed import measure_block
+from polybench.planning.plan import engine_spec
+from polybench.planning.round_budget import WARM_UP_STEPS
+from polybench.protocol.environment import worker_environment
+from polybench.stats.statistics import ratio
+from polybench.worker.timing_loop import measure_block
 
 TARGET = 1.01
 
 Loop = Callable[[Any, int], list[float]]
-"""Engine and number of steps -> seconds of each step."""
+"""Function from engine and number of steps to seconds of each step."""
 
 
 def torch_loop(engine: Any, steps: int) -> list[float]:
-    """What a PyTorch user writes, around the model and optimizer that the engine made."""
-    batches, loss_of, optimizer = engine._batches, engine._loss_of, engine._optimizer
+    """The loop of a PyTorch user, around the engine's model and optimizer."""
+    batches, loss_of, optimizer = engine._batches, engine._compute_loss, engine._optimizer
     seconds = []
-    for images, labels in batches[UNTIMED_STEPS : UNTIMED_STEPS + steps]:
+    for images, labels in batches[WARMUP_STEPS_PER_BLOCK : WARMUP_STEPS_PER_BLOCK + steps]:
         start = perf_counter()
         optimizer.zero_grad()
         loss = loss_of(images, labels)
@@ -63,10 +63,10 @@ def torch_loop(engine: Any, steps: int) -> list[float]:
 
 
 def tf_loop(engine: Any, steps: int) -> list[float]:
-    """The same around the `tf.function` that the engine made."""
+    """The loop of a TensorFlow user, around the engine's `tf.function`."""
     batches, train_step = engine._batches, engine._step
     seconds = []
-    for images, labels in batches[UNTIMED_STEPS : UNTIMED_STEPS + steps]:
+    for images, labels in batches[WARMUP_STEPS_PER_BLOCK : WARMUP_STEPS_PER_BLOCK + steps]:
         start = perf_counter()
         train_step(images, labels)
         seconds.append(perf_counter() - start)
@@ -86,18 +86,18 @@ end
 
 @functools.cache
 def _in_julia() -> Any:
-    from juliacall import Main  # runs already: the engine has started it
+    from juliacall import Main  # the engine has started Julia
 
     return Main.seval(_FLUX_LOOP)
 
 
 def flux_loop(engine: Any, steps: int) -> list[float]:
-    """What a Flux user writes, in Julia, around the chain and the state that the engine made."""
-    return list(_in_julia()(engine._trainer, engine._batches, UNTIMED_STEPS, steps))
+    """The loop of a Flux user, in Julia, around the engine's chain and optimizer state."""
+    return list(_in_julia()(engine._trainer, engine._batches, WARMUP_STEPS_PER_BLOCK, steps))
 
 
 def bridge_seconds(engine: Any, calls: int, steps: int) -> list[float]:
-    """Of each call for so many steps, what it took from Python beside what the engine says of it."""
+    """Return, for each call with this many steps, its time in Python minus the engine's seconds."""
     seconds = []
     for step in range(calls):
         start = perf_counter()
@@ -111,27 +111,27 @@ BRIDGE_TARGET = 20e-6
 
 
 def block_by_hand(engine: Any, steps: int, loop: Loop) -> list[float]:
-    """A block from the same start as polybench's, timed by the hand-written loop."""
+    """Run a block of the hand-written loop from the same weights as polybench's."""
     engine.reset()
     gc.collect()
-    engine.run_steps(0, UNTIMED_STEPS)
+    engine.run_steps(0, WARMUP_STEPS_PER_BLOCK)
     return loop(engine, steps)
 
 
 def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
-    """Both loops' blocks, in this process; and of flux, which is behind a bridge, what a call takes."""
+    """Run both loops' blocks in this process; for flux, also measure the call."""
     with inputs((name,), steps) as given:
-        cell = given.cell(name)
-        module, _, factory = row(cell).factory.partition(":")
+        configuration = given.configuration(name)
+        module, _, factory = engine_spec(configuration).factory.partition(":")
         engine = getattr(importlib.import_module(module), factory)()
         engine.load_framework()
         with np.load(given.files.weights) as weights:
-            engine.build(given.plan.job(cell), dict(weights))
+            engine.build(given.plan.job(configuration), dict(weights))
         engine.load(*open_epoch(given.files.epoch))
         engine.reset()
         engine.run_steps(0, WARM_UP_STEPS)
         loops: dict[str, Loop] = {
-            "polybench": lambda engine, steps: measure_block(engine, steps).step_seconds,
+            "polybench": lambda engine, steps: measure_block(engine, steps).step_times,
             "hand": functools.partial(block_by_hand, loop=LOOPS[name]),
         }
         blocks: dict[str, list[list[float]]] = {which: [] for which in loops}
@@ -145,26 +145,24 @@ def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
 
 
 def figures(name: str, blocks: dict[str, list[list[float]]]) -> list[Figure]:
-    """The ratio of medians over all blocks, and the mean of the pairs' ratios with its interval."""
+    """Print the ratio of medians over all blocks, and the mean ratio of pairs with its interval."""
     ours, by_hand = blocks["polybench"], blocks["hand"]
     of_medians = median(chain.from_iterable(ours)) / median(chain.from_iterable(by_hand))
     paired = ratio([ours], [by_hand])
     found = [
         Figure(f"{name}: polybench / by hand", of_medians, f"at most {TARGET}", of_medians <= TARGET),
-        Figure(f"{name}: the same, paired blocks", paired.value, interval95=paired.interval95),
+        Figure(f"{name}: the same, paired blocks", paired.value, ci95=paired.ci95),
     ]
     if "bridge" in blocks:
         empty, step = (median(seconds) * 1e6 for seconds in blocks["bridge"])
         met, target = empty < BRIDGE_TARGET * 1e6, f"below {BRIDGE_TARGET * 1e6:.0f}"
-        found.append(Figure(f"{name}: a call for no step from Python, us", empty, target, met))
+        found.append(Figure(f"{name}: an empty call from Python, us", empty, target, met))
         found.append(Figure(f"{name}: the call of a step, after another step, us", step))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", default="torch,tf")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--steps", type=int, default=30, help="timed steps of a block")
@@ -178,9 +176,7 @@ def main() -> None:
         environment = worker_environment(ENGINES[name], "cpu", usable_threads())
         command = [sys.executable, __file__, "--child", name]
         command += ["--pairs", str(options.pairs), "--steps", str(options.steps)]
-        run = subprocess.run(
-            command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True
-        )
+        run = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
         found += figures(name, json.loads(run.stdout.splitlines()[-1]))
     report("loop_overhead", found, pairs=options.pairs, steps=options.steps)
 

@@ -1,9 +1,9 @@
-"""What the observer takes for itself: CPU time of this process while it watches blocks and does nothing else.
+"""Measure the observer's own CPU time: it observes blocks, and this process does nothing else.
 
-The blocks are as long as a study's (half a second) and follow one another without a break, which is the most
-that a study asks of it. Without an NVIDIA driver the GPU's readings come from the tests' fake one: then the
-figure has all of the thread and of polybench, but not the time that NVML takes to answer; the last line says
-which it was (`driver`). The processor's energy is read where it may be. Takes about a minute.
+The blocks are as long as a study's (half a second) and follow one another without a break, which is the maximum
+in a study. Without an NVIDIA driver, GPU readings come from the tests' fake driver. The
+figure then includes the thread and polybench's code, but not the response time of NVML; the last line names
+the driver (`driver`). CPU energy is read if that is allowed. Takes about a minute.
 
     python benchmarks/sampler.py [--seconds 30] [--block 0.5]
 """
@@ -26,11 +26,11 @@ TARGET = 0.01
 
 
 def cpu_share(device: str, seconds: float, block: float) -> float:
-    """CPU seconds of this process for each second that it watches."""
+    """Return CPU seconds of this process per observed second."""
     observer = Observer({device})
     cpu, start = time.process_time(), time.monotonic()
     while time.monotonic() - start < seconds:
-        with observer.block(os.getpid(), device, [os.getpid()]) as usage:
+        with observer.watch_block(os.getpid(), device, [os.getpid()]) as usage:
             time.sleep(block)
     share = (time.process_time() - cpu) / (time.monotonic() - start)
     if device != "cpu" and (usage.gpu is None or not usage.gpu.samples):
@@ -40,7 +40,7 @@ def cpu_share(device: str, seconds: float, block: float) -> float:
 
 
 def driver() -> str:
-    """The real driver, or the tests' fake one put in its place."""
+    """Return the real driver, or install the tests' fake one."""
     library = nvml.load()
     try:
         library.nvmlInit()
@@ -55,9 +55,7 @@ def driver() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0, help="of watching, for each device")
     parser.add_argument("--block", type=float, default=0.5, help="seconds of a block")
     options = parser.parse_args()
@@ -65,7 +63,7 @@ def main() -> None:
     figures = []
     for device in ("cpu", "cuda"):
         share = cpu_share(device, options.seconds, options.block)
-        what = f"CPU time of watching a {device} cell, of one core"
+        what = f"CPU time of observing a {device} configuration, of one core"
         figures.append(Figure(what, share, f"at most {TARGET}", share <= TARGET))
     report("sampler", figures, driver=which, rapl=not Rapl().problem, block=options.block)
 

@@ -1,11 +1,11 @@
-"""What many and large saved studies cost: listing thousands, and the memory for one of a thousand cells.
+"""Measure the cost of many and large saved studies: listing thousands, and memory for one of a thousand configurations.
 
-Documents are those of a small study of the engine `fake`, copied with other IDs and times, and the same with
-its cell a thousand times over, with as many samples as a default study has. Listing is timed in fresh
-processes, with the index made before, less the listing of an empty folder. Memory is the most that a process
-of the program had resident: of `view` while it made a page of each kind. Nothing is trained.
+Documents are copies of a small study of the engine `fake` with other IDs and times. The large ones have
+a thousand configurations and as many step times as a default study. Listing is timed in fresh
+processes, with an existing index, minus the listing of an empty folder. Memory is the peak resident set of a process
+of the program; for `view`, while it made a page of each kind. Nothing is trained.
 
-    python benchmarks/saved_studies.py [--studies 10000] [--cells 1000]
+    python benchmarks/saved_studies.py [--studies 10000] [--configurations 1000]
 """
 
 from __future__ import annotations
@@ -31,26 +31,34 @@ _MEBIBYTE = 1 << 20
 _SAMPLES = (5, 5, 29)
 """Processes, rounds, steps of a default study of `lenet`."""
 _IDS = ("before", "after")
-"""Of the two large studies."""
+"""IDs of the two large studies."""
 _FIGURES = ("speed", "steps", "distributions", "startup", "allocations")
-"""Those of a study that these have something for."""
+"""Figures that these studies have."""
 _INTERRUPTED = 130
-"""With which `view` ends."""
+"""Signal that ends `view`."""
 
 
-def write_studies(folder: Path, studies: int, cells: int) -> int:
-    """Both folders, `many` and `large`; returns the most bytes that this process had resident."""
+def write_studies(folder: Path, studies: int, configurations: int) -> int:
+    """Write both folders, `many` and `large`; return the peak resident bytes of this process."""
     import msgspec
 
-    from polybench.core.document.study import to_json
-    from polybench.core.document.times import Samples
     from polybench.core.spec import Study
-    from polybench.measuring.progress import Silent
-    from polybench.measuring.study import run_study
-    from polybench.report.saved_studies import Store
+    from polybench.runner.progress import NullProgress
+    from polybench.runner.study import run_study
+    from polybench.schema.study import to_json
+    from polybench.schema.times import StepTimes
+    from polybench.storage.store import Store
 
-    study = Study(("fake",), ("cpu",), data="synthetic", batch_size=16, processes=2, rounds=2, steps=5)
-    document = run_study(study, Silent(), store=None)
+    study = Study(
+        ("fake",),
+        ("cpu",),
+        data="synthetic",
+        batch_size=16,
+        processes=2,
+        rounds_per_process=2,
+        steps_per_round=5,
+    )
+    document = run_study(study, NullProgress(), store=None)
     (folder / "many").mkdir()
     for copy in range(studies):
         day, minute = divmod(copy, 1440)
@@ -59,29 +67,31 @@ def write_studies(folder: Path, studies: int, cells: int) -> int:
         # Not through the store, which waits for the disk each time.
         (folder / "many" / f"{again.id}.json").write_bytes(to_json(again))
     processes, rounds, steps = _SAMPLES
-    (cell,) = document.results
+    (configuration,) = document.results
     for id, step in zip(_IDS, (0.01, 0.011), strict=True):
         results = []
-        for number in range(2, cells + 2):
+        for number in range(2, configurations + 2):
             seconds = [
                 [[step * (1 + 0.01 * p + 1e-6 * (r + s)) for s in range(steps)] for r in range(rounds)]
                 for p in range(processes)
             ]
-            samples = Samples("step", 1, seconds)
-            results.append(msgspec.structs.replace(cell, cell=f"fake/cpu#{number}", samples=samples))
+            samples = StepTimes("step", 1, seconds)
+            results.append(
+                msgspec.structs.replace(configuration, configuration=f"fake/cpu#{number}", step_times=samples)
+            )
         Store(folder / "large").save(msgspec.structs.replace(document, id=id, results=results))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def started(*arguments: str, cache: Path, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """The program in a fresh process."""
+    """Run the program in a fresh process."""
     environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
     command = [sys.executable, "-m", "polybench", *arguments]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=environment, text=True)
 
 
 def ended(process: subprocess.Popen[str], code: int = 0) -> tuple[float, int]:
-    """Its CPU seconds, and the most bytes that it had resident; exits where it ended with another code."""
+    """Return its CPU seconds and peak resident bytes; exit if it failed."""
     assert process.stderr is not None
     said = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
@@ -92,18 +102,18 @@ def ended(process: subprocess.Popen[str], code: int = 0) -> tuple[float, int]:
 
 
 def cpu_seconds(*arguments: str, cache: Path) -> tuple[float, int]:
-    """Of the program in a fresh process, with the most bytes that it had resident."""
+    """Return CPU seconds and peak resident bytes of the program in a fresh process."""
     return ended(started(*arguments, cache=cache))
 
 
 def viewing_peak(pages: Sequence[str], *where: str, cache: Path) -> int:
-    """The most bytes that `polybench view` had resident when it had made these pages, one after the other."""
+    """Return the peak resident bytes of `polybench view` after making these pages in turn."""
     process = started("view", "--no-browser", *where, cache=cache, stdout=subprocess.PIPE)
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     try:
         for page in pages:
-            with urllib.request.urlopen(f"{address}{page}") as answer:  # raises for what is not OK
+            with urllib.request.urlopen(f"{address}{page}") as answer:  # raises unless the status is OK
                 answer.read()
     finally:
         process.send_signal(signal.SIGINT)
@@ -116,21 +126,19 @@ def _memory(what: str, peak: int) -> Figure:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
-    parser.add_argument("--cells", type=int, default=1000)
+    parser.add_argument("--configurations", type=int, default=1000)
     options = parser.parse_args()
     figures = []
-    # A process of its own: what this one has resident would count in each of its children.
+    # In a process of its own, because each child would inherit this one's peak.
     with (
         tempfile.TemporaryDirectory(prefix="polybench-benchmark-") as name,
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
     ):
         folder, cache = Path(name), Path(name) / "cache"
-        own = pool.submit(write_studies, folder, options.studies, options.cells).result()
-        figures.append(_memory(f"making and storing {options.cells} cells", own))
+        own = pool.submit(write_studies, folder, options.studies, options.configurations).result()
+        figures.append(_memory(f"making and storing {options.configurations} configurations", own))
         many, large, none = (("--results", str(folder / part)) for part in ("many", "large", "none"))
         first, _ = cpu_seconds("list", *many, cache=cache)
         figures.append(Figure(f"first list of {options.studies}: CPU seconds", first))
@@ -140,22 +148,20 @@ def main() -> None:
                 for _ in range(_REPEATS)
             ]
             value = statistics.median(listing - start for listing, start in pairs)
-            figures.append(
-                Figure(f"list, {format}: CPU seconds beside the start", value, "below 1", value < 1)
-            )
+            figures.append(Figure(f"list, {format}: CPU seconds beside the start", value, "below 1", value < 1))
         (_, after), csv = _IDS, ("--format", "csv")
         for what in (("list",), ("show", after), ("show", after, *csv), ("diff", *_IDS)):
             _, peak = cpu_seconds(*what, *large, cache=cache)
-            figures.append(_memory(f"{' '.join(what)}, {options.cells} cells", peak))
+            figures.append(_memory(f"{' '.join(what)}, {options.configurations} configurations", peak))
         page = ("-o", str(folder / "page.html"))
         drawn = [("plot", after, "--figure", name) for name in _FIGURES]
         for shown in (("report", after), ("report", *_IDS), *drawn):
             _, peak = cpu_seconds(*shown, *page, *large, cache=cache)
-            figures.append(_memory(f"{' '.join(shown)}, {options.cells} cells", peak))
+            figures.append(_memory(f"{' '.join(shown)}, {options.configurations} configurations", peak))
         pages = ("", f"report?id={after}", "diff?a=before&b=after", "history")
         peak = viewing_peak(pages, *large, cache=cache)
-        figures.append(_memory(f"view, a page of each kind, {options.cells} cells", peak))
-    report("saved_studies", figures, studies=options.studies, cells=options.cells)
+        figures.append(_memory(f"view, a page of each kind, {options.configurations} configurations", peak))
+    report("saved_studies", figures, studies=options.studies, configurations=options.configurations)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Many studies of the engine `fake`, to each of which something happens at a random moment: is anything lost?
+"""Run many studies of the engine `fake` with one fault each at a random moment, and check that nothing is lost.
 
-What may happen is in `FAULTS`. After each study: no process, scratch folder or half-written file is left;
-what was measured is printed or saved, and both are whole; the cell to which nothing happened is measured;
-and what was stopped or killed is resumed, completed, and keeps what it had. A finding names the study's
-number: `--seed` and `--only` repeat it, as far as the machine is as fast.
+`FAULTS` has the possible faults. After each study: no process, scratch folder or half-written file is left;
+what was measured is printed or saved, and both are complete; the configuration without a fault is measured;
+and an interrupted study can be resumed and completed without losing anything. A finding names the study's
+number: `--seed` and `--only` repeat it if the machine is similarly fast.
 
     python benchmarks/soak.py [--studies 200] [--seconds 1200] [--seed 0] [--only NUMBER]
 """
@@ -28,20 +28,21 @@ import msgspec
 import numpy as np
 from _faults import FAULTS, Fault, workers
 
-from polybench.core.document.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument, from_json
 
 IMAGES, BATCH_SIZE = 100, 16
 PROCESSES = 2
 OPTIONS = (
-    f"--engines fake,fake+slow --batch-size {BATCH_SIZE} --processes {PROCESSES} --rounds 2 --steps 3"
+    f"--engines fake,fake+slow --batch-size {BATCH_SIZE} --processes {PROCESSES} --rounds-per-process 2"
+    " --steps-per-round 3"
     " --epochs 1 --no-parity --format json --timeout 20s"
 ).split()
 LONGEST_SECONDS = 120.0
-"""Of a study, whatever happens to it: a worker that hangs is waited for 20 s, and killed within 6."""
+"""Maximum seconds of a study with any fault: a hanging worker times out after 20 s and is killed within 6."""
 
 
 class Ended(NamedTuple):
-    """A study that has ended: its exit code, and what it printed."""
+    """A finished study: its exit code and its output."""
 
     code: int
     out: bytes
@@ -49,31 +50,31 @@ class Ended(NamedTuple):
 
     @property
     def printed(self) -> StudyDocument | None:
-        """Nothing, where it ended before anything was measured; raises where it is no whole document."""
+        """Read the document; None if the study ended before measuring; raise if the document is incomplete."""
         return from_json(self.out) if self.out else None
 
 
 class Place(NamedTuple):
-    """Folders of the soak's own: no study of the user's is touched."""
+    """Folders of the soak test itself, so that the user's studies are not touched."""
 
     root: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the program."""
+        """Environment variables for the program."""
         own = {f"XDG_{name}_HOME": str(self.root / name.lower()) for name in ("CACHE", "DATA", "CONFIG")}
         return os.environ | own | {"NO_COLOR": "1", "TMPDIR": str(self.root / "tmp")}
 
     @property
     def scratch(self) -> list[Path]:
-        """Folders of studies that run, or have left theirs."""
+        """Scratch folders of running or ended studies."""
         return [*(self.root / "cache" / "polybench").glob("scratch-*")]
 
     def start(self, results: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        """The program; its progress goes to a file, so that nobody has to read it meanwhile.
+        """Start the program; its progress goes to a file that nothing needs to read.
 
-        What it prints goes into a pipe, which holds a small study's document: a file would be as full as
-        the disk.
+        Its output goes into a pipe, which holds a small study's document, because a file would be affected by a
+        full disk.
         """
         command = [sys.executable, "-m", "polybench", *arguments, "--results", str(results)]
         with (self.root / results.name).with_suffix(".errors").open("wb") as errors:
@@ -86,7 +87,7 @@ class Place(NamedTuple):
             )
 
     def end(self, process: subprocess.Popen[bytes], results: Path) -> Ended:
-        """Wait for it; raises subprocess.TimeoutExpired where it hangs."""
+        """Wait for it; raise subprocess.TimeoutExpired if it hangs."""
         code = process.wait(LONGEST_SECONDS)
         errors = (self.root / results.name).with_suffix(".errors").read_text("utf-8", "replace")
         assert process.stdout is not None
@@ -95,22 +96,22 @@ class Place(NamedTuple):
 
 
 def _hear_signals() -> None:
-    """Where this runs in the background, a shell may have told all its children to ignore these."""
+    """Restore the default signal handlers, because a background shell may make its children ignore signals."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def soak(place: Place, number: int, seed: int, seconds: float) -> tuple[str, list[str]]:
-    """One study and what happens to it.
+    """Run one study with a fault.
 
     Args:
-        place: where.
-        number: of the study.
-        seed: of the soak.
-        seconds: that a study takes here to which nothing happens.
+        place: the folders.
+        number: number of the study.
+        seed: seed of the soak test.
+        seconds: duration of a study without a fault on this machine.
 
     Returns:
-        What happened, and the findings.
+        The fault, and the findings.
     """
     draw = random.Random(f"{seed}-{number}")
     name = draw.choice(sorted(FAULTS))
@@ -146,7 +147,7 @@ def _left(place: Place, pid: int, results: Path, fault: Fault) -> Iterator[str]:
         yield f"workers are left: {workers(pid)}"
     if fault.kills_parent:
         for folder in place.scratch:
-            os.utime(folder, (0, 0))  # long ago: the next study removes what nobody holds
+            os.utime(folder, (0, 0))  # old enough for the next study to remove it
         return
     if place.scratch:
         yield f"scratch is left: {place.scratch}"
@@ -162,19 +163,16 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
     saved = [from_json(path.read_bytes()) for path in results.glob("*.json")]
     printed = None if fault.kills_parent else ended.printed
     if printed is not None:
-        if (
-            not any(result.status == "ok" and result.measured for result in printed.results)
-            and ended.code == 1
-        ):
-            yield "both cells failed, where something happened to one"
+        if not any(result.status == "ok" and result.is_measured for result in printed.results) and ended.code == 1:
+            yield "both configurations failed, but only one had a fault"
         told = any("cannot save" in text for text in printed.warnings)
-        # A folder that vanishes when all is saved takes it along, and nobody could tell.
+        # If the folder vanishes after saving, the document is gone; this cannot be detected.
         told = told or (fault is FAULTS["results vanish"] and not saved)
         if not told and [document.id for document in saved if document == printed] != [printed.id]:
             yield "what is saved is not what was printed"
     unfinished = [path.parent.name for path in results.glob("unfinished/*/state")]
     if ended.code == 0 and unfinished:
-        yield f"a finished study is kept as unfinished: {unfinished}"
+        yield f"a finished study still has a checkpoint: {unfinished}"
     for id in unfinished:
         before = next((document for document in saved if document.id == id), None)
         yield from _not_resumed(place, id, results, before)
@@ -187,17 +185,17 @@ def _not_resumed(place: Place, id: str, results: Path, before: StudyDocument | N
         yield f"cannot be resumed ({ended.code}): {ended.errors[-1000:]}"
         return
     for result in after.results:
-        if result.status != "failed" and [len(process) for process in result.steps] != [2] * PROCESSES:
-            yield f"{result.cell} is not complete: {[len(process) for process in result.steps]}"
-        kept = before.result(result.cell).steps[: after.resumed[-1].processes] if before else []
-        if result.steps[: len(kept)] != kept:
-            yield f"{result.cell} does not have what it had"
+        if result.status != "failed" and [len(process) for process in result.nested_step_times] != [2] * PROCESSES:
+            yield f"{result.configuration} is not complete: {[len(process) for process in result.nested_step_times]}"
+        saved = before.result(result.configuration).nested_step_times[: after.resumed[-1].processes] if before else []
+        if result.nested_step_times[: len(saved)] != saved:
+            yield f"{result.configuration} does not have what it had"
     if [*results.glob("unfinished/*/state")]:
-        yield "is kept as unfinished, though it is complete"
+        yield "still has a checkpoint although it is complete"
 
 
 def _images(folder: Path) -> None:
-    """Images in CIFAR-10's format."""
+    """Write images in CIFAR-10's format."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for number in range(1, 6):
@@ -207,8 +205,8 @@ def _images(folder: Path) -> None:
     np.hstack([labels, pixels]).tofile(folder / "test_batch.bin")
 
 
-def _undisturbed(place: Place, name: str) -> float:
-    """Seconds of a study to which nothing happens."""
+def _duration_without_fault(place: Place, name: str) -> float:
+    """Measure the seconds of a study without a fault."""
     start = time.monotonic()
     process = place.start(place.root / name, "compare", *OPTIONS, "--data", str(place.root / "images"))
     assert place.end(process, place.root / name).code == 0, "it does not end well"
@@ -216,7 +214,7 @@ def _undisturbed(place: Place, name: str) -> float:
 
 
 def run(studies: int, seconds: float, seed: int, only: int | None = None) -> int:
-    """The soak; prints what happened how often, and every finding. Returns the number of findings."""
+    """Run the soak test; print counts of faults and every finding; return the number of findings."""
     happened: Counter[str] = Counter()
     found = 0
     with tempfile.TemporaryDirectory(prefix="polybench-soak-") as name:
@@ -224,7 +222,7 @@ def run(studies: int, seconds: float, seed: int, only: int | None = None) -> int
         (place.root / "tmp").mkdir()
         _images(place.root / "images")
         end = time.monotonic() + seconds
-        length = min(_undisturbed(place, f"nothing-happens-{number}") for number in range(3))
+        length = min(_duration_without_fault(place, f"nothing-happens-{number}") for number in range(3))
         for number in range(studies) if only is None else [only]:
             if time.monotonic() > end:
                 print(f"time is over after {number} studies")
@@ -240,7 +238,7 @@ def run(studies: int, seconds: float, seed: int, only: int | None = None) -> int
 
 
 def main() -> None:
-    """From the command line; ends with 1 if anything was found."""
+    """Parse the command line; end with 1 if there are findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=1200.0)

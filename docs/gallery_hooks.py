@@ -1,7 +1,4 @@
-"""The gallery, which MkDocs asks for while it builds the site: a page and a report of each saved document.
-
-No figure of it is typed: all of them are in the documents.
-"""
+"""MkDocs hooks that generate the gallery: a page and a report of each saved document."""
 
 from __future__ import annotations
 
@@ -12,39 +9,39 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from polybench.api.parts import chapter_of
+from polybench.api.html_fragments import study_section
 from polybench.core import units
-from polybench.core.document.study import StudyDocument
-from polybench.core.document.sweep import SweepDocument
-from polybench.export import sweep as sweeps
-from polybench.export.records import laid_out
-from polybench.export.rendering import rendered
-from polybench.export.sentence import sentences
-from polybench.page import Part, render
-from polybench.page.sweep import headline, title_of
-from polybench.plots.provenance import provenance
-from polybench.report.saved_studies import Store
+from polybench.figures.caption import caption_for
+from polybench.html_report import Section, render_report
+from polybench.html_report.sweep_section import headline, sweep_title
+from polybench.render import render_study
+from polybench.render import sweep as sweeps
+from polybench.render.summary import summary_sentences
+from polybench.render.tables import format_table
+from polybench.schema.study import StudyDocument
+from polybench.schema.sweep import SweepDocument
+from polybench.storage.store import Store
 
 _FOLDER = Path(__file__).parent / "gallery"
 
 _OLD_DAYS = 180
-"""From then on a page of the gallery says that it is old: frameworks have had a release or two."""
+"""Age in days from which a page is marked as old, because frameworks have released new versions."""
 
 _MARK = "<!-- gallery -->"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those that are written."""
+    """Add the generated pages."""
     store = Store(_FOLDER / "measured")
     for one in _shown(store):
-        part: Part = one if isinstance(one, SweepDocument) else chapter_of(one, store)
-        for suffix, text in {"md": _page(one), "html": render([part])}.items():
+        part: Section = one if isinstance(one, SweepDocument) else study_section(one, store)
+        for suffix, text in {"md": _page(one), "html": render_report([part])}.items():
             files.append(File.generated(config, f"gallery/{one.id}.{suffix}", content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """The list of all, where its mark is."""
+    """Replace the marker by the list of all documents."""
     return markdown.replace(_MARK, _list()) if _MARK in markdown else markdown
 
 
@@ -58,7 +55,7 @@ def _list() -> str:
         [f"[{_title(one)}]({one.id}.md)", one.created[:10], one.host.cpu, " ".join(_found(one))]
         for one in _shown(Store(_FOLDER / "measured"))
     ]
-    return laid_out(["study", "measured", "on", "found"], rows, left=4, markdown=True)
+    return format_table(["study", "measured", "on", "found"], rows, text_columns=4, markdown=True)
 
 
 def _page(one: StudyDocument | SweepDocument) -> str:
@@ -67,7 +64,7 @@ def _page(one: StudyDocument | SweepDocument) -> str:
         f"# {_title(one)}",
         _age(one),
         f"[The whole report]({one.id}.html), {_contents(one)}.",
-        _table(one).replace("\\<", "&lt;"),  # as Python-Markdown has it
+        _table(one).replace("\\<", "&lt;"),  # same anchors as Python-Markdown
         *(f"![{path.stem.rpartition('.')[2]}](figures/{path.name})" for path in figures),
         *_repeated(one),
     ]
@@ -76,13 +73,13 @@ def _page(one: StudyDocument | SweepDocument) -> str:
 
 def _title(one: StudyDocument | SweepDocument) -> str:
     if isinstance(one, SweepDocument):
-        return title_of(one)
+        return sweep_title(one)
     settings = one.settings
     return one.title or f"{settings.model}, batch {settings.batch_size}, {settings.precision}"
 
 
 def _found(one: StudyDocument | SweepDocument) -> list[str]:
-    return [headline(one)] if isinstance(one, SweepDocument) else sentences(one)
+    return [headline(one)] if isinstance(one, SweepDocument) else summary_sentences(one)
 
 
 def _contents(one: StudyDocument | SweepDocument) -> str:
@@ -94,7 +91,7 @@ def _contents(one: StudyDocument | SweepDocument) -> str:
 def _table(one: StudyDocument | SweepDocument) -> str:
     if isinstance(one, SweepDocument):
         return sweeps.render(one, "markdown", published=True)
-    return rendered(one, "markdown", published=True)
+    return render_study(one, "markdown", published=True)
 
 
 def _repeated(one: StudyDocument | SweepDocument) -> list[str]:
@@ -106,6 +103,6 @@ def _repeated(one: StudyDocument | SweepDocument) -> list[str]:
 
 def _age(one: StudyDocument | SweepDocument) -> str:
     days = (datetime.now(UTC) - datetime.fromisoformat(one.created)).days
-    when = f"{units.plural(days, 'day')} old when this page was made: {provenance(one)}"
+    when = f"{units.plural(days, 'day')} old when this page was made: {caption_for(one)}"
     old = "!!! warning\n    Frameworks have changed since: measure it again before you quote it.\n\n"
     return (old if days > _OLD_DAYS else "") + when

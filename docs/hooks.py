@@ -1,7 +1,7 @@
-"""What MkDocs asks while it builds the site: the reference, from the code.
+"""MkDocs hooks that generate the reference from the code.
 
-Nothing of it is written down twice: commands are those of the program, columns those of `METRICS`, the
-fields of a saved study those of its JSON Schema, functions of the Julia package their docstrings.
+Commands come from the program, columns from `METRICS`, fields of a saved study from its JSON Schema, and functions of
+the Julia package from their docstrings.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from polybench.cli import app
 from polybench.metrics import GROUPS, METRICS
 
 _ROOT = Path(__file__).parents[1]
-_SCHEMA = _ROOT / "polybench/core/document/study.schema.json"
+_SCHEMA = _ROOT / "polybench/schema/study.schema.json"
 _DOCSTRING = re.compile(r'^"""\n    ((\w+)\([^\n]*\))\n\n(.*?)^"""$', re.MULTILINE | re.DOTALL)
-"""In Julia: how a function is called, its name, what it does."""
+"""Pattern of a Julia docstring: signature, name, description."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those that are written."""
+    """Add the generated pages."""
     pages = {
         "reference/commands.md": _commands(),
         "reference/columns.md": _columns(),
@@ -41,7 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Links to files beside the folder of the docs are those of its pages; marks become what they name."""
+    """Convert links to files outside of docs/ to their pages, and replace the sample marker."""
+    markdown = markdown.replace("](../../CONTRIBUTING.md", "](../contributing.md")
     markdown = markdown.replace("](../CONTRIBUTING.md", "](contributing.md")
     markdown = markdown.replace("](../julia/README.md", "](julia.md")
     mark = "<!-- sample -->"
@@ -62,7 +63,7 @@ def _commands() -> str:
 
 
 def _walk(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Every command that does something, with its path."""
+    """Yield every executable command with its path."""
     if not hasattr(command, "commands"):
         yield context.command_path, command, context
     for name, inner in getattr(command, "commands", {}).items():
@@ -70,7 +71,7 @@ def _walk(command: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _paragraphs(text: str) -> str:
-    """A help text; a line that starts with `Example:` is code."""
+    """Convert a help text; lines with `Example:` become code."""
     lines = []
     for line in text.splitlines():
         label, found, code = line.partition("Example: ")
@@ -109,7 +110,7 @@ def _document() -> str:
 
 
 def _julia() -> str:
-    """The README of the Julia package, and the docstrings of what it exports."""
+    """Return the README of the Julia package, and the docstrings of its exported functions."""
     readme = (_ROOT / "julia/README.md").read_text()
     parts = [readme.replace("(../docs/", "(").replace("(../README.md)", "(index.md)"), "## Functions"]
     sources = [file.read_text() for file in sorted((_ROOT / "julia/src").glob("*.jl"))]
@@ -123,7 +124,7 @@ def _julia() -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A JSON Schema in a few words."""
+    """Describe a type of the JSON Schema."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -135,7 +136,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _plain_type(schema: dict[str, Any]) -> str:
-    """Of what names no other type but in its items."""
+    """Describe a type with items."""
     if "prefixItems" in schema:
         return f"({', '.join(_type(one) for one in schema['prefixItems'])})"
     if schema.get("type") == "array":
@@ -160,6 +161,6 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Python-Markdown splits a row at a pipe, unless that is code, where a backslash would be shown."""
+    """Escape pipes for Python-Markdown, which splits rows at pipes outside of code."""
     parts = " ".join(text.split()).split("`")
     return "`".join(part if i % 2 else part.replace("|", "\\|") for i, part in enumerate(parts))

@@ -18,5 +18,5 @@ print(result)
 for row in result.rows(["throughput", "speedup"]):
     if row["status"] == "ok":
         print(
-            f"{row['cell']:<16} {row['throughput']:>8,.0f} images/s, {row['speedup']:.2f} times the baseline"
+            f"{row['configuration']:<16} {row['throughput']:>8,.0f} images/s, {row['speedup']:.2f} times the baseline"
         )

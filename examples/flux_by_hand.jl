@@ -1,19 +1,19 @@
-# Train what polybench trains, from plain Julia and without Python, and print the same losses.
+# Trains the same network as polybench in Julia, without Python, and prints the same losses.
 #
-#     polybench weights --data FOLDER --steps 60 --output START.npz
-#     julia --project=. --threads=2 examples/flux_by_hand.jl START.npz FOLDER
+#     polybench weights --data FOLDER --steps 60 --output initial_state.npz
+#     julia --project=. --threads=2 examples/flux_by_hand.jl initial_state.npz FOLDER
 #
-# FOLDER has CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml:
+# FOLDER contains CIFAR-10's `data_batch_1.bin` to `data_batch_5.bin`. The environment is the repository's Project.toml:
 #     julia --project=. -e 'using Pkg; Pkg.instantiate()'
 
 using LinearAlgebra: BLAS
 using NPZ, PolyBench
 
 function main(start_file, folder)
-    # NNlib runs one task a Julia thread, and each calls BLAS: with more threads there they would wait for each other.
+    # NNlib runs one task per Julia thread, and each calls BLAS: with several BLAS threads they would wait for each other.
     Threads.nthreads() > 1 && BLAS.set_num_threads(1)
     start = npzread(start_file)
-    # C order there, Julia's order here: the same values with all axes reversed.
+    # The file has C order. In Julia's order, the same values have all axes reversed.
     canonical(array) = permutedims(array, ndims(array):-1:1)
     records = PolyBench.model(:lenet).records
     weights = Dict(name => canonical(start[name]) for (name, _) in PolyBench.tensor_shapes(records))

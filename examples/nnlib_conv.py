@@ -26,7 +26,7 @@ for layer, (pytorch, nnlib) in PUBLISHED.items():
     result = polybench.layers(
         layer=layer, engines=engines, devices=["cpu"], data="synthetic", batch_size=2, threads=4, quick=True
     )
-    ms = [1e3 * row["seconds_per_step"] for row in result.rows() if row["part"] == "forward"]
+    ms = [1e3 * row["seconds_per_step"] for row in result.rows() if row["operation"] == "forward"]
     ratio = f"{ms[1] / ms[0]:.1f}" if len(ms) == 2 else "not measured"
     here = f"{' '.join(f'{one:.2f}' for one in ms)}  ratio {ratio}"
     print(f"{layer:<42} {f'{pytorch} {nnlib}  ratio {nnlib / pytorch:.1f}':>22} {here:>22}")

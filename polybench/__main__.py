@@ -1,4 +1,4 @@
-"""`python -m polybench` is the same program as `polybench`."""
+"""Entry point of `python -m polybench`, the same program as `polybench`."""
 
 from polybench.cli import main
 

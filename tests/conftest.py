@@ -1,16 +1,16 @@
-"""Fixtures for all tests: no test may see or change the user's own studies, data, caches or configuration."""
+"""Fixtures for all tests: no test may read or change the user's studies, data, caches or configuration."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# Where nothing may be compiled to files, each of hundreds of processes compiles the program again, and pytest
-# rewrites every test again: __pycache__ is ignored by git.
+# Without bytecode files, each of hundreds of processes compiles the program again, and pytest
+# rewrites every test again. Git ignores __pycache__.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Before NumPy is imported: the reference's small products lose more to BLAS threads than they gain.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Two test processes share the cores: a thread of OpenMP that spins takes its core from the other one.
+# Two test processes share the cores: a spinning OpenMP thread takes its core from the other one.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import inspect
@@ -28,57 +28,57 @@ from typer.testing import CliRunner
 from polybench.core.interrupts import SIGNALS
 from tests import julia_depot
 
-# Machines are shared: that an example, or the making of one, takes long says nothing of the code.
+# Machines are shared, so a slow example or strategy is not an error.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
-# Click 8.1 mixes what goes to standard error into the output, where it is not asked not to.
+# Click 8.1 mixes standard error into the output by default.
 if "mix_stderr" in inspect.signature(CliRunner.__init__).parameters:
     CliRunner.__init__ = partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore[assignment]
 
-sys.dont_write_bytecode = False  # what that variable became in this process
+sys.dont_write_bytecode = False  # the value that the variable set in this process
 
 SHARE_ENGINES = (
-    "engines/test_identity.py",
+    "engines/test_parity.py",
     "engines/test_variants.py",
     "engines/flux/test_engine.py",
     "engines/keras/test_engine.py",
-    "engines/pytorch/test_engine.py",
-    "engines/tensorflow/test_engine.py",
+    "engines/torch/test_engine.py",
+    "engines/tf/test_engine.py",
     "engines/jax/test_engine.py",
-    "engines/jax/test_arithmetic.py",
-    "engines/test_replay.py",
-    "engines/test_places.py",
+    "engines/jax/test_flops.py",
+    "engines/test_operations.py",
+    "engines/test_allocation_sites.py",
     "engines/test_allocations.py",
-    "engines/test_native.py",
+    "engines/test_native_allocations.py",
     "engines/jax/test_cuda_calls.py",
-    "engines/pytorch/test_cuda_calls.py",
-    "engines/tensorflow/test_cuda_calls.py",
+    "engines/torch/test_cuda_calls.py",
+    "engines/tf/test_cuda_calls.py",
 )
-"""Whose checks run in the same processes of engines (`processes` in `engines/conftest.py`): first those that
-want them as users have them, then those with variables of their own.
+"""Files whose checks run in the same engine processes (`processes` in `engines/conftest.py`): first those with default
+variables, then those with their own.
 """
 
-# Where two processes share the files (`make test`), the one that gets a long file last ends alone. The second
-# needs no Julia at first: while the package is being precompiled, another that wanted it would only wait.
+# If two processes share the files (`make test`), the one with the last long file ends alone. The second
+# process needs no Julia at first, because it would only wait for the precompilation.
 LONGEST = (
     *SHARE_ENGINES,
-    "measuring/test_study.py",
+    "runner/test_study.py",
     "engines/test_networks.py",
-    "plain/test_plain.py",
+    "scripts/test_plain.py",
     "engines/flux/test_julia_package.py",
     "engines/test_optimizers.py",
     "engines/flux/test_parity.py",
     "engines/flux/test_worker.py",
     "test_notebooks.py",
     "test_examples.py",
-    "plain/test_layer.py",
+    "scripts/test_layer.py",
     "engines/test_replicas.py",
-    "measuring/test_layers.py",
-    "measuring/test_pinning.py",
-    "commands/test_cli.py",
-    "identity/test_check.py",
-    "page/test_browser.py",
+    "runner/test_layers.py",
+    "runner/test_pinning.py",
+    "cli/test_cli.py",
+    "parity_check/test_check.py",
+    "html_report/test_report_browser.py",
 )
 _RANK = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
 
@@ -94,7 +94,7 @@ def _order(item: pytest.Item) -> tuple[int, bool]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the files (`--dist loadfile`), but not those that share engines."""
+    """Distribute files over processes (`--dist loadfile`), but keep those together that share engines."""
     from xdist.scheduler import LoadFileScheduling
 
     shared = {f"tests/{name}" for name in SHARE_ENGINES}
@@ -108,7 +108,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """What a case of several values is called: by them, not by the argument's name and a number."""
+    """Name a test case with several values by its values."""
     kinds = dict | tuple | list | msgspec.Struct | Exception
     return _name(val)[:80] if isinstance(val, kinds) else None
 
@@ -129,13 +129,13 @@ def _name(value: object) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def users_julia() -> None:
-    """Looked up before the configuration is hidden."""
+    """Find Julia before the user's configuration is hidden."""
     os.environ |= julia_depot.variables()
 
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """A program that was interrupted ignores signals to its end; what other tests start hears them."""
+    """Restore signal handlers: an interrupted program ignores signals to its end, and other tests need them."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():

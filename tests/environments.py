@@ -1,4 +1,4 @@
-"""Virtual environments for tests: made in a moment, since nothing is installed into them."""
+"""Virtual environments for tests, created quickly because nothing is installed into them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy
 
-PLANTED = """
-from polybench.core.job import Probe
+ENGINE_SOURCE = """
+from polybench.core.job import EngineInfo
 from polybench.engines.fake.engine import FakeEngine
 
 VERSION = {version!r}
@@ -17,26 +17,26 @@ VERSION = {version!r}
 class Engine(FakeEngine):
     def probe(self):
         import sys
-        return Probe({{"planted": VERSION}}, {{"executable": sys.executable, "prefix": sys.prefix}}, ("cpu",))
+        return EngineInfo({{"demo_engine": VERSION}}, {{"executable": sys.executable, "prefix": sys.prefix}}, ("cpu",))
 """
 
 
-def environment(folder: Path, *, numpy_too: bool = True) -> Path:
-    """An environment of this Python that has NumPy, or nothing; what polybench needs is not in it."""
+def make_environment(folder: Path, *, with_numpy: bool = True) -> Path:
+    """Create an environment of this Python with or without NumPy, and without the packages of polybench."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    if numpy_too:
-        there = Path(numpy.__file__).parent
-        for part in (there, there.parent / "numpy.libs"):
-            (site_packages(folder) / part.name).symlink_to(part)
+    if with_numpy:
+        package = Path(numpy.__file__).parent
+        for source in (package, package.parent / "numpy.libs"):
+            (site_packages(folder) / source.name).symlink_to(source)
     return folder
 
 
 def site_packages(folder: Path) -> Path:
-    """Where its modules are."""
-    (found,) = folder.glob("lib/python3*/site-packages")
-    return found
+    """Return the folder of an environment's packages."""
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    return packages
 
 
-def plant(folder: Path, version: str) -> None:
-    """A module `planted` of this version, with an engine that says where it runs."""
-    (folder / "planted.py").write_text(PLANTED.format(version=version))
+def write_engine(folder: Path, version: str) -> None:
+    """Write a module `demo_engine` of this version, with an engine that reports where it runs."""
+    (folder / "demo_engine.py").write_text(ENGINE_SOURCE.format(version=version))

@@ -1,4 +1,4 @@
-"""Made-up studies for tests: none of these numbers was measured."""
+"""Invented studies for tests: none of these numbers was measured."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.document.circumstances import Host, RoundNoise, Settings, Tool
-from polybench.core.document.identity import Deviation, Parity
-from polybench.core.document.layers import EngineLayers, LayerRow, LayersDocument, Part
-from polybench.core.document.resources import Memory, NativeAllocation, SizeClasses
-from polybench.core.document.result import Result
-from polybench.core.document.study import StudyDocument
-from polybench.core.document.times import Relative, Samples, Startup
-from polybench.core.document.training import TrainedEpoch, Training
+from polybench.core.layers import Operation
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
-from polybench.core.statistics import ratio, step_seconds
+from polybench.schema.layers import ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
+from polybench.schema.parity import KnownDeviation, ParityCheck
+from polybench.schema.resources import Memory, NativeAllocation, SizeClasses
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.schema.times import BaselineComparison, Startup, StepTimes
+from polybench.schema.training import TrainedEpoch, Training
+from polybench.stats.statistics import ratio, summarize_step_times
 
 WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)
 
 FLUX_DEVIATIONS = [
-    Deviation(
+    KnownDeviation(
         "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
         "conv1.weight",
         8.8e-3,
         "NNlib",
     ),
-    Deviation(
+    KnownDeviation(
         "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
         "conv2.weight",
         3.6e-3,
@@ -36,60 +37,57 @@ FLUX_DEVIATIONS = [
 ]
 
 
-def samples(median: float, processes: int = 3, rounds: int = 2) -> list[list[list[float]]]:
-    """Processes 1 % apart, steps 1 % around each; [process][round][sample] in seconds."""
+def step_times_around(median: float, processes: int = 3, rounds: int = 2) -> list[list[list[float]]]:
+    """Return step times [process][round][step]: processes 1 % apart, steps 1 % around each."""
     return [
-        [
-            [median * (1 + 0.01 * (process - 1)) * (1 + 0.01 * step) for step in (-1, 0, 1)]
-            for _ in range(rounds)
-        ]
+        [[median * (1 + 0.01 * (process - 1)) * (1 + 0.01 * step) for step in (-1, 0, 1)] for _ in range(rounds)]
         for process in range(processes)
     ]
 
 
 def measured(
-    cell: str, median: float, baseline: str = "torch/cpu", processes: int = 3, **changes: Any
+    configuration: str, median: float, baseline: str = "torch/cpu", processes: int = 3, **changes: Any
 ) -> Result:
-    """A cell that ran; `relative` is to a baseline of 16.5 ms."""
-    name, device = cell.partition("#")[0].split("/")
+    """Return a measured configuration; `vs_baseline` refers to a baseline of 16.5 ms."""
+    name, device = configuration.partition("#")[0].split("/")
     name, _, environment = name.partition("@")
     engine, _, variant = name.partition("+")
-    seconds = samples(median, processes)
-    found = ratio(samples(0.0165, processes), seconds)
+    step_times = step_times_around(median, processes)
+    speedup = ratio(step_times_around(0.0165, processes), step_times)
     fields: dict[str, Any] = {
-        "cell": cell,
+        "configuration": configuration,
         "engine": engine,
         "variant": variant or None,
         "environment": environment or None,
         "device": device,
         "workload": WORKLOAD,
         "status": "ok",
-        "step_seconds": step_seconds(seconds, "step"),
-        "samples_per_second": 128 / median,
+        "step_time": summarize_step_times(step_times, "step"),
+        "items_per_second": 128 / median,
         "epoch_seconds": 390 * median,
         "startup": Startup(0.05, 1.5, 0.2, 0.1, 0.3, 0.02),
         "memory": Memory(peak_rss_bytes=412 << 20),
-        "parity": Parity("pass", steps=3, batch_size=16),
+        "parity": ParityCheck("pass", steps=3, batch_size=16),
         "losses": [2.31, 2.3],
-        "relative": Relative(baseline, found.value, found.interval95, found.scope),
-        "samples": Samples("step", 1, seconds),
+        "vs_baseline": BaselineComparison(baseline, speedup.value, speedup.ci95, speedup.scope),
+        "step_times": StepTimes("step", 1, step_times),
     }
     return Result(**(fields | changes))
 
 
-def absent(cell: str, status: str, reason: str | None, remedy: str | None = None, **changes: Any) -> Result:
-    """A cell that has no times."""
-    engine, device = cell.split("/")
+def unmeasured(configuration: str, status: str, reason: str | None, hint: str | None = None, **changes: Any) -> Result:
+    """Return a configuration without times."""
+    engine, device = configuration.split("/")
     return Result(
         **{
-            "cell": cell,
+            "configuration": configuration,
             "engine": engine,
             "variant": None,
             "device": device,
             "workload": WORKLOAD,
             "status": status,
             "reason": reason,
-            "remedy": remedy,
+            "hint": hint,
         }
         | changes
     )
@@ -99,7 +97,7 @@ def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | No
     return StudyDocument(
         id="20250101-000000-abcd",
         created="2025-01-01T00:00:00Z",
-        polybench=Tool("0.1.0", None),
+        polybench=ToolVersion("0.1.0", None),
         argv=["polybench", "compare"],
         study='engines = ["torch", "tf"]\n',
         settings=Settings(
@@ -113,10 +111,10 @@ def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | No
             optimizer=Optimizer(),
             precision="fp32",
             threads=2,
-            heap="keep",
+            malloc="retain",
             seed=0,
             processes=3,
-            rounds=None,
+            rounds_per_process=None,
             steps_per_round=None,
             input="preload",
             epochs=None,
@@ -131,45 +129,51 @@ def study(*results: Result, dataset: str = "synthetic", warnings: list[str] | No
             threads=2,
             memory_bytes=8 << 30,
             gpus=[],
-            governor=None,
-            load=0.1,
+            cpu_governor=None,
+            load_average=0.1,
             python="3.11.7",
-            noise=[RoundNoise(0, 0, 0.1, 1.0, 0.0, 0, False)],
         ),
+        interference=[RoundInterference(0, 0, 0.1, 1.0, 0.0, 0, False)],
         warnings=warnings or [],
         results=list(results),
     )
 
 
-def native(size: float, relative: float | None = None, covers: str = "all") -> NativeAllocation:
-    """What a step asks for, so many bytes."""
-    return NativeAllocation(2700, size, 18 << 20, SizeClasses(2600, 90, 10), "memray", covers, relative)
+def native_allocation(size: float, relative: float | None = None, coverage: str = "all") -> NativeAllocation:
+    """Return native allocations of `size` bytes per step."""
+    return NativeAllocation(2700, size, 18 << 20, SizeClasses(2600, 90, 10), "memray", coverage, relative)
 
 
 def typical_study() -> StudyDocument:
-    """Every kind of row: baseline, faster, failed parity, unavailable, failed."""
+    """Return a study with every kind of row: baseline, faster, failed parity check, unavailable, failed."""
     return study(
         measured("torch/cpu", 0.0165),
         measured(
-            "tf+keras_fit/cpu", 0.112, parity=Parity("fail", "loss 3.1e-2 from the reference"), relative=None
+            "tf+keras_fit/cpu",
+            0.112,
+            parity=ParityCheck("fail", "loss 3.1e-2 from the reference"),
+            vs_baseline=None,
         ),
         measured("tf/cpu", 0.00855, warnings=["steps became 4.1% slower over the rounds"]),
-        measured("flux/cpu", 0.0201, parity=Parity("pass", deviations=FLUX_DEVIATIONS)),
-        absent(
+        measured("flux/cpu", 0.0201, parity=ParityCheck("pass", known_deviations=FLUX_DEVIATIONS)),
+        unmeasured(
             "torch/cuda",
             "unavailable",
             "no CUDA device is visible to PyTorch",
             "install an NVIDIA driver, then run polybench doctor",
         ),
-        absent(
-            "tf/cuda", "failed", "killed by signal 9 (SIGKILL)\nout of memory?", log="/tmp/polybench/tf.log"
+        unmeasured(
+            "tf/cuda",
+            "failed",
+            "killed by signal 9 (SIGKILL)\nout of memory?",
+            log_path="/tmp/polybench/tf.log",
         ),
-        warnings=["1 of 6 rounds was disturbed by other processes"],
+        warnings=["CPU contention: 1 of 6 timing blocks was re-measured"],
     )
 
 
 def trainings(*accuracies: float | None, epochs: int = 2) -> list[Training]:
-    """One for each seed from 0; `accuracies` are those after the last epoch."""
+    """Return a training for each seed from 0; `accuracies` are those after the last epoch."""
     return [
         Training(
             seed,
@@ -179,12 +183,12 @@ def trainings(*accuracies: float | None, epochs: int = 2) -> list[Training]:
     ]
 
 
-def saved(study: StudyDocument, id: str = "20250102-000000-abcd", **changes: Any) -> StudyDocument:
-    """The same study once more, with other settings, in which each cell has as many images and threads."""
+def saved_again(study: StudyDocument, id: str = "20250102-000000-abcd", **changes: Any) -> StudyDocument:
+    """Return the study with another ID and other settings, which also apply to each result's workload."""
     settings = msgspec.structs.replace(study.settings, **changes)
-    own = {name: value for name, value in changes.items() if name in Workload.__struct_fields__}
+    workload_changes = {name: value for name, value in changes.items() if name in Workload.__struct_fields__}
     results = [
-        msgspec.structs.replace(one, workload=msgspec.structs.replace(one.workload, **own))
+        msgspec.structs.replace(one, workload=msgspec.structs.replace(one.workload, **workload_changes))
         for one in study.results
     ]
     return msgspec.structs.replace(study, id=id, settings=settings, results=results)
@@ -192,39 +196,42 @@ def saved(study: StudyDocument, id: str = "20250102-000000-abcd", **changes: Any
 
 def layers(
     study: StudyDocument,
-    steps: dict[str, float],
-    parts: dict[str, dict[tuple[str, Part], float]],
+    step_seconds: dict[str, float],
+    operations: dict[str, dict[tuple[str, Operation], float]],
 ) -> LayersDocument:
-    """Times of layers that belong to this study: whole steps and parts by cell, in seconds.
+    """Return layer times for this study: whole steps and operations by configuration, in seconds.
 
-    Two processes of two rounds, the parts of the second 2 % slower; in all, each takes what is said.
+    There are two processes of two rounds; operations of the second process are 2 % slower. The means are as
+    given.
     """
-    engines = []
-    for cell, step in steps.items():
-        result = study.result(cell)
-        times = [[1.01 * step] * 2, [0.99 * step] * 2]
+    configurations = []
+    for configuration, seconds_per_step in step_seconds.items():
+        result = study.result(configuration)
+        times = [[1.01 * seconds_per_step] * 2, [0.99 * seconds_per_step] * 2]
         rows = [
             LayerRow(
                 layer=layer,
-                part=part,
+                operation=operation,
                 seconds_per_step=seconds,
-                interval95=None,
+                ci95=None,
                 seconds=[[0.99 * seconds] * 2, [1.01 * seconds] * 2],
             )
-            for (layer, part), seconds in parts.get(cell, {}).items()
+            for (layer, operation), seconds in operations.get(configuration, {}).items()
         ]
-        engines.append(
-            EngineLayers(
-                cell=cell,
+        configurations.append(
+            ConfigurationLayers(
+                configuration=configuration,
                 engine=result.engine,
                 variant=result.variant,
                 device=result.device,
                 status="ok",
                 parity="pass",
-                step_seconds=step,
-                residue_seconds=step - sum(parts.get(cell, {}).values()) if rows else None,
+                step_seconds=seconds_per_step,
+                unattributed_seconds=seconds_per_step - sum(operations.get(configuration, {}).values())
+                if rows
+                else None,
                 rows=rows,
-                samples=Samples("step", 1, [[[time] for time in process] for process in times]),
+                step_times=StepTimes("step", 1, [[[time] for time in process] for process in times]),
                 versions=result.versions,
             )
         )
@@ -236,5 +243,5 @@ def layers(
         study=study.study,
         settings=study.settings,
         host=study.host,
-        engines=engines,
+        configurations=configurations,
     )

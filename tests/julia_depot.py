@@ -1,7 +1,7 @@
-"""Where Julia keeps what tests have it compile; `python -m tests.julia_depot` compiles it beforehand.
+"""The Julia depot of the tests; `python -m tests.julia_depot` compiles the package in advance.
 
-Julia keeps what it compiled of a package by project, and not by the package's folder: checkouts in one depot
-throw each other's away, and two minutes of compilation with it. A test run would do so to the user.
+Julia stores compiled code of a package by project, not by the package's folder. Checkouts that share a depot
+invalidate each other's code, which takes two minutes to compile. A test run would do so to the user's.
 """
 
 from __future__ import annotations
@@ -11,43 +11,42 @@ import subprocess
 import sys
 from pathlib import Path
 
-from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT, check, find
-from polybench.engines.flux.julia.own_project import with_own_package
+from polybench.core.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, check, find
+from polybench.engines.flux.julia.managed_project import use_managed_project
 from polybench.engines.flux.julia.package import NAME, package_folder
 
 DEPOT = Path(__file__).parents[1] / "build" / "julia"
-"""Before the depots of the user, whose packages are found as well; kept for the next run."""
+"""The first depot, before the user's, whose packages are found as well; kept for later runs."""
 
 
 def variables() -> dict[str, str]:
-    """The Julia that a user's polybench would find here, and the depots; nothing where there is no Julia."""
+    """Return variables with the user's Julia and the depots; empty without Julia."""
     try:
         julia = find()
-    except Unavailable:
+    except EngineUnavailable:
         return {}
-    theirs = os.environ.get(
-        "JULIA_DEPOT_PATH", f"{Path.home() / '.julia'}:"
-    )  # empty: those that Julia brings
+    # The empty entry stands for Julia's own depots.
+    user_depots = os.environ.get("JULIA_DEPOT_PATH", f"{Path.home() / '.julia'}:")
     try:
         check(julia)
-        julia = with_own_package(julia, DEPOT / "project")
-    except Unavailable:  # tests that need it say so
+        julia = use_managed_project(julia, DEPOT / "project")
+    except EngineUnavailable:  # tests that need Julia are skipped with a reason
         pass
     return {
         EXECUTABLE: julia.executable,
         PROJECT: julia.project,
         FOUND_BY: julia.found_by,
-        "JULIA_DEPOT_PATH": theirs if theirs.startswith(f"{DEPOT}:") else f"{DEPOT}:{theirs}",
+        "JULIA_DEPOT_PATH": user_depots if user_depots.startswith(f"{DEPOT}:") else f"{DEPOT}:{user_depots}",
     }
 
 
 def main() -> int:
-    """Julia's exit status; 0 where there is none that could be asked."""
+    """Compile the package; return Julia's exit status, or 0 without Julia."""
     os.environ |= variables()
     try:
         check(julia := find())
-    except Unavailable as missing:
+    except EngineUnavailable as missing:
         print(missing.reason, file=sys.stderr)
         return 0
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-e", f"using {NAME}"]

@@ -1,4 +1,4 @@
-"""The networks as the Julia package has them, in `julia/models/`: `make readme` writes them."""
+"""Writes the networks for the Julia package into `julia/models/`: `make readme`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgspec
 import tomli_w
 
 from polybench.core.model import Model
-from polybench.models import MODELS
+from polybench.networks import MODELS
 
 IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3}
-"""PolyBench.jl by itself has data for networks that take images in colour."""
+"""Networks of color images; PolyBench.jl has data for these only."""
 
 FOLDER = Path(__file__).parents[1] / "julia" / "models"
 
 
 def as_toml(model: Model) -> str:
-    """What `julia/src/models.jl` reads of a network."""
-    known = {
+    """Return the content that `julia/src/models.jl` reads."""
+    fields = {
         "name": model.name,
         "input_shape": model.input_shape,
         "classes": model.classes,
@@ -28,14 +28,14 @@ def as_toml(model: Model) -> str:
         "optimizer": model.optimizer,
         "layers": model.layers,
     }
-    return tomli_w.dumps(_without_none(msgspec.to_builtins(known)))
+    return tomli_w.dumps(_without_none(msgspec.to_builtins(fields)))
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null."""
+    """Remove None, because TOML has no null."""
     if isinstance(value, dict):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
-    return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 if __name__ == "__main__":

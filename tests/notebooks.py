@@ -1,7 +1,7 @@
-"""The notebooks with outputs, for the docs: `make notebooks` (`python -m tests.notebooks [NUMBER ...]`).
+"""Executes the notebooks for the docs: `make notebooks` (`python -m tests.notebooks [NUMBER ...]`).
 
-They run with the engines of POLYBENCH_NOTEBOOK_ENGINES (by default those that each names itself) on this
-machine, which should do nothing else meanwhile. Figures become pictures, which a browser draws for kaleido.
+They run with the engines of POLYBENCH_NOTEBOOK_ENGINES (by default those in each notebook) on this
+machine, which should be idle. kaleido renders figures with a browser.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 PAGES = ROOT / "docs" / "notebooks"
 
 LARGEST_BYTES = 300_000
-"""Of a page with its pictures: these are kept in the repository."""
+"""Maximum bytes of a page with its pictures, because they are in the repository."""
 
 
 class NotToBeShown(Exception):
-    """A page would show what is the business of this machine only, or is too large; nothing is written."""
+    """A page would reveal private data of this machine or is too large; nothing is written."""
 
 
 def page(path: Path, folder: Path) -> Path:
-    """Execute a notebook and write it into `folder`, as Markdown with PNG files beside it, whose path it is.
+    """Execute a notebook and write it into `folder` as Markdown, with PNG files; return its path.
 
     Raises:
-        NotToBeShown: an output names this machine or its folders, or all of it is too large.
+        NotToBeShown: an output contains names or folders of this machine, or the page is too large.
         nbclient.exceptions.CellExecutionError: a cell failed.
     """
     import nbclient
@@ -56,16 +56,16 @@ def page(path: Path, folder: Path) -> Path:
 
 def _check(name: str, text: str, pictures: dict[str, Any]) -> None:
     own = {str(Path.home()), str(ROOT), tempfile.gettempdir(), socket.gethostname()}
-    told = sorted(one for one in own if one in text)
-    if told:
-        raise NotToBeShown(f"{name} would show {', '.join(told)}")
+    found = sorted(one for one in own if one in text)
+    if found:
+        raise NotToBeShown(f"{name} would show {', '.join(found)}")
     size = len(text.encode()) + sum(map(len, pictures.values()))
     if size > LARGEST_BYTES:
         raise NotToBeShown(f"{name} has {size:,} bytes, more than {LARGEST_BYTES:,}")
 
 
 def main(wanted: list[str]) -> None:
-    """Write the pages of these numbers, or of all notebooks."""
+    """Write the pages with these numbers, or of all notebooks."""
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         if not wanted or path.stem.partition("_")[0] in wanted:
             print(f"{path.name} -> {page(path, PAGES).relative_to(ROOT)}", flush=True)

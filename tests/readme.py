@@ -1,6 +1,6 @@
-"""The tables of the README and the docs, from the code: `make readme` (`python -m tests.readme`) writes them.
+"""Writes the tables of the README and the docs from the code: `make readme` (`python -m tests.readme`).
 
-A table stands between its two markers, in one of these files; a test fails where it is not the one made here.
+A table is between two markers in one of these files; a test fails if it is outdated.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from pathlib import Path
 
 from polybench.core.model import Model
 from polybench.core.optimizers import FORMULAS
-from polybench.engines import ENGINES, EngineRow
-from polybench.export import FORMATS
+from polybench.engines import ENGINES, EngineSpec
 from polybench.metrics import GROUPS, METRICS
 from polybench.metrics.base import Metric
-from polybench.models import MODELS, NAMES
+from polybench.networks import MODEL_NAMES, MODELS
+from polybench.render import FORMATS
 from tests.matrix_table import matrix
-from tests.ran_table import ran
+from tests.tested_on_table import ran
 
 _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with a line for each row."""
+    """Return a table with a line per row."""
     header_line, *lines = (
-        "|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in (header, *rows)
+        "|" + "|".join(f" {configuration} " if configuration else " " for configuration in row) + "|"
+        for row in (header, *rows)
     )
     return "\n".join([header_line, "|---" * len(header) + "|", *lines])
 
@@ -37,7 +38,7 @@ def formats() -> str:
 
 
 def columns() -> str:
-    """By group; those without one come last."""
+    """Return columns by group; those without a group come last."""
     groups = {f"`{name}`": members for name, members in GROUPS.items() if name != "all"}
     grouped = {name for members in groups.values() for name in members}
     groups["no group"] = tuple(name for name in METRICS if name not in grouped)
@@ -47,16 +48,16 @@ def columns() -> str:
 
 def networks() -> str:
     rows = []
-    for shown, model in zip(NAMES, MODELS.values(), strict=True):
-        number = f"{model.parameters():,}" + ("" if shown == model.name else f" (`{model.name}`)")
-        rows.append((f"`{shown}`", f"{_input(model)}, {model.classes} classes", number, model.summary))
+    for name, model in zip(MODEL_NAMES, MODELS.values(), strict=True):
+        number = f"{model.parameters():,}" + ("" if name == model.name else f" (`{model.name}`)")
+        rows.append((f"`{name}`", f"{_input(model)}, {model.classes} classes", number, model.summary))
     return markdown(("`--model`", "input", "trained parameters", "what it is"), rows)
 
 
 def _input(model: Model) -> str:
-    """One image or sequence, in words."""
-    if model.vocabulary is not None:
-        return f"{model.input_shape[0]} tokens of {model.vocabulary:,}"
+    """Describe one image or sequence."""
+    if model.vocabulary_size is not None:
+        return f"{model.input_shape[0]} tokens of {model.vocabulary_size:,}"
     if len(model.input_shape) == 2:
         time, features = model.input_shape
         return f"{time} characters of {features}"
@@ -85,14 +86,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "matrix": matrix,
     "ran": ran,
 }
-"""By the name in the markers."""
+"""Functions by the name in the markers."""
 
 
 def with_tables(text: str) -> str:
-    """The text with each table between its markers, where it has them.
+    """Replace each table between its markers.
 
     Raises:
-        ValueError: a table does not end.
+        ValueError: an end marker is missing.
     """
     for name, table in TABLES.items():
         begin, end = f"<!-- {name}: written by make readme -->\n", f"<!-- end of {name} -->\n"
@@ -111,11 +112,11 @@ def _first_line(module: str) -> str:
 
 
 def _column(metric: Metric) -> str:
-    said = ", ".join(filter(None, (metric.unit, metric.note)))
-    return f"`{metric.name}`" + (f" ({said})" if said else "")
+    details = ", ".join(filter(None, (metric.unit, metric.description)))
+    return f"`{metric.name}`" + (f" ({details})" if details else "")
 
 
-def _variants(row: EngineRow) -> str:
+def _variants(row: EngineSpec) -> str:
     names = (f"`{name}`" + " (CUDA only)" * one.cuda_only for name, one in row.variants.items())
     return ", ".join(names)
 

@@ -17,15 +17,21 @@ import pytest
 
 import polybench
 from polybench.api import Options, StudyResult
-from polybench.core.document.study import from_json
 from polybench.core.errors import BadInput
 from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.machine import host
+from polybench.schema.study import from_json
 from tests.factories import typical_study
-from tests.plots.documents import full_study, full_sweep
+from tests.figures.documents import full_study, full_sweep
 
-FAST: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds": 2, "steps": 5, "batch_size": 16}
+FAST: dict[str, Any] = {
+    "data": "synthetic",
+    "processes": 2,
+    "rounds_per_process": 2,
+    "steps_per_round": 5,
+    "batch_size": 16,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +39,11 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 500)
 
 
-def test_compare_gives_rows_documents_and_a_display(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_returns_rows_documents_and_a_display(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = polybench.compare(engines=["fake", "fake+slow"], devices=["cpu"], **FAST)
     assert capfd.readouterr() == ("", "")  # nothing is printed
     fast, slow = result.rows()
-    assert (fast["cell"], slow["engine"], slow["variant"], slow["device"]) == (
+    assert (fast["configuration"], slow["engine"], slow["variant"], slow["device"]) == (
         "fake/cpu", "fake", "slow", "cpu",
     )  # fmt: skip
     for name in ("step_time", "speedup"):
@@ -55,54 +59,58 @@ def test_compare_gives_rows_documents_and_a_display(
     assert json.loads(path.read_text())["id"] == result.document.id
 
 
-def test_a_sweep_has_a_row_for_each_cell_at_each_point() -> None:
+def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
     options = {name: value for name, value in FAST.items() if name != "batch_size"}
     result = polybench.sweep(axes={"batch_size": [8, 16]}, engines="fake,fake+slow", **options)
     rows = result.rows()
-    assert [(row["batch_size"], row["cell"]) for row in rows][2:] == [(16, "fake/cpu"), (16, "fake+slow/cpu")]
+    assert [(row["batch_size"], row["configuration"]) for row in rows][2:] == [
+        (16, "fake/cpu"),
+        (16, "fake+slow/cpu"),
+    ]
     assert rows[2]["speedup"] == pytest.approx(2, rel=0.2)
-    assert "most images a second at batch size 16" in str(result)
+    assert "highest throughput" in str(result)
+    assert "at batch size 16" in str(result)
     assert "| 16" in result._repr_markdown_()
     assert len(result.to_pandas()) == 4
     pytest.importorskip("plotly", reason="plotly is not installed")
     assert [trace.name for trace in result.plot().data] == ["fake/cpu", "fake+slow/cpu"]
 
 
-def test_overhead_has_a_row_a_cell() -> None:
+def test_overhead_has_a_row_per_configuration() -> None:
     options = {name: value for name, value in FAST.items() if name != "batch_size"}
-    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+line", **options)
+    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+linear_cost", **options)
     (row,) = result.rows()
-    assert row["fixed_seconds"] == pytest.approx(2e-3, rel=0.1)
-    assert "fake+line/cpu" in str(result)
-    assert "fake+line/cpu" in result._repr_markdown_()
+    assert row["overhead_seconds"] == pytest.approx(2e-3, rel=0.1)
+    assert "fake+linear_cost/cpu" in str(result)
+    assert "fake+linear_cost/cpu" in result._repr_markdown_()
     assert len(result.to_pandas()) == 1
     result.save()
     assert polybench.load_overhead().to_json() == result.to_json()
-    with pytest.raises(BadInput, match="two batch sizes"):
-        polybench.overhead(batch_sizes=[8], engines="fake+line")
+    with pytest.raises(BadInput, match="two or more batch sizes"):
+        polybench.overhead(batch_sizes=[8], engines="fake+linear_cost")
     pytest.importorskip("plotly", reason="plotly is not installed")
     assert result.plot().data[0].x == (1, 128)
 
 
-def test_layers_give_rows_documents_and_a_display(capfd: pytest.CaptureFixture[str]) -> None:
+def test_layers_return_rows_documents_and_a_display(capfd: pytest.CaptureFixture[str]) -> None:
     result = polybench.layers(engines="fake", devices=["cpu"], **FAST)
     assert capfd.readouterr() == ("", "")
     row = result.rows()[0]
-    assert (row["cell"], row["layer"], row["part"]) == ("fake/cpu", "conv1 + relu", "forward")
-    assert json.loads(result.to_json())["engines"][0]["cell"] == "fake/cpu"
+    assert (row["configuration"], row["layer"], row["operation"]) == ("fake/cpu", "conv1 + relu", "forward")
+    assert json.loads(result.to_json())["configurations"][0]["configuration"] == "fake/cpu"
     assert result.to_markdown() == result._repr_markdown_()
     assert "| conv1 + relu" in result.to_markdown()
-    assert "residue" in str(result)
+    assert "unattributed" in str(result)
     pytest.importorskip("pandas", reason="pandas is not installed")
     assert result.to_pandas().loc[("fake/cpu", "dense3", "forward"), "seconds_per_step"] > 0
     pytest.importorskip("plotly", reason="plotly is not installed")
-    assert result.plot("lost").data[0].name == "fake/cpu"
+    assert result.plot("slowdown").data[0].name == "fake/cpu"
 
 
 def test_parity_has_a_row_for_each_comparison() -> None:
     result = polybench.parity(engines="reference,fake", devices="cpu", data="synthetic", batch_size=4)
     rows = result.rows()
-    assert {row["cell"] for row in rows} == {"reference/cpu"}  # the other one plays a script
+    assert {row["configuration"] for row in rows} == {"reference/cpu"}  # the other engine is simulated
     assert all(row["relative_error"] <= row["tolerance"] for row in rows)
     assert {row["kind"] for row in rows} == {"loss", "gradient", "weight"}
     assert "reference/cpu: identical" in str(result)
@@ -111,14 +119,14 @@ def test_parity_has_a_row_for_each_comparison() -> None:
     assert len(result.to_pandas()) == len(rows)
 
 
-def test_a_data_frame_has_a_row_a_cell() -> None:
+def test_a_data_frame_has_a_row_per_configuration() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     frame = polybench.compare(engines=["fake"], **FAST).to_pandas()
     assert list(frame.index) == ["fake/cpu"]
     assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
 
 
-def test_progress_is_told_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "usable_threads", lambda: 1)
     lines: list[str] = []
     polybench.compare(engines="fake", progress=lines.append, **FAST, threads=2)
@@ -127,7 +135,7 @@ def test_progress_is_told_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(line.startswith("warning: 2 threads on 1 usable cores") for line in lines)
 
 
-def test_everything_public_is_listed() -> None:
+def test_dir_lists_all_public_names() -> None:
     assert set(polybench.__all__) <= set(dir(polybench))
     assert {"compare", "StudyResult", "BadInput"} <= set(dir(polybench))
 
@@ -137,9 +145,9 @@ def test_quick_is_one_process() -> None:
     assert polybench.compare(engines=["fake"], quick=True, **options).document.settings.processes == 1
 
 
-def test_lists_may_be_written_as_on_the_command_line() -> None:
+def test_lists_may_be_text_as_on_the_command_line() -> None:
     result = polybench.compare(engines="fake, fake+slow", devices="cpu", precision="fp32,bf16", **FAST)
-    assert [row["cell"] for row in result.rows()] == [
+    assert [row["configuration"] for row in result.rows()] == [
         "fake/cpu", "fake/cpu/bf16", "fake+slow/cpu", "fake+slow/cpu/bf16",
     ]  # fmt: skip
 
@@ -149,16 +157,16 @@ def test_lists_may_be_written_as_on_the_command_line() -> None:
     [
         ({"batch_size": 0}, "batch_size: Expected `int` >= 1"),
         ({"engines": 3}, "engines: Expected `array`, got `int`"),
-        ({"schedule": [(1, "x")]}, "schedule[0][1]: Expected `float`, got `str`"),
+        ({"lr_schedule": [(1, "x")]}, "schedule[0][1]: Expected `float`, got `str`"),
         ({"epocs": 3}, "unknown option 'epocs'; did you mean 'epochs'"),
     ],
 )
-def test_bad_options_name_the_place(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInput) as found:
+def test_bad_options_are_errors_with_their_location(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as error:
         polybench.compare(**({"engines": ["fake"]} | options))
-    assert message in str(found.value)
-    assert "$" not in str(found.value)
-    assert "handicaps" not in str(found.value)  # for tests only
+    assert message in str(error.value)
+    assert "$" not in str(error.value)
+    assert "injected_delays" not in str(error.value)  # for tests only
 
 
 def test_unknown_columns_are_bad_input() -> None:
@@ -166,25 +174,24 @@ def test_unknown_columns_are_bad_input() -> None:
         StudyResult(typical_study()).rows(["speeed"])
 
 
-def test_the_typed_options_are_the_studys_fields() -> None:
-    assert get_type_hints(Options) == {
-        field: _as_given(hint) for field, hint in get_type_hints(Study).items()
-    }
+def test_typed_options_are_the_fields_of_a_study() -> None:
+    assert get_type_hints(Options) == {field: _argument_type(hint) for field, hint in get_type_hints(Study).items()}
 
 
-def _as_given(hint: Any) -> Any:
-    """A field's type as callers give it: any sequence for a tuple of any length, any text for a Literal."""
+def _argument_type(hint: Any) -> Any:
+    """Return the type of an argument for a field: a sequence instead of a tuple, text instead of a
+    Literal."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return str
     if origin is UnionType:
-        return functools.reduce(operator.or_, map(_as_given, arguments))
+        return functools.reduce(operator.or_, map(_argument_type, arguments))
     if origin is tuple and arguments[-1] is ...:
-        return Sequence[_as_given(arguments[0])]  # type: ignore[misc]
-    return origin[tuple(map(_as_given, arguments))] if origin else hint
+        return Sequence[_argument_type(arguments[0])]  # type: ignore[misc]
+    return origin[tuple(map(_argument_type, arguments))] if origin else hint
 
 
-def test_a_study_draws_its_figures() -> None:
+def test_a_study_has_figures() -> None:
     pytest.importorskip("plotly", reason="plotly is not installed")
     result = StudyResult(full_study())
     assert result.plot().layout.title.text == "<b>Speed relative to the baseline</b>"
@@ -193,7 +200,7 @@ def test_a_study_draws_its_figures() -> None:
         result.plot("scaling")
 
 
-def test_saved_studies_become_histories_merges_and_pages(own_folders: Path) -> None:
+def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> None:
     pytest.importorskip("plotly", reason="plotly is not installed")
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     for day, name in ((1, "here"), (2, "here"), (3, "there")):
@@ -202,43 +209,43 @@ def test_saved_studies_become_histories_merges_and_pages(own_folders: Path) -> N
         one.host.hostname = name
         StudyResult(one).save()
 
-    over_time = polybench.history(engine="torch", host="here", versions={"torch": "2.13"}, since="2025-01-01")
-    assert [(row["cell"], row["study"][:8]) for row in over_time.rows()] == [
+    history = polybench.history(engine="torch", host="here", versions={"torch": "2.13"}, since="2025-01-01")
+    assert [(row["configuration"], row["study"][:8]) for row in history.rows()] == [
         ("torch/cpu", "20250101"), ("torch/cpu", "20250102"),
     ]  # fmt: skip
-    assert over_time.steps() == []
-    assert "no step" in str(over_time) in over_time._repr_markdown_()
-    assert json.loads(over_time.to_json())["schema"] == "polybench.history/1"
-    assert len(over_time.plot().data) == 2
-    with pytest.raises(BadInput, match="'yesterday' is no date"):
+    assert history.change_points() == []
+    assert "no change point" in str(history) in history._repr_markdown_()
+    assert json.loads(history.to_json())["schema"] == "polybench.history/2"
+    assert len(history.plot().data) == 2
+    with pytest.raises(BadInput, match="'yesterday': invalid date"):
         polybench.history(since="yesterday")
     with pytest.raises(BadInput, match="did you mean 'engine'"):
         polybench.history(engin="torch")  # type: ignore[call-arg]
 
     merged = polybench.merge("20250102", polybench.load("20250103"), prices={"there:cpu": 1.0})
-    rows = {(row["machine"], row["cell"]): row for row in merged.rows()}
+    rows = {(row["machine"], row["configuration"]): row for row in merged.rows()}
     assert rows["there", "tf/cpu"]["dollars_per_epoch"] > 0
     assert rows["here", "tf/cpu"]["dollars_per_epoch"] is None
     assert "there" in str(merged)
-    assert json.loads(merged.to_json())["schema"] == "polybench.merge/1"
+    assert json.loads(merged.to_json())["schema"] == "polybench.merge/2"
 
     sweep = polybench.SweepResult(full_sweep())
     path = sweep.save()
     assert polybench.load_sweep().rows() == sweep.rows()
-    page = polybench.html_report("20250101", polybench.load("last"), "sweep-last", str(path))
+    page = polybench.report("20250101", polybench.load("last"), "sweep-last", str(path))
     assert "4 reports" in page
-    assert "trains most" in sweep.to_html()
+    assert "highest throughput" in sweep.to_html()
     assert "tf is 1.25" in polybench.load("last").to_html()
-    with pytest.raises(BadInput, match="one study at least"):
-        polybench.html_report()
+    with pytest.raises(BadInput, match="at least one study"):
+        polybench.report()
 
 
-def test_all_that_has_rows_becomes_a_parquet_file(tmp_path: Path) -> None:
+def test_rows_are_written_to_parquet(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     study = StudyResult(full_study())
     file = study.to_parquet(tmp_path / "study.parquet")
     rows = parquet.read_table(file).to_pylist()
-    assert [row["cell"] for row in rows] == [row["cell"] for row in study.rows()]
+    assert [row["configuration"] for row in rows] == [row["configuration"] for row in study.rows()]
     assert rows[0]["step_time"] == study.rows()[0]["step_time"]
     changed = full_study()
     changed.results[0].versions = {"torch": "2.14.0"}
@@ -251,11 +258,11 @@ def test_all_that_has_rows_becomes_a_parquet_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["pandas", "pyarrow"])
-def test_a_missing_package_of_data_frames_is_named(
+def test_a_missing_package_for_data_frames_is_named(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     extra = {"pandas": "pandas", "pyarrow": "parquet"}[module]
     result = StudyResult(full_study())
-    with pytest.raises(BadInput, match=rf"{module} is not installed; pip install 'polybench\[{extra}\]'"):
+    with pytest.raises(BadInput, match=rf"{module} is not installed; pip install 'polybench-dl\[{extra}\]'"):
         result.to_pandas() if module == "pandas" else result.to_parquet(tmp_path / "x")

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.metrics import METRICS
-from polybench.report.anonymous import UNKNOWN_HOST
-from polybench.report.saved_studies import Store
+from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.store import Store
+from tests.figures.documents import full_sweep
 from tests.gallery import GALLERY, figures
-from tests.plots.documents import full_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,7 +42,7 @@ def test_every_command_and_column_is_in_the_reference(site: Path) -> None:
 
 def test_every_field_of_a_saved_study_is_in_the_reference(site: Path) -> None:
     page = (site / "reference/document/index.html").read_text()
-    schema = json.loads((ROOT / "polybench/core/document/study.schema.json").read_text())
+    schema = json.loads((ROOT / "polybench/schema/study.schema.json").read_text())
     fields = {field for part in schema["$defs"].values() for field in part.get("properties", {})}
     assert not [field for field in fields if f"<code>{field}</code>" not in page]
 
@@ -54,15 +54,15 @@ def test_every_function_that_julia_exports_is_in_the_reference(site: Path) -> No
     assert not [name for name in exported.split(", ") if f'<h3 id="{name}"' not in page]
 
 
-def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
-    assert not [path for path in site.rglob("*") if "hooks" in path.name]  # nor is what made it part of it
+def test_pages_load_nothing_external(site: Path) -> None:
+    assert not [path for path in site.rglob("*") if "hooks" in path.name]  # nor the hooks that built the site
     for page in site.rglob("*.html"):
         loaded = [line for line in page.read_text().splitlines() if 'src="http' in line or "fonts.g" in line]
         assert not loaded, page
 
 
-def test_each_fault_names_tests_that_are_there() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/faults.md").read_text())
+def test_each_failure_names_existing_tests() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/failures.md").read_text())
     assert len(named) > 30
     for file, name in named:
         assert not name or f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
@@ -74,14 +74,12 @@ def test_the_first_page_has_the_sample_of_the_readme(site: Path) -> None:
     assert 'src="images/speed.svg"' in page
 
 
-def test_a_pipe_in_code_is_no_new_cell_and_has_no_backslash(site: Path) -> None:
+def test_a_pipe_in_code_does_not_split_a_table_cell(site: Path) -> None:
     page = (site / "reference/commands/index.html").read_text()
     assert "<code>STUDY.toml|ID &lt;str&gt;</code>" in page
 
 
-def test_each_study_of_the_gallery_has_its_page_and_report(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_study_of_the_gallery_has_its_page_and_report(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     studies = list(Store(GALLERY / "measured").studies())
     listed = (site / "gallery/index.html").read_text()
@@ -89,10 +87,10 @@ def test_each_study_of_the_gallery_has_its_page_and_report(
         page = (site / "gallery" / study.id / "index.html").read_text()
         assert f"old when this page was made: {study.settings.model} (" in page
         assert f"{study.created[:10]}, polybench " in page
-        assert all(result.cell in page for result in study.results)
+        assert all(result.configuration in page for result in study.results)
         assert study.id in (site / "gallery" / f"{study.id}.html").read_text()
         assert f'href="{study.id}/"' in listed
-        # Read from the gallery, and saved with one's own: --results would be both.
+        # The command reads from the gallery and saves elsewhere, so it has no --results.
         (command,) = re.findall(r"Repeat it on your machine, in a clone: <code>polybench (.*?)</code>", page)
         assert "--results" not in command
         planned = CliRunner().invoke(app, [*command.split(), "--data", "synthetic", "--dry-run"])
@@ -100,7 +98,7 @@ def test_each_study_of_the_gallery_has_its_page_and_report(
     assert studies
 
 
-def test_a_sweep_of_the_gallery_has_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_sweep_of_the_gallery_has_its_page_and_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mkdocs.config import load_config
     from mkdocs.structure.files import Files
 
@@ -113,14 +111,14 @@ def test_a_sweep_of_the_gallery_has_them_too(tmp_path: Path, monkeypatch: pytest
     Store(tmp_path / "measured").save(sweep := full_sweep())
     assert set(figures(Store(tmp_path / "measured"))) == {f"{sweep.id}.scaling"}
     site = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
-    site.plugins._current_plugin = "a hook"  # as MkDocs sets it while it asks one
+    site.plugins._current_plugin = "a hook"  # MkDocs sets this before it calls a hook
     pages = {file.src_uri: file.content_string for file in hooks.on_files(Files([]), site)}
     assert set(pages) == {f"gallery/{sweep.id}.md", f"gallery/{sweep.id}.html"}
-    assert all(curve.cell in page for curve in sweep.curves for page in pages.values())
+    assert all(curve.configuration in page for curve in sweep.curves for page in pages.values())
     assert f"({sweep.id}.md)" in hooks.on_page_markdown("<!-- gallery -->")
 
 
-def test_the_gallery_has_whole_studies_that_tell_nobodys_name_with_figures_of_theirs() -> None:
+def test_gallery_studies_are_complete_anonymous_and_have_figures() -> None:
     store = Store(GALLERY / "measured")
     documents = [*store.studies(), *store.layers(), *store.sweeps()]
     assert {one.host.hostname for one in documents} == {UNKNOWN_HOST}
@@ -129,8 +127,8 @@ def test_the_gallery_has_whole_studies_that_tell_nobodys_name_with_figures_of_th
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_files_work_where_they_lie(page: Path) -> None:
-    """As GitHub shows them; the reference is there on the site only."""
+def test_relative_links_point_to_existing_files(page: Path) -> None:
+    """Check links like GitHub; the reference exists on the site only."""
     links = re.findall(r"\]\((?!http|#)([^)#]+)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists() and "reference/" not in link]
     assert not missing

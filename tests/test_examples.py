@@ -16,14 +16,14 @@ import tomli_w
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.document.study import from_json
-from polybench.core.prices import prices_with
+from polybench.core.prices import merge_prices
 from polybench.data import synthetic
 from polybench.engines import ENGINES
-from polybench.models import MODELS, find_model
+from polybench.networks import MODELS, find_model
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.study_file import REFERENCES, read
-from tests import small
+from polybench.schema.study import from_json
+from tests import small_datasets
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FILES = sorted(path for path in EXAMPLES.glob("*.toml") if path.name not in (REFERENCES, "my_net.toml"))
@@ -31,30 +31,30 @@ TABLES = {path.name: tomllib.loads(path.read_text("utf-8")) for path in FILES}
 STUDIES = [name for name, table in TABLES.items() if "sweep" not in table]
 SWEEPS = [name for name in TABLES if name not in STUDIES]
 REAL = "flux_tutorial.toml"
-"""The one whose example a real engine trains; for the others a fake one will do."""
+"""The example that a real engine trains; the others use the engine `fake`."""
 TINY = {
     "devices": ["cpu"],
     "data": "synthetic",
     "batch_size": 8,
     "threads": 1,
     "processes": 1,
-    "rounds": 1,
-    "steps": 2,
+    "rounds_per_process": 1,
+    "steps_per_round": 2,
 }
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_studies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A study runs as its file says, but for tiny settings."""
+def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a study from its file, with tiny settings."""
     table = TABLES[name]
-    # Larger images are fewer, so that they take the same room.
+    # Fewer large images take the same memory.
     room = math.prod(find_model(table["model"]).input_shape) // math.prod(MODELS["lenet"].input_shape)
     monkeypatch.setitem(synthetic.IMAGES, "train", 64 * room)
     assert table["engines"] == ["flux", "torch", "tf"]
     if name == REAL:
         pytest.importorskip("torch", reason="torch is not installed")
     tiny = TINY | {"engines": ["torch"] if name == REAL else ["fake"]}
-    # The example's own file is checked by reading it; its tiny copy needs the references beside it.
+    # Reading the file checks the original; the tiny copy needs the references next to it.
     planned = CliRunner().invoke(app, ["run", str(EXAMPLES / name), "--dry-run"])
     assert planned.exit_code == 0, planned.output
     prices = {device: price for device, price in table.get("prices", {}).items() if device == "cpu"}
@@ -66,16 +66,18 @@ def test_studies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert document.title == table["title"]
     assert document.published
     assert document.settings.model == table["model"]
-    assert document.results[0].measured
+    assert document.results[0].is_measured
     assert document.results[0].parity.status == ("pass" if name == REAL else "skipped")
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_sweeps(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its points can be planned; its smallest and largest are measured."""
+def test_sweep_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan all points, and measure the smallest and the largest."""
     table = TABLES[name]
     assert table["engines"] == ["flux", "torch", "tf"]
-    monkeypatch.setitem(synthetic.IMAGES, "train", 4096)  # four of 128 x 128 fit where 64 of 32 x 32 do
+    monkeypatch.setitem(
+        synthetic.IMAGES, "train", 4096
+    )  # 4 images of 128 x 128 take the memory of 64 images of 32 x 32
     planned = CliRunner().invoke(app, ["run", str(EXAMPLES / name), "--dry-run"])
     assert planned.exit_code == 0, planned.output
     points = math.prod(len(several) for several in table["sweep"].values())
@@ -98,49 +100,49 @@ CLOUD = sorted((EXAMPLES / "cloud_2017").glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", CLOUD, ids=lambda path: path.stem)
-def test_the_workloads_of_2017(path: Path) -> None:
-    """Their points can be planned, and each has a price; that such a file runs is shown by the others."""
+def test_the_workloads_of_2017_can_be_planned(path: Path) -> None:
+    """Plan all points and check their prices; other tests run such a file."""
     table = tomllib.loads(path.read_text("utf-8"))
     model = find_model(table["model"])
     assert table["batch_size"] == model.batch_size
     assert table["prices"] == tomllib.loads(CLOUD[0].read_text("utf-8"))["prices"]
-    assert all(prices_with(table["prices"], number) for number in table["sweep"]["threads"])
+    assert all(merge_prices(table["prices"], number) for number in table["sweep"]["threads"])
     planned = CliRunner().invoke(app, ["run", str(path), "--dry-run"])
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.count("flux/cpu\n") == len(table["sweep"]["threads"])
 
 
-def test_all_six_are_there() -> None:
+def test_there_are_six_workloads_of_2017() -> None:
     assert len(CLOUD) == 6
-    published = read(EXAMPLES / "cloud_2017" / "keras_cnn.toml").background.published
+    published = read(EXAMPLES / "cloud_2017" / "keras_cnn.toml").metadata.published
     assert published == published_numbers(EXAMPLES / REFERENCES, "tf-cloud-2017")
 
 
-def test_every_publication_has_its_study() -> None:
+def test_every_publication_has_a_study() -> None:
     publications = tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8"))
     assert {table["published"] for table in TABLES.values()} == set(publications)
     for name in publications:
         assert published_numbers(EXAMPLES / REFERENCES, name)
 
 
-def test_what_is_compared_can_be_measured() -> None:
-    """Cells and networks that there are; each of these studies has one."""
+def test_published_configurations_exist() -> None:
+    """Check that published configurations and networks exist, and that a study uses them."""
     for name in tomllib.loads((EXAMPLES / REFERENCES).read_text("utf-8")):
-        compared = [number for number in published_numbers(EXAMPLES / REFERENCES, name) if number.cell]
+        compared = [number for number in published_numbers(EXAMPLES / REFERENCES, name) if number.configuration]
         assert compared, name
         for number in compared:
-            engine, device = (number.cell or "").split("/")
+            engine, device = (number.configuration or "").split("/")
             assert device in ("cpu", "cuda")
             assert engine.partition("+")[0] in ENGINES
             assert find_model(number.model or "")
 
 
-def test_a_step_stands_beside_its_authors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in `smallvgg.toml`, of a small network and an engine that is here."""
+def test_a_step_time_is_shown_next_to_its_authors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run `small_vgg.toml` with a small network and an installed engine."""
     numbers = (EXAMPLES / REFERENCES).read_text("utf-8").replace("tf/cpu", "fake/cpu")
-    numbers = numbers.replace('model = "smallvgg"\nbatch_size = 64', 'model = "lenet"\nbatch_size = 8')
+    numbers = numbers.replace('model = "small-vgg"\nbatch_size = 64', 'model = "lenet"\nbatch_size = 8')
     (tmp_path / REFERENCES).write_text(numbers, "utf-8")
-    table = TABLES["smallvgg.toml"] | TINY | {"engines": ["fake"], "model": "lenet", "augment": False}
+    table = TABLES["small_vgg.toml"] | TINY | {"engines": ["fake"], "model": "lenet", "augment": False}
     (tmp_path / "study.toml").write_text(tomli_w.dumps(table), "utf-8")
     monkeypatch.setitem(synthetic.IMAGES, "train", 64)
     command = ["run", str(tmp_path / "study.toml"), "--no-save", "--published"]
@@ -152,19 +154,19 @@ def test_a_step_stands_beside_its_authors(tmp_path: Path, monkeypatch: pytest.Mo
     assert re.search(r"fake/cpu [\d.]+ m?s +[\d,.]+ times as long$", epoch), run.stdout
 
 
-def test_compare_in_python(tmp_path: Path) -> None:
-    data = small.cifar_folder(tmp_path, 800)  # of all synthetic images, an epoch takes 614 MB
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    data = small_datasets.cifar_folder(tmp_path, 800)  # an epoch of all synthetic images takes 614 MB
     command = [sys.executable, str(EXAMPLES / "compare_in_python.py"), str(data), "fake", "fake+slow"]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     assert output.splitlines()[-1].startswith("fake+slow/cpu")
     assert "times the baseline" in output
 
 
-def test_nnlib_conv(
+def test_the_nnlib_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With small images: what the reference gives each layer takes seconds otherwise."""
-    monkeypatch.setitem(synthetic.IMAGES, "train", 4096)  # those of a layer's own size are fewer still
+    """Use small images, because the reference computes each layer's input."""
+    monkeypatch.setitem(synthetic.IMAGES, "train", 4096)  # fewer images of the layer's own size
     program = str(tmp_path / "nnlib_conv.py")
     text = (EXAMPLES / "nnlib_conv.py").read_text("utf-8")
     Path(program).write_text(re.sub(r" on \d+x\d+", " on 14x14", text), "utf-8")

@@ -1,4 +1,4 @@
-"""What importing polybench must not load."""
+"""Modules that importing polybench must not load."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ def loaded_by(statement: str) -> set[str]:
     return {name.partition(".")[0] for name in output.split()}
 
 
-@pytest.mark.parametrize(
-    "statement", ["import polybench", "import polybench.cli", "import polybench.measuring.study"]
-)
-def test_no_framework_is_loaded(statement: str) -> None:
+@pytest.mark.parametrize("statement", ["import polybench", "import polybench.cli", "import polybench.runner.study"])
+def test_importing_polybench_loads_no_framework(statement: str) -> None:
     assert not loaded_by(statement) & HEAVY
 
 

@@ -1,4 +1,4 @@
-"""The notebooks for teaching: committed without outputs, a prediction before every figure, and they run."""
+"""The notebooks for teaching: committed without outputs, with a prediction before every figure, and executable."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 
 import polybench
-from tests import small
+from tests import small_datasets
 from tests.notebooks import NotToBeShown, page
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
 FIGURE = "application/vnd.plotly.v1+json"
 PRINTED = {
-    "1_what_a_step_costs": r"fake\+line/cpu: 0\.[78]",  # (2 + 0.01) ms of (2 + 0.64) ms
+    "1_what_a_step_costs": r"fake\+linear_cost/cpu: 0\.[78]",  # (2 + 0.01) ms of (2 + 0.64) ms
     "2_where_the_time_goes": "and you guessed dense1",
-    "3_the_first_step": "has caught up with",
-    "4_cpu_or_gpu": "",  # a machine may have a GPU, which fake does not run on
-    "5_threads_that_help_and_hurt": r"threads: (0\.9|1\.0)",  # its clock knows of no threads
-    "6_are_they_really_the_same": "planted/cpu: fail",
+    "3_the_first_step": "catches up with",
+    "4_cpu_or_gpu": "",  # the machine may have a GPU, which fake does not support
+    "5_threads_that_help_and_hurt": r"threads: (0\.9|1\.0)",  # simulated times do not depend on threads
+    "6_are_they_really_the_same": "injected/cpu: fail",
 }
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def cells(path: Path, kind: str) -> list[tuple[int, dict[str, Any]]]:
-    """Position and cell, of one kind."""
+    """Yield (position, cell) of one type."""
     found = json.loads(path.read_text("utf-8"))["cells"]
     return [(number, cell) for number, cell in enumerate(found) if cell["cell_type"] == kind]
 
@@ -38,7 +38,7 @@ def positions(path: Path, kind: str, pattern: str) -> list[int]:
     return [number for number, cell in cells(path, kind) if re.search(pattern, "".join(cell["source"]), re.M)]
 
 
-def test_there_are_six() -> None:
+def test_there_are_six_notebooks() -> None:
     assert [int(path.name.partition("_")[0]) for path in NOTEBOOKS] == [1, 2, 3, 4, 5, 6]
 
 
@@ -49,7 +49,7 @@ def test_outputs_are_not_committed(path: Path) -> None:
 
 
 @each
-def test_a_prediction_is_asked_for_before_anything_is_measured_or_drawn(path: Path) -> None:
+def test_a_prediction_comes_before_measurements_and_figures(path: Path) -> None:
     asked = positions(path, "markdown", "^## Predict")[0]
     written = positions(path, "code", r"guess = ")[0]
     measured = positions(path, "code", r"result = polybench\.")[0]
@@ -58,25 +58,27 @@ def test_a_prediction_is_asked_for_before_anything_is_measured_or_drawn(path: Pa
 
 
 @each
-def test_the_public_interface_is_enough(path: Path) -> None:
+def test_notebooks_use_only_the_public_interface(path: Path) -> None:
     code = "\n".join("".join(cell["source"]) for _, cell in cells(path, "code"))
     assert set(re.findall(r"\bpolybench\.(\w+)\(", code)) <= set(polybench.__all__)
     assert not re.search(r"polybench\._|\._[a-z]", code)
 
 
-@pytest.mark.slow  # a kernel for each, and its workers
+@pytest.mark.slow  # each starts a kernel and its workers
 @each
-def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the engine that plays a script, every cell runs, and every figure has something in it."""
+def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute every cell with the engine `fake`; every figure must have content."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     pytest.importorskip("plotly", reason="plotly is not installed")
-    engines = "fake,fake+line" if path.stem == "3_the_first_step" else "fake+line"  # one has to catch up
+    engines = (
+        "fake,fake+linear_cost" if path.stem == "3_the_first_step" else "fake+linear_cost"
+    )  # one configuration must catch up
     monkeypatch.setenv("POLYBENCH_NOTEBOOK_ENGINES", engines)
-    monkeypatch.setenv("POLYBENCH_NOTEBOOK_DATA", str(small.cifar_folder(tmp_path, 1000)))
+    monkeypatch.setenv("POLYBENCH_NOTEBOOK_DATA", str(small_datasets.cifar_folder(tmp_path, 1000)))
     book = nbformat.read(path, as_version=4)
-    for cell in book.cells:  # that takes a third of the time
+    for cell in book.cells:  # this takes a third of the time
         cell.source = cell.source.replace("processes=3", "processes=1")
     nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
@@ -89,9 +91,7 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def small_notebook(folder: Path, code: str) -> Path:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-    book = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(code)]
-    )
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(code)])
     nbformat.write(book, path := folder / "1_small.ipynb")
     return path
 
@@ -118,15 +118,15 @@ def test_a_page_has_text_code_outputs_and_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import socket; print(socket.gethostname())", re.escape(socket.gethostname())),
         ("import os; print(os.getcwd())", re.escape(tempfile.gettempdir())),
         ("print('x' * 400_000)", "more than 300,000"),
     ],
 )
-def test_a_page_that_tells_of_this_machine_is_not_written(tmp_path: Path, code: str, said: str) -> None:
+def test_a_page_with_private_data_is_not_written(tmp_path: Path, code: str, message: str) -> None:
     pytest.importorskip("nbconvert", reason="nbconvert is not installed")
-    with pytest.raises(NotToBeShown, match=said):
+    with pytest.raises(NotToBeShown, match=message):
         page(small_notebook(tmp_path, code), tmp_path / "pages")
     assert not (tmp_path / "pages").exists()

@@ -8,20 +8,20 @@ import pytest
 
 from polybench.core.optimizers import OPTIMIZERS
 from polybench.engines import ENGINES
-from polybench.export import FORMATS
 from polybench.metrics import METRICS
-from polybench.models import MODELS, NAMES
+from polybench.networks import MODEL_NAMES, MODELS
+from polybench.render import FORMATS
 from tests import readme
 
 
 @pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
-def test_a_page_has_the_tables_that_the_code_makes(page: Path) -> None:
+def test_tables_of_a_page_are_current(page: Path) -> None:
     text = page.read_text("utf-8")
     assert readme.with_tables(text) == text, "write them anew: make readme"
 
 
 @pytest.mark.parametrize("table", readme.TABLES)
-def test_each_table_stands_on_one_page(table: str) -> None:
+def test_each_table_is_on_one_page(table: str) -> None:
     begin = f"<!-- {table}: written by make readme -->"
     assert sum(page.read_text("utf-8").count(begin) for page in readme.PAGES) == 1
 
@@ -31,7 +31,7 @@ def test_each_table_stands_on_one_page(table: str) -> None:
     [
         ("columns", METRICS),
         ("formats", FORMATS),
-        ("networks", NAMES),
+        ("networks", MODEL_NAMES),
         ("optimizers", OPTIMIZERS),
         ("engines", ENGINES),
         ("matrix", [name for name in MODELS if name != "catdog-2"]),
@@ -44,12 +44,12 @@ def test_a_table_has_every_row_of_the_code(table: str, names: list[str]) -> None
 
 
 def test_a_metric_without_a_group_is_in_the_last_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readme, "GROUPS", {"times": ("step_time",), "all": tuple(METRICS)})
-    *_, times, last = readme.columns().splitlines()
-    assert times == "| `times` | `step_time` (s) |"
+    monkeypatch.setattr(readme, "GROUPS", {"speed": ("step_time",), "all": tuple(METRICS)})
+    *_, speed, last = readme.columns().splitlines()
+    assert speed == "| `speed` | `step_time` (s) |"
     assert last.startswith("| no group | `throughput` (images/s), ")
 
 
-def test_a_missing_end_is_named() -> None:
+def test_a_missing_end_marker_is_reported() -> None:
     with pytest.raises(ValueError, match="end of columns"):
         readme.with_tables("# polybench\n<!-- columns: written by make readme -->\n")

@@ -1,4 +1,4 @@
-# PolyBench.jl's own `bench`, as a Julia user calls it: one round for each line that it reads.
+# Calls PolyBench.jl's `bench` like a Julia user: one round per line of standard input.
 #
 #     julia --threads=2 --project=WITH_FLUX bench_flux.jl PACKAGE_FOLDER MODEL BATCH_SIZE STEPS DATA
 const PACKAGE, MODEL, BATCH_SIZE, STEPS, DATA = ARGS

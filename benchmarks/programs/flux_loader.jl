@@ -1,8 +1,8 @@
-# A training as Flux's documentation has it: a Chain, a DataLoader, `Flux.train!`.
+# Trains as in Flux's documentation: a Chain, a DataLoader, `Flux.train!`.
 #
 #     julia --threads=N --project=... flux_loader.jl IMAGES BATCH_SIZE WORKERS HOW
 #
-# The arguments are those of pytorch_loader.py; WORKERS is not used. Prints means of a step of the second epoch.
+# The arguments are those of pytorch_loader.py; WORKERS has no effect. Prints means per step of the second epoch.
 using Flux
 
 faults() = parse(Int, split(last(split(read("/proc/self/stat", String), ")")))[8])

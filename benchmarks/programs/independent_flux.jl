@@ -1,6 +1,6 @@
-# Three CIFAR-10 networks in Flux on random images, written without a look at polybench or its scripts.
+# Trains three CIFAR-10 networks in Flux on random images; written independently of polybench and its scripts.
 #
-#     julia --threads=N --project=... independent_flux.jl lenet|rosetta|resnet32 BATCH_SIZE THREADS STEPS
+#     julia --threads=N --project=... independent_flux.jl lenet|dlframeworks-cnn|resnet32 BATCH_SIZE THREADS STEPS
 #
 # Trains STEPS steps for each line on standard input, and prints their median time as JSON.
 using Flux, Statistics
@@ -17,7 +17,7 @@ lenet() = Chain(
     Dense(84 => 10),
 )
 
-rosetta() = Chain(
+dlframeworks_cnn() = Chain(
     Conv((3, 3), 3 => 50, relu; pad = 1),
     Conv((3, 3), 50 => 50; pad = 1),
     MaxPool((2, 2)),
@@ -71,8 +71,8 @@ end
 
 function main(name, batchsize, threads, steps)
     Threads.nthreads() == threads || error("start julia with --threads=$threads")
-    threads > 1 && BLAS.set_num_threads(1)  # Flux's own threads call BLAS, each for itself
-    model = Dict("lenet" => lenet, "rosetta" => rosetta, "resnet32" => resnet32)[name]()
+    threads > 1 && BLAS.set_num_threads(1)  # each of Flux's threads calls BLAS
+    model = Dict("lenet" => lenet, "dlframeworks-cnn" => dlframeworks_cnn, "resnet32" => resnet32)[name]()
     state = Flux.setup(Momentum(0.01, 0.9), model)
     data = [(rand(Float32, 32, 32, 3, batchsize), Flux.onehotbatch(rand(0:9, batchsize), 0:9)) for _ = 1:steps]
     for _ in eachline(stdin)

@@ -1,6 +1,6 @@
 """Three CIFAR-10 networks in Keras on random images, written without a look at polybench or its scripts.
 
-    python independent_tf.py lenet|rosetta|resnet32 BATCH_SIZE THREADS STEPS
+    python independent_tf.py lenet|dlframeworks-cnn|resnet32 BATCH_SIZE THREADS STEPS
 
 Trains STEPS steps for each line on standard input, in the custom training loop of TensorFlow's guide, and
 prints their median time as JSON.
@@ -29,7 +29,7 @@ def lenet():
     return model
 
 
-def rosetta():
+def dlframeworks_cnn():
     model = keras.Sequential([keras.Input(shape=(32, 32, 3))])
     for filters in (50, 100):
         model.add(layers.Conv2D(filters, (3, 3), padding="same", activation="relu"))
@@ -68,7 +68,7 @@ def resnet32():
 
 
 def main():
-    build = {"lenet": lenet, "rosetta": rosetta, "resnet32": resnet32}[sys.argv[1]]
+    build = {"lenet": lenet, "dlframeworks-cnn": dlframeworks_cnn, "resnet32": resnet32}[sys.argv[1]]
     batch_size, threads, steps = map(int, sys.argv[2:])
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

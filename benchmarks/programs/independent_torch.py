@@ -1,6 +1,6 @@
 """Three CIFAR-10 networks in PyTorch on random images, written without a look at polybench or its scripts.
 
-    python independent_torch.py lenet|rosetta|resnet32 BATCH_SIZE THREADS STEPS
+    python independent_torch.py lenet|dlframeworks-cnn|resnet32 BATCH_SIZE THREADS STEPS
 
 Trains STEPS steps for each line on standard input, and prints their median time as JSON.
 """
@@ -50,7 +50,7 @@ def lenet():
     )
 
 
-def rosetta():
+def dlframeworks_cnn():
     return nn.Sequential(
         nn.Conv2d(3, 50, 3, padding="same"),
         nn.ReLU(),
@@ -83,7 +83,7 @@ def resnet32():
 
 
 def main():
-    build = {"lenet": lenet, "rosetta": rosetta, "resnet32": resnet32}[sys.argv[1]]
+    build = {"lenet": lenet, "dlframeworks-cnn": dlframeworks_cnn, "resnet32": resnet32}[sys.argv[1]]
     batch_size, threads, steps = map(int, sys.argv[2:])
     torch.set_num_threads(threads)
     net = build()

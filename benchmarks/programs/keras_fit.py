@@ -44,9 +44,7 @@ def main():
     model.fit(pixels, labels, batch_size, epochs=1, verbose=0)
     steps = -(-images // batch_size)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    print(
-        json.dumps({"step_seconds": [(time.perf_counter() - start) / steps], "page_faults": [faults / steps]})
-    )
+    print(json.dumps({"step_seconds": [(time.perf_counter() - start) / steps], "page_faults": [faults / steps]}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """
-Training on a CUDA device. Held against the sources of CUDA.jl 5.11.3, cuDNN.jl 1.4.6, NNlib 0.9.36 and Flux 0.16.10, and
-run with arrays of JLArrays in place of CUDA's (`test/cuda.jl`); it has not run on a GPU yet.
+Training on a CUDA device. Written from the sources of CUDA.jl 5.11.3, cuDNN.jl 1.4.6, NNlib 0.9.36 and Flux 0.16.10, and
+tested with JLArrays instead of CUDA's arrays (`test/cuda.jl`). It has never been run on a GPU.
 """
 module PolyBenchCUDAExt
 
@@ -12,65 +12,65 @@ using cuDNN: cuDNN  # Flux needs it for convolutions on the GPU
 
 PolyBench.cuda_devices(::Val{:extension}) = CUDA.functional() ? Int(CUDA.ndevices()) : 0
 
-function PolyBench.cuda_facts(::Val{:extension})
+function PolyBench.cuda_info(::Val{:extension})
     CUDA.functional() || return ()
     return (
         ("cuda_jl", string(pkgversion(CUDA))),
         ("cudnn_jl", string(pkgversion(cuDNN))),
         ("cuda", string(CUDA.runtime_version())),
         ("cudnn", string(cuDNN.cudnnGetVersion())),
-        # NNlib asks cuDNN.jl, which times the algorithms for each new convolution (cudnnFindConvolution*AlgorithmEx
-        # in lib/cudnn/src/convolution.jl) and keeps the one with the least memory of those about as fast as the
-        # fastest. There is no switch for that.
+        # NNlib uses cuDNN.jl, which times the algorithms for each new convolution (cudnnFindConvolution*AlgorithmEx
+        # in lib/cudnn/src/convolution.jl), and selects the one with the least memory among those about as fast as the
+        # fastest. This cannot be disabled.
         ("cudnn_autotune", "on"),
     )
 end
 
-# `adapt(CuArray, _)` keeps the element type; `cu` would turn Float64, which the parity check needs, into Float32.
-function PolyBench.place(device::CUDADevice, array::AbstractArray)
+# `adapt(CuArray, _)` keeps the element type; `cu` would convert Float64, which the parity check needs, to Float32.
+function PolyBench.to_device(device::CUDADevice, array::AbstractArray)
     select(device)
     return adapt(CuArray, array)
 end
 
-function PolyBench.place(device::CUDADevice, model)
+function PolyBench.to_device(device::CUDADevice, model)
     select(device)
-    return fmap(moved, model)
+    return fmap(to_cuda, model)
 end
 
-moved(leaf) = leaf
-moved(array::AbstractArray) = adapt(CuArray, array)
-# As Flux's own `gpu` does for `Dropout`: NNlib takes no generator of the host for arrays of the device.
-moved(::AbstractRNG) = CUDA.default_rng()
+to_cuda(leaf) = leaf
+to_cuda(array::AbstractArray) = adapt(CuArray, array)
+# Like Flux's own `gpu` for `Dropout`: NNlib accepts no generator of the host for arrays of the device.
+to_cuda(::AbstractRNG) = CUDA.default_rng()
 
 function PolyBench.seed!(device::CUDADevice, seed::Int)
     select(device)
     return CUDA.seed!(seed)
 end
 
-# The device first: whatever else asks CUDA.jl for its state makes a context on GPU 0.
+# Select the device first: any other use of CUDA.jl's state creates a context on GPU 0.
 function select(device::CUDADevice)
     CUDA.device!(device.index)
-    return set_arithmetic(Val(device.arithmetic))
+    return set_math_mode(Val(device.arithmetic))
 end
 
 """
-    set_arithmetic(arithmetic)
+    set_math_mode(arithmetic)
 
-TensorFloat-32 for products and convolutions alike, or for neither.
+Enable or disable TensorFloat-32 for both products and convolutions.
 
-CUDA.jl's math mode alone does not do that. Under `DEFAULT_MATH` products are exact to float32, but cuDNN.jl asks for
-`CUDNN_TENSOR_OP_MATH`, and under `PEDANTIC_MATH` for `CUDNN_DEFAULT_MATH` (`math_mode` in lib/cudnn/src/cuDNN.jl):
-both let cuDNN convolve in TensorFloat-32 on Ampere and later. NVIDIA's way to forbid that to all its libraries is
-the variable `NVIDIA_TF32_OVERRIDE`, which they read when they are first used: workers are started with it (`forbid_tf32!`).
-Under `FAST_MATH` cuDNN.jl asks for `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`, which lets cuDNN take float16 as well:
-as many bits of mantissa, but a smaller range. CUDA.jl has no mode with TensorFloat-32 products and without that.
+CUDA.jl's math mode alone does not suffice. Under `DEFAULT_MATH` products are exact to float32, but cuDNN.jl requests
+`CUDNN_TENSOR_OP_MATH`, and under `PEDANTIC_MATH` `CUDNN_DEFAULT_MATH` (`math_mode` in lib/cudnn/src/cuDNN.jl):
+both allow TensorFloat-32 in convolutions on Ampere and later. The variable `NVIDIA_TF32_OVERRIDE` disables it in all of NVIDIA's
+libraries, which read it at their first use; workers start with it (`disable_tf32!`).
+Under `FAST_MATH` cuDNN.jl requests `CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION`, which also allows float16:
+the same number of mantissa bits, but a smaller range. CUDA.jl has no mode with TensorFloat-32 products but without float16.
 For Float64 cuDNN has no algorithm with tensor cores, and cuDNN.jl would warn that it found no valid one.
 """
-set_arithmetic(::Val{:tf32}) = CUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)
-set_arithmetic(::Val{:float32}) = CUDA.math_mode!(CUDA.DEFAULT_MATH)
-set_arithmetic(::Val{:float64}) = CUDA.math_mode!(CUDA.PEDANTIC_MATH)
+set_math_mode(::Val{:tf32}) = CUDA.math_mode!(CUDA.FAST_MATH; precision = :TensorFloat32)
+set_math_mode(::Val{:float32}) = CUDA.math_mode!(CUDA.DEFAULT_MATH)
+set_math_mode(::Val{:float64}) = CUDA.math_mode!(CUDA.PEDANTIC_MATH)
 
-# At both ends of a block only. Flux's users wait for the GPU once more in each step: the loss is a number of the host.
+# Only at both ends of a timing block. Flux's users also wait for the GPU in each step, because the loss is a number on the host.
 PolyBench.synchronize(::CUDADevice) = CUDA.synchronize()
 
 function PolyBench.allocated(f, device::CUDADevice)
@@ -84,7 +84,7 @@ end
 
 function PolyBench.device_peak_bytes(device::CUDADevice)
     select(device)
-    # Without a pool (an old driver, JULIA_CUDA_MEMORY_POOL=none) nobody knows.
+    # Unknown without a pool (an old driver, JULIA_CUDA_MEMORY_POOL=none).
     ismissing(CUDA.used_memory()) && return nothing
     pool = CUDA.memory_pool(CUDA.device())
     return Int(CUDA.attribute(UInt64, pool, CUDA.MEMPOOL_ATTR_USED_MEM_HIGH))

@@ -1,11 +1,11 @@
 """
-The same network in Lux, and steps by `Training.single_train_step!`. Weights are the arrays of Flux's chain, which Lux updates in
-place; Lux's own states, which each step replaces, are taken from the chain before steps and put back after them.
+The same network in Lux, trained by `Training.single_train_step!`. The weights are the arrays of Flux's chain, which Lux updates in
+place. Each step replaces Lux's states, so they are copied from the chain before steps and back after them.
 """
 module PolyBenchLuxExt
 
 using Lux: AutoZygote, Lux, Training
-using PolyBench: PolyBench, Device, GivenDropout, Way
+using PolyBench: PolyBench, Device, FixedMaskDropout, StepMode
 using PolyBench.Flux: BatchNorm, Chain, Conv, Dense, Dropout, Embedding, Flux, GlobalMeanPool, MaxPool, MeanPool, Parallel,
     SkipConnection
 using PolyBench.Random: Random
@@ -13,129 +13,129 @@ using PolyBench.Random: Random
 mutable struct LuxModel{C <: Chain, L}
     const chain::C
     const layers::L
-    "What Lux hands from step to step; of another type only after another start."
-    trained::Any
+    "Lux's `TrainState`, which each step replaces."
+    train_state::Any
 end
 
-PolyBench.differentiable(::Way{:lux}, chain) = LuxModel(chain, in_lux(chain), nothing)
-PolyBench.chain_of(model::LuxModel) = model.chain
+PolyBench.prepare_model(::StepMode{:lux}, chain) = LuxModel(chain, to_lux(chain), nothing)
+PolyBench.unwrap(model::LuxModel) = model.chain
 
-function PolyBench.fresh_state(::Way{:lux}, rule, model::LuxModel)
-    model.trained = Training.TrainState(model.layers, parameters(model.chain), states(model.chain), rule)
-    return model.trained.optimizer_state
+function PolyBench.initial_state(::StepMode{:lux}, rule, model::LuxModel)
+    model.train_state = Training.TrainState(model.layers, parameters(model.chain), states(model.chain), rule)
+    return model.train_state.optimizer_state
 end
 
-# One object for all steps, as Lux's users have it.
+# A single object for all steps, as in Lux's documentation.
 const LOSS = Lux.CrossEntropyLoss(; logits = Val(true))
 
-function PolyBench.train!(way::Way{:lux}, model::LuxModel, _, batches, loss)
-    trained = model.trained
+function PolyBench.train!(mode::StepMode{:lux}, model::LuxModel, _, batches, loss)
+    train_state = model.train_state
     for batch in batches
-        _, value, _, trained = Training.single_train_step!(AutoZygote(), LOSS, (batch.images, batch.labels), trained)
+        _, value, _, train_state = Training.single_train_step!(AutoZygote(), LOSS, (batch.images, batch.labels), train_state)
         loss = value::typeof(loss)
-        PolyBench.after_step(way)
+        PolyBench.after_step(mode)
     end
-    model.trained = trained
+    model.train_state = train_state
     return loss
 end
 
-function PolyBench.with_gradient(::Way{:lux}, model::LuxModel, images, labels)
-    gradients, loss, _, _ = Training.compute_gradients(AutoZygote(), LOSS, (images, labels), model.trained)
-    return loss, in_flux(model.chain, gradients)
+function PolyBench.with_gradient(::StepMode{:lux}, model::LuxModel, images, labels)
+    gradients, loss, _, _ = Training.compute_gradients(AutoZygote(), LOSS, (images, labels), model.train_state)
+    return loss, to_flux(model.chain, gradients)
 end
 
 PolyBench.infer(::Device, model::LuxModel, x) =
-    first(model.layers(x, model.trained.parameters, Lux.testmode(model.trained.states)))
+    first(model.layers(x, model.train_state.parameters, Lux.testmode(model.train_state.states)))
 
 function PolyBench.before_steps!(model::LuxModel)
-    old = model.trained
+    old = model.train_state
     states = with_statistics(model.chain, old.states)
-    model.trained = Training.TrainState(
+    model.train_state = Training.TrainState(
         old.cache, old.objective_function, old.allocator_cache, old.model, old.parameters, states, old.optimizer,
         old.optimizer_state, old.step,
     )
     return nothing
 end
 
-PolyBench.after_steps!(model::LuxModel) = keep_statistics!(model.chain, model.trained.states)
+PolyBench.after_steps!(model::LuxModel) = save_statistics!(model.chain, model.train_state.states)
 
 """
-    in_lux(layer)
+    to_lux(layer)
 
-Lux's own layer for one of Flux's, as Lux's users write it.
+Convert one of Flux's layers to Lux's own layer, as Lux's users write it.
 """
-in_lux(chain::Chain) = Lux.Chain(map(in_lux, chain.layers)...)
-in_lux(skip::SkipConnection) = Lux.SkipConnection(in_lux(skip.layers), skip.connection)
-in_lux(fork::Parallel) = Lux.Parallel(fork.connection, map(in_lux, fork.layers)...)
-in_lux(layer::Conv) = Lux.Conv(
+to_lux(chain::Chain) = Lux.Chain(map(to_lux, chain.layers)...)
+to_lux(skip::SkipConnection) = Lux.SkipConnection(to_lux(skip.layers), skip.connection)
+to_lux(parallel::Parallel) = Lux.Parallel(parallel.connection, map(to_lux, parallel.layers)...)
+to_lux(layer::Conv) = Lux.Conv(
     size(layer.weight)[1:2], size(layer.weight, 3) => size(layer.weight, 4), layer.σ;
     layer.stride, layer.pad, use_bias = layer.bias !== false,
 )
-in_lux(layer::Dense) = Lux.Dense(reverse(size(layer.weight))..., layer.σ)
-in_lux(layer::BatchNorm) = Lux.BatchNorm(layer.chs, layer.λ; epsilon = layer.ϵ, momentum = layer.momentum)
-in_lux(layer::Embedding) = Lux.Embedding(size(layer.weight, 2) => size(layer.weight, 1))
-in_lux(layer::MaxPool) = Lux.MaxPool(layer.k; layer.stride, layer.pad)
-in_lux(layer::MeanPool) = Lux.MeanPool(layer.k; layer.stride, layer.pad)
-in_lux(::GlobalMeanPool) = Lux.GlobalMeanPool()
-in_lux(layer::Dropout) = Lux.Dropout(layer.p)
-in_lux(::typeof(Flux.flatten)) = Lux.FlattenLayer()
-in_lux(::typeof(identity)) = Lux.NoOpLayer()
-in_lux(layer::Function) = Lux.WrappedFunction(layer)
-in_lux(layer::GivenDropout) = Lux.WrappedFunction(x -> layer(x)) # which takes functions only
-in_lux(layer) = throw(ArgumentError("PolyBench has no layer of Lux's for $(nameof(typeof(layer)))"))
+to_lux(layer::Dense) = Lux.Dense(reverse(size(layer.weight))..., layer.σ)
+to_lux(layer::BatchNorm) = Lux.BatchNorm(layer.chs, layer.λ; epsilon = layer.ϵ, momentum = layer.momentum)
+to_lux(layer::Embedding) = Lux.Embedding(size(layer.weight, 2) => size(layer.weight, 1))
+to_lux(layer::MaxPool) = Lux.MaxPool(layer.k; layer.stride, layer.pad)
+to_lux(layer::MeanPool) = Lux.MeanPool(layer.k; layer.stride, layer.pad)
+to_lux(::GlobalMeanPool) = Lux.GlobalMeanPool()
+to_lux(layer::Dropout) = Lux.Dropout(layer.p)
+to_lux(::typeof(Flux.flatten)) = Lux.FlattenLayer()
+to_lux(::typeof(identity)) = Lux.NoOpLayer()
+to_lux(layer::Function) = Lux.WrappedFunction(layer)
+to_lux(layer::FixedMaskDropout) = Lux.WrappedFunction(x -> layer(x)) # WrappedFunction accepts only functions
+to_lux(layer) = throw(ArgumentError("PolyBench has no Lux layer for $(nameof(typeof(layer)))"))
 
-const NONE = NamedTuple()
+const NO_PARAMETERS = NamedTuple()
 
-"""What Lux calls `layer_1` and so on."""
-numbered(parts) = NamedTuple{ntuple(index -> Symbol(:layer_, index), length(parts))}(Tuple(parts))
+"""Name layers `layer_1` and so on, like Lux."""
+name_layers(parts) = NamedTuple{ntuple(index -> Symbol(:layer_, index), length(parts))}(Tuple(parts))
 
 """
     parameters(layer)
 
-The chain's own arrays, in Lux's tree and by Lux's names.
+Return the chain's own arrays in Lux's tree with Lux's names.
 """
-parameters(layer::Union{Chain, Parallel}) = numbered(map(parameters, layer.layers))
+parameters(layer::Union{Chain, Parallel}) = name_layers(map(parameters, layer.layers))
 parameters(layer::SkipConnection) = parameters(layer.layers)
 parameters(layer::Union{Conv, Dense}) = layer.bias === false ? (; layer.weight) : (; layer.weight, layer.bias)
 parameters(layer::BatchNorm) = (scale = layer.γ, bias = layer.β)
 parameters(layer::Embedding) = (; layer.weight)
-parameters(_) = NONE
+parameters(_) = NO_PARAMETERS
 
 """
     states(layer)
 
-Lux's states at the beginning of a training. Dropout draws from this session's own generator, as Flux's does, and so goes on
-with it: what Lux would copy for each layer, it leaves as it is where that is the session's (`replicate` in `LuxCore.jl`).
+Return Lux's initial states. Dropout uses this session's generator and advances it, like Flux's: Lux's `replicate` copies any other
+generator for each layer, but not this one (`LuxCore.jl`).
 """
-states(layer::Union{Chain, Parallel}) = numbered(map(states, layer.layers))
+states(layer::Union{Chain, Parallel}) = name_layers(map(states, layer.layers))
 states(layer::SkipConnection) = states(layer.layers)
 states(layer::BatchNorm) = (running_mean = copy(layer.μ), running_var = copy(layer.σ²), training = Val(true))
-states(layer) = Lux.initialstates(Random.default_rng(), in_lux(layer))
+states(layer) = Lux.initialstates(Random.default_rng(), to_lux(layer))
 
 """
     with_statistics(layer, states)
 
-The same states with the chain's running statistics.
+Return the states with the chain's running statistics.
 """
 with_statistics(layer::Union{Chain, Parallel}, old) = NamedTuple{keys(old)}(map(with_statistics, layer.layers, values(old)))
 with_statistics(layer::SkipConnection, old) = with_statistics(layer.layers, old)
 with_statistics(layer::BatchNorm, old) = (running_mean = copy(layer.μ), running_var = copy(layer.σ²), old.training)
 with_statistics(_, old) = old
 
-keep_statistics!(layer::Union{Chain, Parallel}, new) = foreach(keep_statistics!, layer.layers, values(new))
-keep_statistics!(layer::SkipConnection, new) = keep_statistics!(layer.layers, new)
-keep_statistics!(layer::BatchNorm, new) = (copyto!(layer.μ, new.running_mean); copyto!(layer.σ², new.running_var); nothing)
-keep_statistics!(_, _) = nothing
+save_statistics!(layer::Union{Chain, Parallel}, new) = foreach(save_statistics!, layer.layers, values(new))
+save_statistics!(layer::SkipConnection, new) = save_statistics!(layer.layers, new)
+save_statistics!(layer::BatchNorm, new) = (copyto!(layer.μ, new.running_mean); copyto!(layer.σ², new.running_var); nothing)
+save_statistics!(_, _) = nothing
 
 """
-    in_flux(layer, gradient)
+    to_flux(layer, gradient)
 
-Lux's gradient in the tree of Flux's.
+Convert Lux's gradient to the structure of Flux's.
 """
-in_flux(layer::Union{Chain, Parallel}, gradient) = (layers = map(in_flux, layer.layers, values(gradient)),)
-in_flux(layer::SkipConnection, gradient) = (layers = in_flux(layer.layers, gradient),)
-in_flux(::BatchNorm, gradient) = (γ = gradient.scale, β = gradient.bias)
-in_flux(::Union{Chain, Parallel, SkipConnection}, ::Nothing) = nothing  # no weights in there
-in_flux(_, gradient) = gradient
+to_flux(layer::Union{Chain, Parallel}, gradient) = (layers = map(to_flux, layer.layers, values(gradient)),)
+to_flux(layer::SkipConnection, gradient) = (layers = to_flux(layer.layers, gradient),)
+to_flux(::BatchNorm, gradient) = (γ = gradient.scale, β = gradient.bias)
+to_flux(::Union{Chain, Parallel, SkipConnection}, ::Nothing) = nothing  # no weights
+to_flux(_, gradient) = gradient
 
 end

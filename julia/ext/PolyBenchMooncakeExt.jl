@@ -1,13 +1,13 @@
 """
-Gradients by Mooncake, as Flux takes them from it: `FluxMooncakeExt` builds Mooncake's rule, and its cache, anew in each step.
+Gradients by Mooncake through Flux: `FluxMooncakeExt` rebuilds Mooncake's rule and cache in each step.
 """
 module PolyBenchMooncakeExt
 
 using Mooncake: Mooncake  # Flux has an extension for it
-using PolyBench: PolyBench, Way, cross_entropy, value_and_gradient
+using PolyBench: PolyBench, StepMode, cross_entropy, value_and_gradient
 using PolyBench.Flux: Flux, AutoMooncake
 
-PolyBench.with_gradient(::Way{:mooncake}, model, images, labels) =
+PolyBench.with_gradient(::StepMode{:mooncake}, model, images, labels) =
     value_and_gradient(Flux.withgradient(cross_entropy(images, labels), AutoMooncake(), model))
 
 end

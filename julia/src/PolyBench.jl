@@ -1,9 +1,9 @@
 """
-Train the identical network as polybench does, in Flux, as Flux's users write it, and say what a step costs.
+Train polybench's networks in Flux, written as Flux's users write them, and measure their training steps.
 
-In a Julia session: `bench(:lenet; batch = 128)`, `layers(:lenet)`, `compare(bench(...), bench(...))`, and the same for any
-model with a loss. From Python, `polybench/engines/flux/engine.py` is the only caller of the rest; nothing here depends
-on PythonCall. Steps are counted from 0, as everywhere in polybench.
+In a Julia session: `bench(:lenet; batch = 128)`, `layers(:lenet)`, `compare(bench(...), bench(...))`, also for any model with
+a loss. Only `polybench/engines/flux/engine.py` calls the other functions; nothing here depends on PythonCall. Step numbers
+start at 0, as everywhere in polybench.
 """
 module PolyBench
 
@@ -22,7 +22,7 @@ using SHA: SHA
 using Statistics: Statistics, mean, median, quantile, std, var
 using TOML: TOML
 
-export bench, cells, compare, gcshare, layers, mean, median, model_names, read_study, std, write_study
+export bench, compare, configurations, gc_fraction, layers, mean, median, model_names, read_study, std, write_study
 
 include("devices.jl")
 include("weights.jl")
@@ -32,11 +32,11 @@ include("network.jl")
 include("batches.jl")
 include("pipeline.jl")
 include("optimizers.jl")
-include("ways.jl")
+include("step_modes.jl")
 include("training.jl")
-include("kept_training.jl")
+include("training_state.jl")
 include("counters.jl")
-include("replay.jl")
+include("operations.jl")
 include("max_pool.jl")
 include("python.jl")
 include("random.jl")

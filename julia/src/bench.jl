@@ -1,25 +1,25 @@
 """
-Benchmarks in a Julia session of one's own: polybench's networks, or any model with a loss.
+Benchmarks in a Julia session: polybench's networks, or any model with a loss.
 
-A round starts from the initial weights and the optimizer's initial state, takes two steps that are not timed, and times the
-next ones: all rounds time the same steps of the same training, as those of `polybench compare` do.
+Each round starts from the initial weights and optimizer state, takes two untimed steps, and times the next ones. All
+rounds time the same steps of the same training, as in `polybench compare`.
 """
-const UNTIMED_STEPS = 2
+const WARMUP_STEPS = 2
 
-"""What `measure` runs: a network of polybench's on its own batches. See `Own` for the other kind."""
-struct Named{T <: Trainer, B}
+"""A run of one of polybench's networks on its own batches, for `measure`. `UserModelRun` is the other type of run."""
+struct BuiltinRun{T <: Trainer, B}
     trainer::T
     batches::B
 end
 
-restart!(run::Named) = reset!(run.trainer)
-steps!(run::Named, first::Int, n::Int) = run_steps!(run.trainer, run.batches, first, n)
-last_loss(run::Named) = last_loss(run.trainer)
-count_steps!(run::Named, first::Int, n::Int) = count_allocations!(run.trainer, run.batches, first, n)[1]
-sample_steps(run::Named) = run.trainer.device isa CPU ? 1 : typemax(Int)
+reset!(run::BuiltinRun) = reset!(run.trainer)
+run_steps!(run::BuiltinRun, first::Int, n::Int) = run_steps!(run.trainer, run.batches, first, n)
+last_loss(run::BuiltinRun) = last_loss(run.trainer)
+count_allocations!(run::BuiltinRun, first::Int, n::Int) = count_allocations!(run.trainer, run.batches, first, n)[1]
+steps_per_value(run::BuiltinRun) = run.trainer.device isa CPU ? 1 : typemax(Int)
 
-"""A model of the user's, on one batch; the model itself stays as it is."""
-mutable struct Own{M, F, B, R}
+"""A run of a user's model on one batch. It trains a copy; `initial` is not modified."""
+mutable struct UserModelRun{M, F, B, R}
     const initial::M
     const model::M
     const loss::F
@@ -29,105 +29,106 @@ mutable struct Own{M, F, B, R}
     value::Float64
 end
 
-Own(model, loss, batch, rule) =
-    Own(model, deepcopy(model), loss, batch, rule, Flux.setup(rule, model), NaN)
+UserModelRun(model, loss, batch, rule) =
+    UserModelRun(model, deepcopy(model), loss, batch, rule, Flux.setup(rule, model), NaN)
 
-function restart!(run::Own)
+function reset!(run::UserModelRun)
     Flux.loadmodel!(run.model, run.initial)
     run.state = Flux.setup(run.rule, run.model)
     return nothing
 end
 
-function steps!(run::Own, ::Int, n::Int)
+function run_steps!(run::UserModelRun, ::Int, n::Int)
     start = time_ns()
     for _ in 1:n
-        run.value = own_step!(run.model, run.state, run.loss, run.batch)
+        run.value = user_model_step!(run.model, run.state, run.loss, run.batch)
     end
     return (time_ns() - start) / 1.0e9
 end
 
-function own_step!(model, state, loss, batch)
+function user_model_step!(model, state, loss, batch)
     value, gradients = Flux.withgradient(m -> loss(m, batch...), model)
     Flux.update!(state, model, gradients[1])
     return Float64(value)
 end
 
-last_loss(run::Own) = run.value
-count_steps!(run::Own, first::Int, n::Int) = allocated(() -> steps!(run, first, n), CPU())[1]
-sample_steps(::Own) = 1
+last_loss(run::UserModelRun) = run.value
+count_allocations!(run::UserModelRun, first::Int, n::Int) = allocated(() -> run_steps!(run, first, n), CPU())[1]
+steps_per_value(::UserModelRun) = 1
 
 """
-    bench(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, blas_threads, heap = "keep")
+    bench(name; batch, data = "synthetic", device = "cpu", seed = 0, rounds = 5, steps = 14, blas_threads, malloc = "retain")
 
 Train one of polybench's networks (`:lenet`, `:resnet32`, ...; see `model_names()`) and time its steps.
 
-Weights, images and batches are those of `polybench compare` with the same seed, bit for bit; `data` is `"synthetic"` or a
-folder with CIFAR-10's binary files. The batch size and the optimizer are the network's own unless told otherwise.
-Without another word BLAS has one thread where Julia has several: NNlib runs one task a Julia thread, and each calls BLAS.
-With `heap = "keep"`, as `polybench compare` has it, the C library keeps what is freed from now on, in the whole process;
-`"system"` leaves it as it is, and is refused after `"keep"`. For `device = "cuda"` load CUDA and cuDNN first. Nothing of that
-has run on a GPU yet.
+Weights, images and batches equal those of `polybench compare` with the same seed, bit for bit. `data` is `"synthetic"` or a
+folder with CIFAR-10's binary files. The defaults of batch size and optimizer are those of the network.
+
+By default BLAS has one thread if Julia has several: NNlib runs one task per Julia thread, and each task calls BLAS.
+With `malloc = "retain"`, the default of `polybench compare`, the C library retains freed memory in the whole process from now
+on. `"system"` leaves its defaults unchanged, and is an error after `"retain"`. Load CUDA and cuDNN before you use
+`device = "cuda"`, which has never been run on a GPU.
 
 ```julia
 trial = bench(:lenet; batch = 128)
-median(trial), minimum(trial), gcshare(trial)
+median(trial), minimum(trial), gc_fraction(trial)
 ```
 """
 function bench(
         name::Union{Symbol, AbstractString}; batch::Union{Int, Nothing} = nothing, data::AbstractString = "synthetic",
         device::AbstractString = "cpu", seed::Integer = 0, rounds::Int = 5, steps::Int = 14,
-        blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
+        blas_threads::Int = default_blas_threads(), malloc::AbstractString = "retain",
     )
     check_rounds(rounds, steps)
-    check_there(PolyBench.device(device))
-    forbid_tf32!(PolyBench.device(device))
-    keep_heap(heap)
+    check_available(PolyBench.device(device))
+    disable_tf32!(PolyBench.device(device))
+    retain_malloc(malloc)
     network = model(name)
     batch_size = something(batch, network.batch_size)
     images = dataset(network, data, seed)
     order = epoch_order(length(images.labels), batch_size, seed, 0)
     weights = initial_weights(network, seed)
     return with_blas_threads(blas_threads) do
-        drawn = first_batches(network, images, order, UNTIMED_STEPS + steps, device)
-        run = Named(trainer(network, weights, device), drawn)
-        title = "$(network.name) ($(grouped(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
+        batches = first_batches(network, images, order, WARMUP_STEPS + steps, device)
+        run = BuiltinRun(trainer(network, weights, device), batches)
+        title = "$(network.name) ($(group_digits(parameter_count(network))) parameters) on $(images.name), batch $batch_size, " *
             "Float32, $device, $(Threads.nthreads()) threads"
-        circumstances = (; model = network, images, order, weights, batch_size, device, seed, steps, heap, here_and_now()...)
-        measure(run, title, rounds, steps, circumstances)
+        metadata = (; model = network, images, order, weights, batch_size, device, seed, steps, malloc, process_info()...)
+        measure(run, title, rounds, steps, metadata)
     end
 end
 
 """
-    bench(model, loss, batch; optimizer = Flux.Descent(0.01), title, rounds = 5, steps = 14, blas_threads, heap = "keep")
+    bench(model, loss, batch; optimizer = Flux.Descent(0.01), title, rounds = 5, steps = 14, blas_threads, malloc = "retain")
 
-The same of a model of one's own, a `Chain` or any other that Flux trains, on one batch. The loss is called as `Flux.train!`
-calls it, `loss(model, batch...)`. The model is copied, and stays as it is.
+Train your own model, a `Chain` or any other model that Flux trains, on one batch, and time its steps. `bench` calls the loss
+like `Flux.train!`, as `loss(model, batch...)`. It trains a copy of the model.
 
 ```julia
 bench(Chain(Dense(8 => 3)), (m, x, y) -> Flux.mse(m(x), y), (rand(Float32, 8, 64), rand(Float32, 3, 64)))
 ```
 """
 function bench(
-        own, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(own)))",
-        rounds::Int = 5, steps::Int = 14, blas_threads::Int = own_blas_threads(), heap::AbstractString = "keep",
+        user_model, loss, batch::Tuple; optimizer = Flux.Descent(0.01), title::AbstractString = "a model of $(nameof(typeof(user_model)))",
+        rounds::Int = 5, steps::Int = 14, blas_threads::Int = default_blas_threads(), malloc::AbstractString = "retain",
     )
     check_rounds(rounds, steps)
-    applicable(loss, own, batch...) ||
-        throw(ArgumentError("the loss is called as loss(model, batch...), and this one takes no such arguments"))
-    keep_heap(heap)
+    applicable(loss, user_model, batch...) ||
+        throw(ArgumentError("the loss has no method for loss(model, batch...): pass a function with these arguments"))
+    retain_malloc(malloc)
     return with_blas_threads(blas_threads) do
-        run = Own(own, loss, batch, optimizer)
+        run = UserModelRun(user_model, loss, batch, optimizer)
         measure(run, "$title, $(Threads.nthreads()) threads", rounds, steps, nothing)
     end
 end
 
 """
-What a document says of the process and its machine, as they are while BLAS has the threads that are measured.
+Information about the process and its machine for the saved study. BLAS must have the measured number of threads.
 """
-here_and_now() = (; started = Dates.now(Dates.UTC), host = this_host(), facts = facts())
+process_info() = (; started = Dates.now(Dates.UTC), host = host_info(), build_info = build_info())
 
 check_rounds(rounds, steps) =
-    min(rounds, steps) >= 1 || throw(ArgumentError("$rounds rounds of $steps steps: there is at least one of each"))
+    min(rounds, steps) >= 1 || throw(ArgumentError("$rounds rounds of $steps steps: expected at least 1 of each"))
 
 trainer(network::Model, weights, name) = Trainer(
     device(name), Float32, network.records, weights;
@@ -136,54 +137,54 @@ trainer(network::Model, weights, name) = Trainer(
 )
 
 function first_batches(network::Model, dataset::Dataset, order, count, name)
-    places = order[:, mod1.(1:count, size(order, 2))]
-    pixels = dataset.images[:, :, :, vec(places) .+ 1] ./ 255.0f0
-    shaped = reshape(pixels, reverse(network.input_shape)..., size(places)...)
-    return batches(device(name), Float32, shaped, dataset.labels[places .+ 1], network.classes)
+    indices = order[:, mod1.(1:count, size(order, 2))]
+    pixels = dataset.images[:, :, :, vec(indices) .+ 1] ./ 255.0f0
+    shaped = reshape(pixels, reverse(network.input_shape)..., size(indices)...)
+    return batches(device(name), Float32, shaped, dataset.labels[indices .+ 1], network.classes)
 end
 
 """
-    measure(run, title, rounds, steps, circumstances)
+    measure(run, title, rounds, steps, metadata)
 
-The timed rounds. What a step allocates is counted in a pass of its own, after them.
+Run the timed rounds, then count allocations in a separate pass.
 """
-function measure(run, title, rounds, steps, circumstances)
-    restart!(run)
-    first_step = steps!(run, 0, 1)
+function measure(run, title, rounds, steps, metadata)
+    reset!(run)
+    first_step = run_steps!(run, 0, 1)
     losses = [last_loss(run)]
-    for step in 1:(UNTIMED_STEPS + min(steps, 3) - 1)
-        steps!(run, step, 1)
+    for step in 1:(WARMUP_STEPS + min(steps, 3) - 1)
+        run_steps!(run, step, 1)
         push!(losses, last_loss(run))
     end
-    times, collector = Vector{Float64}[], Vector{Float64}[]
-    timed = UNTIMED_STEPS:(UNTIMED_STEPS + steps - 1)
+    times, gc_rounds = Vector{Float64}[], Vector{Float64}[]
+    timed = WARMUP_STEPS:(WARMUP_STEPS + steps - 1)
     for _ in 1:rounds
-        restart!(run)
-        steps!(run, 0, UNTIMED_STEPS)
-        of_round = [sample(run, part) for part in Iterators.partition(timed, min(steps, sample_steps(run)))]
-        push!(times, first.(of_round))
-        push!(collector, last.(of_round))
-        isfinite(last_loss(run)) || throw(ErrorException("the loss is $(last_loss(run)): this training diverges"))
+        reset!(run)
+        run_steps!(run, 0, WARMUP_STEPS)
+        values = [time_steps(run, steps) for steps in Iterators.partition(timed, min(steps, steps_per_value(run)))]
+        push!(times, first.(values))
+        push!(gc_rounds, last.(values))
+        isfinite(last_loss(run)) || throw(ErrorException("the loss is $(last_loss(run)): the training diverges"))
     end
-    restart!(run)
-    steps!(run, 0, UNTIMED_STEPS)
-    count, bytes = count_steps!(run, UNTIMED_STEPS, steps)
-    kind = sample_steps(run) == 1 ? "step" : "block"
-    return Trial(title, times, collector, kind, bytes / steps, count / steps, first_step, losses, circumstances)
+    reset!(run)
+    run_steps!(run, 0, WARMUP_STEPS)
+    count, bytes = count_allocations!(run, WARMUP_STEPS, steps)
+    resolution = steps_per_value(run) == 1 ? "step" : "block"
+    return Trial(title, times, gc_rounds, resolution, bytes / steps, count / steps, first_step, losses, metadata)
 end
 
 """
-    sample(run, part)
+    time_steps(run, steps)
 
-Seconds of a step of these, and what the collector took of it.
+Time these steps, and return the mean seconds per step and the mean seconds of garbage collection per step.
 """
-function sample(run, part)
-    before, _ = collected()
-    seconds = steps!(run, first(part), length(part))
-    return seconds / length(part), (first(collected()) - before) / length(part)
+function time_steps(run, steps)
+    before, _ = gc_stats()
+    seconds = run_steps!(run, first(steps), length(steps))
+    return seconds / length(steps), (first(gc_stats()) - before) / length(steps)
 end
 
-own_blas_threads() = Threads.nthreads() > 1 ? 1 : BLAS.get_num_threads()
+default_blas_threads() = Threads.nthreads() > 1 ? 1 : BLAS.get_num_threads()
 
 function with_blas_threads(f, n::Int)
     before = BLAS.get_num_threads()
@@ -196,29 +197,29 @@ function with_blas_threads(f, n::Int)
 end
 
 """
-    keep_heap(policy)
+    retain_malloc(policy)
 
-With `"keep"`, what `GLIBC_TUNABLES` says to a worker of polybench (`polybench/wire/environment.py`): no block below 1 GiB
-has a mapping of its own, what is free at the heap's top stays, and all threads share one arena. glibc only.
-Nothing takes that back: `"system"` is refused where this process keeps already.
+With `"retain"`, set the malloc parameters of polybench's workers (`polybench/protocol/environment.py`): allocations below
+1 GiB have no mapping of their own, free memory at the top of the heap is not returned, and all threads share one arena.
+This has an effect with glibc only. It cannot be undone, so `"system"` is an error afterwards.
 """
-function keep_heap(policy::AbstractString)
-    policy in ("keep", "system") || throw(ArgumentError("heap is \"keep\" or \"system\", and not \"$policy\""))
-    policy == "system" && KEEPS_HEAP[] && throw(
+function retain_malloc(policy::AbstractString)
+    policy in ("retain", "system") || throw(ArgumentError("malloc \"$policy\" is unknown: expected \"retain\" or \"system\""))
+    policy == "system" && RETAINS_MALLOC[] && throw(
         ArgumentError(
-            "this process keeps what is freed, since something was measured with heap = \"keep\": " *
-                "measure heap = \"system\" in a Julia that was started for it",
+            "malloc = \"system\" has no effect after malloc = \"retain\" in the same process: " *
+                "start a new Julia process for malloc = \"system\"",
         )
     )
-    policy == "keep" && Sys.islinux() || return nothing
-    KEEPS_HEAP[] = true
-    # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX. As an int, mallopt takes at most 2 GiB less one.
+    policy == "retain" && Sys.islinux() || return nothing
+    RETAINS_MALLOC[] = true
+    # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX. As an `int`, mallopt accepts at most 2 GiB - 1.
     for (parameter, value) in ((-1, typemax(Cint)), (-3, Cint(1 << 30)), (-8, Cint(1)))
         ccall(:mallopt, Cint, (Cint, Cint), parameter, value)
     end
     return nothing
 end
 
-const KEEPS_HEAP = Ref(false)
+const RETAINS_MALLOC = Ref(false)
 
-grouped(n::Integer) = replace(string(n), r"(?<=\d)(?=(\d{3})+$)" => ",")
+group_digits(n::Integer) = replace(string(n), r"(?<=\d)(?=(\d{3})+$)" => ",")

@@ -1,51 +1,51 @@
 """
-What Julia counts by itself, its build, and its threads.
+Counters of Julia's runtime, and its build and threads.
 """
-function collected end
+function gc_stats end
 
 """
-    collected()
+    gc_stats()
 
-What the garbage collector did since the process started: seconds that the program stood still for it (as `@time`
-has them), and full sweeps.
+Return the garbage collector's statistics since the process started: seconds that it stopped the program (as in `@time`), and the
+number of full collections.
 """
-function collected()
+function gc_stats()
     now = Base.gc_num()
     return now.total_time / 1.0e9, Int(now.full_sweep)
 end
 
 """
-    collect!()
+    run_gc()
 
-Collect all garbage, old and young.
+Run a full garbage collection.
 """
-collect!() = (GC.gc(true); nothing)
+run_gc() = (GC.gc(true); nothing)
 
 """
-    collected(trainer)
+    gc_stats(trainer)
 
-The same without what the trainer kept out of its steps.
+Return the same statistics without the collections that the trainer excludes from its steps.
 """
-function collected(trainer)
-    seconds, sweeps = collected()
-    return seconds - trainer.aside, sweeps
+function gc_stats(trainer)
+    seconds, full_collections = gc_stats()
+    return seconds - trainer.excluded_gc_seconds, full_collections
 end
 
 """
     count_allocations!(trainer, batches, first, n)
 
-`run_steps!`, and what `allocated` says of the `n` steps together.
+Run `n` steps like `run_steps!`, and return the total of `allocated`.
 """
 count_allocations!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     around_steps(() -> allocated(() -> timed_steps!(trainer, batches, first, n), trainer.device), trainer)
 
 """
-    allocation_places!(profile, trainer, batches, first, n)
+    allocation_sites!(profile, trainer, batches, first, n)
 
-`run_steps!`, and which functions allocated in Julia's heap: (function, bytes, count), in the `n` steps together.
-`profile` is the standard library's module, handed in so that nobody else waits until it is loaded.
+Run `n` steps like `run_steps!`, and return (function, bytes, count) of allocations in Julia's heap, in total.
+`profile` is the standard library's module; an argument, so that other callers need not load it.
 """
-function allocation_places!(profile::Module, trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
+function allocation_sites!(profile::Module, trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     profile.Allocs.clear()
     around_steps(trainer) do
         profile.Allocs.start(; sample_rate = 1.0)
@@ -55,20 +55,20 @@ function allocation_places!(profile::Module, trainer::Trainer, batches::Abstract
             profile.Allocs.stop()
         end
     end
-    found = Dict{String, Tuple{Int, Int}}()
+    totals = Dict{String, Tuple{Int, Int}}()
     for allocation in profile.Allocs.fetch().allocs
-        place = innermost_function(allocation.stacktrace)
-        bytes, count = get(found, place, (0, 0))
-        found[place] = (bytes + Int(allocation.size), count + 1)
+        site = innermost_function(allocation.stacktrace)
+        bytes, count = get(totals, site, (0, 0))
+        totals[site] = (bytes + Int(allocation.size), count + 1)
     end
     profile.Allocs.clear()
-    return [(place, bytes, count) for (place, (bytes, count)) in found]
+    return [(site, bytes, count) for (site, (bytes, count)) in totals]
 end
 
 """
     innermost_function(stacktrace)
 
-The function of a package that is nearest to the allocation: Julia's own, which it called, say little.
+Return the innermost function of a package; the functions of Julia that it calls say little.
 """
 function innermost_function(stacktrace)
     for frame in stacktrace
@@ -79,11 +79,11 @@ function innermost_function(stacktrace)
 end
 
 """
-    facts()
+    build_info()
 
-What the build and its thread pools are, as text.
+Return versions, build and thread pools as text.
 """
-facts() = (
+build_info() = (
     julia = string(VERSION),
     flux = string(pkgversion(Flux)),
     nnlib = string(pkgversion(Flux.NNlib)),
@@ -98,5 +98,7 @@ facts() = (
 
 """
     set_blas_threads(n)
+
+Set the number of BLAS threads.
 """
 set_blas_threads(n::Int) = BLAS.set_num_threads(n)

@@ -1,11 +1,11 @@
 """
-The saved study of polybench (`polybench.study/1`, `docs/output.md`): read, as trials, and written.
+Reads and writes polybench's saved studies (`polybench.study/2`, `docs/output.md`).
 """
-const SCHEMA = "polybench.study/1"
+const SCHEMA = "polybench.study/2"
 
 """
-A study that was read: `study["torch/cpu"]` is the trial of a cell, `cells(study)` has their names, and `study.document` is all
-of it, as JSON.jl has it.
+A saved study. `study["torch/cpu"]` is the trial of a configuration, `configurations(study)` lists their names, and
+`study.document` is the whole document from JSON.jl.
 """
 struct Study
     document::Any
@@ -14,33 +14,33 @@ end
 """
     read_study(file)
 
-A study that `polybench compare` or `write_study` saved.
+Read a study that `polybench compare` or `write_study` saved.
 """
 function read_study(file::AbstractString)
     document = JSON.parse(read(file, String))
     schema = document isa AbstractDict ? get(document, "schema", nothing) : nothing
-    schema == SCHEMA || throw(ArgumentError("$file is no study: its schema is $(repr(schema)), and not \"$SCHEMA\""))
+    schema == SCHEMA || throw(ArgumentError("$file is not a study: its schema is $(repr(schema)), expected \"$SCHEMA\""))
     return Study(document)
 end
 
 """
-    cells(study)
+    configurations(study)
 
-The names of its rows: `flux/cpu`, `torch+compile/cpu`, ...
+Return the names of the study's configurations: `flux/cpu`, `torch+compile/cpu`, ...
 """
-cells(study::Study) = String[result["cell"] for result in study.document["results"]]
+configurations(study::Study) = String[result["configuration"] for result in study.document["results"]]
 
-function Base.getindex(study::Study, cell::AbstractString)
-    place = findfirst(==(cell), cells(study))
-    place === nothing && throw(KeyError(cell))
-    result = study.document["results"][place]
-    found = field(result, "samples")
-    found === nothing && throw(ArgumentError("$cell was not measured: $(field(result, "reason"))"))
-    rounds = [Float64.(round) for process in found["step_seconds"] for round in process]
-    collector = number(result, "gc", "seconds_per_step"; otherwise = 0.0)
+function Base.getindex(study::Study, configuration::AbstractString)
+    index = findfirst(==(configuration), configurations(study))
+    index === nothing && throw(KeyError(configuration))
+    result = study.document["results"][index]
+    times = field(result, "step_times")
+    times === nothing && throw(ArgumentError("$configuration was not measured: $(field(result, "reason"))"))
+    rounds = [Float64.(round) for process in times["values"] for round in process]
+    gc_seconds = number(result, "gc", "seconds_per_step"; otherwise = 0.0)
     return Trial(
-        "$cell, $(study.document["settings"]["model"]) of study $(study.document["id"])",
-        rounds, [fill(collector, length(round)) for round in rounds], found["kind"],
+        "$configuration, $(study.document["settings"]["model"]) of study $(study.document["id"])",
+        rounds, [fill(gc_seconds, length(round)) for round in rounds], times["resolution"],
         number(result, "allocations", "host", "bytes_per_step"), number(result, "allocations", "host", "count_per_step"),
         number(result, "startup", "first_step_seconds"), Float64.(field(result, "losses")), nothing,
     )
@@ -49,7 +49,7 @@ end
 """
     field(object, names...)
 
-What is there by these names, one inside of the other; nothing where one is missing, or null.
+Return the nested field of these names, or nothing if one is missing or null.
 """
 field(object, name, names...) = field(field(object, name), names...)
 field(object, name) = object === nothing ? nothing : get(object, name, nothing)
@@ -61,9 +61,9 @@ function Base.show(io::IO, ::MIME"text/plain", study::Study)
     print(io, "PolyBench.Study ", study.document["id"], ": ", settings["model"])
     print(io, ", batch ", settings["batch_size"], ", ", settings["threads"], " threads")
     for result in study.document["results"]
-        times = field(result, "step_seconds")
-        told = times === nothing ? "$(result["status"]): $(result["reason"])" : pretty_seconds(times["median"])
-        print(io, "\n  ", rpad(result["cell"], 24), told)
+        times = field(result, "step_time")
+        text = times === nothing ? "$(result["status"]): $(result["reason"])" : format_seconds(times["median"])
+        print(io, "\n  ", rpad(result["configuration"], 24), text)
     end
     return nothing
 end
@@ -71,14 +71,14 @@ end
 """
     write_study(path, trial)
 
-Save a trial of one of polybench's networks as a study: in this file, or, if the path is a folder, in a file named as the study,
-where `polybench show last --results FOLDER` and the others find it. Returns the file's path.
+Save a trial of one of polybench's networks as a study. `path` is a file, or a folder, where the file is named after the study
+and `polybench show last --results FOLDER` finds it. Returns the path of the file.
 
-It has one process, so polybench gives no verdict on it, and the identity check was not made.
+The study has a single process and no parity check, so comparisons with it are inconclusive.
 """
 function write_study(path::AbstractString, trial::Trial)
-    trial.circumstances === nothing &&
-        throw(ArgumentError("only a trial of one of polybench's networks is a study: bench(:lenet)"))
+    trial.metadata === nothing &&
+        throw(ArgumentError("a trial of your own model cannot be saved as a study: use a network of polybench, as in bench(:lenet)"))
     document = study_document(trial)
     file = isdir(path) ? joinpath(path, "$(document.id).json") : String(path)
     write(file, sprint(JSON.print, document), "\n")
@@ -86,59 +86,59 @@ function write_study(path::AbstractString, trial::Trial)
 end
 
 function study_document(trial::Trial)
-    made = trial.circumstances
+    metadata = trial.metadata
     return (;
-        schema = SCHEMA, id = study_id(made.started),
-        created = Dates.format(made.started, "yyyy-mm-ddTHH:MM:SS") * "Z", finished = true,
+        schema = SCHEMA, id = study_id(metadata.started),
+        created = Dates.format(metadata.started, "yyyy-mm-ddTHH:MM:SS") * "Z", finished = true,
         polybench = (; version = string(pkgversion(@__MODULE__)), commit = nothing),
-        argv = ["PolyBench.bench"], study = study_file(made), settings = study_settings(made, trial), made.host,
-        warnings = ["measured from Julia in a single process: no verdict"], results = [study_result(made, trial)],
+        argv = ["PolyBench.bench"], study = study_toml(metadata), settings = study_settings(metadata, trial), metadata.host,
+        warnings = ["measured from Julia in a single process: inconclusive"], results = [study_result(metadata, trial)],
     )
 end
 
-"""As polybench has them: when it was begun, and four hexadecimal digits that tell apart what was at once."""
+"""Create a study ID like polybench: the start time, and four random hexadecimal digits."""
 study_id(started) =
     Dates.format(started, "yyyymmdd-HHMMSS") * "-" * string(rand(Random.RandomDevice(), UInt16); base = 16, pad = 4)
 
 optimizer_fields(network) = (;
     name = network.optimizer["name"], learning_rate = network.optimizer["learning_rate"],
     momentum = get(network.optimizer, "momentum", nothing), weight_decay = get(network.optimizer, "weight_decay", 0.0),
-    schedule = Vector{Any}(get(network.optimizer, "schedule", [])),
+    lr_schedule = Vector{Any}(get(network.optimizer, "lr_schedule", [])),
 )
 
-study_file(made) = sprint(
+study_toml(metadata) = sprint(
     TOML.print, Dict(
-        "engines" => ["flux"], "devices" => [made.device], "model" => made.model.name, "data" => made.images.name,
-        "batch_size" => made.batch_size, "threads" => Threads.nthreads(), "heap" => made.heap, "seed" => made.seed,
-        "processes" => 1, "steps" => made.steps,
+        "engines" => ["flux"], "devices" => [metadata.device], "model" => metadata.model.name, "data" => metadata.images.name,
+        "batch_size" => metadata.batch_size, "threads" => Threads.nthreads(), "malloc" => metadata.malloc, "seed" => metadata.seed,
+        "processes" => 1, "steps_per_round" => metadata.steps,
     )
 )
 
-study_settings(made, trial) = (;
-    model = made.model.name, parameters = parameter_count(made.model), dataset = made.images.name,
-    data_sha256 = data_sha256(made.images), weights_sha256 = weights_sha256(made.model, made.weights),
-    batches_sha256 = order_sha256(made.order), made.batch_size, optimizer = optimizer_fields(made.model), precision = "fp32",
-    threads = Threads.nthreads(), made.heap, made.seed, processes = 1, rounds = length(trial.rounds),
-    steps_per_round = made.steps, input = "preload", epochs = nothing, baseline = "flux/$(made.device)", prices = (;),
+study_settings(metadata, trial) = (;
+    model = metadata.model.name, parameters = parameter_count(metadata.model), dataset = metadata.images.name,
+    data_sha256 = data_sha256(metadata.images), weights_sha256 = weights_sha256(metadata.model, metadata.weights),
+    batches_sha256 = order_sha256(metadata.order), metadata.batch_size, optimizer = optimizer_fields(metadata.model), precision = "fp32",
+    threads = Threads.nthreads(), metadata.malloc, metadata.seed, processes = 1, rounds_per_process = length(trial.rounds),
+    steps_per_round = metadata.steps, input = "preload", epochs = nothing, baseline = "flux/$(metadata.device)", prices = (;),
 )
 
 """
     order_sha256(order)
 
-The SHA-256 that polybench's documents have of one epoch's batches.
+The SHA-256 of one epoch's batches, as in saved studies.
 """
 order_sha256(order::Matrix{Int}) = bytes2hex(SHA.sha256(collect(reinterpret(UInt8, vec(order)))))
 
-function this_host()
+function host_info()
     cpus = Sys.cpu_info()
     return (;
         hostname = gethostname(), os = string(Sys.KERNEL), cpu = isempty(cpus) ? "" : strip(first(cpus).model),
         cores = physical_cores(), threads = Sys.CPU_THREADS, memory_bytes = Int(Sys.total_memory()), gpus = String[],
-        governor = nothing, load = first(Sys.loadavg()), python = "none, Julia $VERSION", noise = [],
+        cpu_governor = nothing, load_average = first(Sys.loadavg()), python = "none, Julia $VERSION",
     )
 end
 
-"""Cores of which each may have several threads; where nothing tells, as many as threads."""
+"""Count physical cores, or hardware threads if the system does not list cores."""
 function physical_cores()
     cores = Set{Tuple{String, String}}()
     package = ""
@@ -150,36 +150,39 @@ function physical_cores()
     return isempty(cores) ? Sys.CPU_THREADS : length(cores)
 end
 
-function study_result(made, trial)
-    all, typical = samples(trial), median(trial).time
-    average = geometric_mean(map(mean, trial.rounds))
-    known = made.facts
-    build = (; known.blas, known.cpu, known.julia_threads, known.blas_threads, known.gc_threads)
-    versions = (; known.julia, known.flux, known.nnlib, known.zygote, known.optimisers, build)
-    seen = (; source = "Base.gc_num()", covers = "Julia's heap, on all threads; not what BLAS or a GPU allocates")
-    steps = trial.kind == "step"
+function study_result(metadata, trial)
+    times, typical = step_times(trial), median(trial).time
+    mean_step = geometric_mean(map(mean, trial.rounds))
+    info = metadata.build_info
+    build = (; info.blas, info.cpu, info.julia_threads, info.blas_threads, info.gc_threads)
+    versions = (; info.julia, info.flux, info.nnlib, info.zygote, info.optimisers, build)
+    counter = (; source = "Base.gc_num()", coverage = "Julia's heap, on all threads; not what BLAS or a GPU allocates")
+    has_steps = trial.resolution == "step"
     return (;
-        cell = "flux/$(made.device)", engine = "flux", variant = nothing, device = made.device,
+        configuration = "flux/$(metadata.device)", engine = "flux", variant = nothing, device = metadata.device,
         workload = (;
-            model = made.model.name, dataset = made.images.name, made.batch_size, optimizer = optimizer_fields(made.model),
+            model = metadata.model.name, dataset = metadata.images.name, metadata.batch_size, optimizer = optimizer_fields(metadata.model),
             precision = "fp32", threads = Threads.nthreads(), input = "preload",
         ),
         status = "ok", versions,
-        step_seconds = (;
-            median = typical, mean = mean(all), min = minimum(all), p05 = steps ? quantile(all, 0.05) : nothing,
-            p95 = steps ? quantile(all, 0.95) : nothing, std = steps && length(all) > 1 ? std(all) : nothing, n = length(all),
-            interval95 = nothing,
+        step_time = (;
+            median = typical, mean = mean(times), min = minimum(times), p05 = has_steps ? quantile(times, 0.05) : nothing,
+            p95 = has_steps ? quantile(times, 0.95) : nothing, std = has_steps && length(times) > 1 ? std(times) : nothing,
+            n = length(times), ci95 = nothing,
         ),
-        block_means = (;
-            seconds_per_step = average, interval95 = nothing, samples_per_second = made.batch_size / average,
-            epoch_seconds = size(made.order, 2) * average, speedup = 1.0, speedup_interval95 = nothing,
+        mean_step_time = (;
+            seconds = mean_step, ci95 = nothing, items_per_second = metadata.batch_size / mean_step,
+            epoch_seconds = size(metadata.order, 2) * mean_step,
         ),
-        samples_per_second = made.batch_size / typical, epoch_seconds = size(made.order, 2) * typical,
-        allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, seen...)),
-        gc = (; seconds_per_step = mean(collected_samples(trial)), full_sweeps = nothing),
-        parity = (; status = "skipped", reason = "measured from Julia; `polybench parity --engines flux` checks it"),
+        items_per_second = metadata.batch_size / typical, epoch_seconds = size(metadata.order, 2) * typical,
+        allocations = (; host = (; count_per_step = trial.count, bytes_per_step = trial.bytes, counter...)),
+        gc = (; seconds_per_step = mean(gc_times(trial)), full_collections = nothing),
+        parity = (; status = "skipped", reason = "measured from Julia; run `polybench parity --engines flux`"),
         losses = trial.losses,
-        relative = (; baseline = "flux/$(made.device)", speedup = 1.0, interval95 = nothing, scope = "within one run"),
-        samples = (; kind = trial.kind, steps_per_sample = steps ? 1 : made.steps, step_seconds = [trial.rounds]),
+        vs_baseline = (;
+            baseline = "flux/$(metadata.device)", speedup = 1.0, ci95 = nothing, scope = "single_process", mean_speedup = 1.0,
+            mean_ci95 = nothing,
+        ),
+        step_times = (; resolution = trial.resolution, steps_per_value = has_steps ? 1 : metadata.steps, values = [trial.rounds]),
     )
 end

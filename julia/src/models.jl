@@ -1,10 +1,10 @@
 """
-The networks of images in colour that polybench knows by name, with the training that their authors declared. The files in `models/` are written
-from polybench's own table (`make readme`), so both are the same.
+Folder of the networks for color images that polybench knows by name, with their declared training. `make readme` generates the files in
+`models/` from polybench's networks.
 """
 const MODELS = normpath(joinpath(@__DIR__, "..", "models"))
 
-"""A network, and its declared training. Shapes are those of polybench: (channels, height, width)."""
+"""A network with its declared training. Shapes are (channels, height, width), as in polybench."""
 struct Model
     name::String
     input_shape::NTuple{3, Int}
@@ -12,27 +12,27 @@ struct Model
     records::Vector{Dict{String, Any}}
     batch_size::Int
     optimizer::Dict{String, Any}
-    "`glorot` or `he`: which uniform distribution the weights are drawn from."
+    "Uniform distribution of the initial weights: `glorot` or `he`."
     initialization::String
 end
 
 """
     model_names()
 
-What `model` finds: `lenet`, `resnet32`, ...
+List the names of networks for `model`: `lenet`, `resnet32`, ...
 """
 model_names() = sort!([first(splitext(file)) for file in readdir(MODELS) if endswith(file, ".toml")])
 
 """
     model(name)
 
-The network called so, as a `Symbol` or a text; `_` may stand for `-`.
+Load the network of this name, a `Symbol` or a string, with `_` equivalent to `-`.
 """
 function model(name::Union{Symbol, AbstractString})
-    wanted = replace(String(name), '_' => '-')
-    wanted in model_names() ||
-        throw(ArgumentError("there is no network \"$name\"; there are $(join(model_names(), ", "))"))
-    found = TOML.parsefile(joinpath(MODELS, "$wanted.toml"))
+    file_name = replace(String(name), '_' => '-')
+    file_name in model_names() ||
+        throw(ArgumentError("unknown network \"$name\": expected one of $(join(model_names(), ", "))"))
+    found = TOML.parsefile(joinpath(MODELS, "$file_name.toml"))
     return Model(
         found["name"], Tuple(Int.(found["input_shape"])), found["classes"],
         Vector{Dict{String, Any}}(found["layers"]), found["batch_size"], found["optimizer"], found["initialization"],
@@ -42,17 +42,17 @@ end
 """
     parameter_count(model)
 
-How many numbers are trained.
+Count the trained parameters.
 """
 parameter_count(model::Model) = sum(
-    (prod(part.size) for record in walk(model.records) for part in parts(record) if part.role === :trained); init = 0
+    (prod(spec.size) for record in walk(model.records) for spec in tensor_specs(record) if spec.role === :trained); init = 0
 )
 
 """
     initial_weights(model, seed)
 
-The weights that every engine of polybench starts from: `layer_name.part` to canonical `Float32` arrays (see
-`weights.jl`). Each tensor is uniform, with Glorot's or He's limit, from a stream of the seed and its own name.
+Return the initial weights of all of polybench's engines: names such as `conv1.weight` to canonical `Float32` arrays (see `weights.jl`).
+Each tensor is uniform, with Glorot's or He's limit, from its own stream, given by the seed and its name.
 """
 initial_weights(model::Model, seed::Integer) = Dict(
     name => length(size) == 1 ? constant_tensor(name, size) : uniform_tensor(model, name, size, seed) for
@@ -63,14 +63,14 @@ constant_tensor(name, size) = fill(endswith(name, r"\.weight|\.running_variance"
 
 function uniform_tensor(model, name, size, seed)
     area, inputs, outputs = prod(size[1:(end - 2)]), size[end - 1], size[end]
-    return drawn(size, seed, name, limit(model.initialization, area, inputs, outputs))
+    return sample_uniform(size, seed, name, uniform_limit(model.initialization, area, inputs, outputs))
 end
 
-# Glorot and Bengio, 2010; He et al., 2015. The order of operations is polybench's, for the last bit.
-limit(name, area, inputs, outputs) =
+# Glorot and Bengio, 2010; He et al., 2015. The order of operations matters for the last bit.
+uniform_limit(name, area, inputs, outputs) =
     name == "he" ? sqrt(6 / (inputs * area)) : sqrt(6 / (inputs * area + outputs * area))
 
-function drawn(size, seed, name, limit)
+function sample_uniform(size, seed, name, limit)
     stream = PCG64((seed, crc32(name)))
     values = Array{Float32}(undef, size)
     for index in eachindex(values)  # in the order of memory, which is C order of the canonical shape
@@ -82,7 +82,7 @@ end
 """
     weights_sha256(model, weights)
 
-The SHA-256 that polybench's documents have of these weights.
+Return the SHA-256 of these weights, as in saved studies.
 """
 function weights_sha256(model::Model, weights)
     context = SHA.SHA256_CTX()

@@ -1,70 +1,70 @@
 """
-Layer records -> a Flux `Chain`, and its tensors by their canonical names.
+A tensor of a network and its location. A network is a Flux `Chain` built from layer records.
 
-A ReLU after a layer with weights becomes that layer's activation: so do Flux's users write it.
+A ReLU after a layer with weights becomes that layer's activation, as Flux's users write it.
 """
-struct Place
+struct TensorLocation
     layer::String
-    part::Part
-    "Fields and indices that lead to the layer: from the chain, and just as well from its gradient."
+    spec::TensorSpec
+    "Fields and indices from the chain to the layer; the same path leads through the chain's gradient."
     path::Vector{Union{Symbol, Int}}
 end
 
 struct Network{C <: Chain}
     chain::C
-    places::Vector{Place}
+    locations::Vector{TensorLocation}
 end
 
 """
     records(toml)
 
-The records in a TOML text: `[[layers]]`, `type = "conv"`, `name = "conv1"`, ...
+Parse the layer records in TOML: `[[layers]]`, `type = "conv"`, `name = "conv1"`, ...
 """
 records(toml::AbstractString) = Vector{Dict{String, Any}}(TOML.parse(toml)["layers"])
 
 """
     network(records, weights)
 
-The network with these tensors, a `Dict` of `layer_name.weight` and the like to canonical arrays.
+Build the network with these tensors, a `Dict` of names such as `conv1.weight` to canonical arrays.
 """
 function network(records, weights)
-    places = Place[]
-    return Network(chain(records, weights, places, Union{Symbol, Int}[]), places)
+    locations = TensorLocation[]
+    return Network(chain(records, weights, locations, Union{Symbol, Int}[]), locations)
 end
 
 """
-    chain(records, weights, places, path)
+    chain(records, weights, locations, path)
 
-The chain of these layers, which `path` leads to; where its tensors are is added to `places`.
+Build the chain of these layers at `path`, and add the locations of its tensors to `locations`.
 """
-function chain(records, weights, places, path)
+function chain(records, weights, locations, path)
     layers = Any[]
     for (index, record) in enumerate(records)
         before, next = get(records, index - 1, nothing), get(records, index + 1, nothing)
-        record["type"] == "relu" && before !== nothing && takes_activation(before) && continue
-        activated = takes_activation(record) && next !== nothing && next["type"] == "relu"
+        record["type"] == "relu" && before !== nothing && fuses_activation(before) && continue
+        activated = fuses_activation(record) && next !== nothing && next["type"] == "relu"
         here = [path; :layers; length(layers) + 1]
-        append!(layers, tuple_of(made(record, weights, places, here, activated ? Flux.relu : identity)))
+        append!(layers, tuple_of(build_layer(record, weights, locations, here, activated ? Flux.relu : identity)))
     end
-    # Zygote takes an empty chain's output for nothing.
+    # Zygote treats the output of an empty chain as nothing.
     return isempty(layers) ? Chain(identity) : Chain(layers...)
 end
 
 tuple_of(layer) = (layer,)
 tuple_of(layers::Tuple) = layers
 
-function made(record, weights, places, path, activation)
-    record["type"] == "residual" && return residual(record, weights, places, path)
+function build_layer(record, weights, locations, path, activation)
+    record["type"] == "residual" && return residual(record, weights, locations, path)
     tensors = Dict{String, AbstractArray}()
-    for part in parts(record)
-        push!(places, Place(record["name"], part, path))
-        part.role === :mask || (tensors[part.name] = flipped(weights["$(record["name"]).$(part.name)"], part.flips))
+    for spec in tensor_specs(record)
+        push!(locations, TensorLocation(record["name"], spec, path))
+        spec.role === :mask || (tensors[spec.name] = convert_layout(weights["$(record["name"]).$(spec.name)"], spec.needs_conversion))
     end
     return layer(kind(record), record, tensors, activation)
 end
 
-function residual(record, weights, places, path)
-    branch(name, path) = chain(record[name], weights, places, path)
+function residual(record, weights, locations, path)
+    branch(name, path) = chain(record[name], weights, locations, path)
     isempty(record["shortcut"]) && return SkipConnection(branch("body", [path; :layers]), +)
     return Parallel(+, branch("body", [path; :layers; 1]), branch("shortcut", [path; :layers; 2]))
 end
@@ -72,66 +72,66 @@ end
 """
     tensor_shapes(records)
 
-`layer_name.weight` and the like => canonical size, in the order of the layers: what is trained, then the state.
+Return names such as `conv1.weight` => canonical size, in the order of the layers: trained tensors, then state.
 """
 tensor_shapes(records) = [
-    "$(record["name"]).$(part.name)" => part.size for role in (:trained, :state) for record in walk(records) for
-        part in parts(record) if part.role === role
+    "$(record["name"]).$(spec.name)" => spec.size for role in (:trained, :state) for record in walk(records) for
+        spec in tensor_specs(record) if spec.role === role
 ]
 
-"""Every record, also inside of residual blocks: the block, its body, its shortcut."""
+"""List all records, also those in residual blocks: the block, its body, its shortcut."""
 walk(records) = mapreduce(walk, vcat, records; init = Record[])
 walk(record::Record) = [record; walk(get(record, "body", ())); walk(get(record, "shortcut", ()))]
 
 """
     tensors(network, role, tree = network.chain)
 
-`layer_name.part` => array for the parts of a role, in the order of the layers. `tree` is the chain itself, or what is
-built like it: its gradient.
+Return names such as `conv1.weight` => array for a role, in the order of the layers. `tree` is the chain, or its gradient, which has the
+same structure.
 """
 tensors(network::Network, role::Symbol, tree = network.chain) = Pair{String, AbstractArray}[
-    "$(place.layer).$(place.part.name)" => follow(follow(tree, place.path), place.part.field) for
-        place in network.places if place.part.role === role
+    "$(location.layer).$(location.spec.name)" => resolve_path(resolve_path(tree, location.path), location.spec.field) for
+        location in network.locations if location.spec.role === role
 ]
 
 """
-    flips(network)
+    needs_conversion(network)
 
-Whether each of `tensors(network)` is flipped between the canonical layout and Flux's.
+Return for each of `tensors(network)` if the canonical layout differs from Flux's.
 """
-flips(network::Network) =
-    [place.part.flips for role in (:trained, :state) for place in network.places if place.part.role === role]
+needs_conversion(network::Network) =
+    [location.spec.needs_conversion for role in (:trained, :state) for location in network.locations if location.spec.role === role]
 
 """
     parameters(network, tree = network.chain)
 
-The tensors that are trained.
+Return the trained tensors.
 """
 parameters(network::Network, tree = network.chain) = tensors(network, :trained, tree)
 
 """
     tensors(network)
 
-All that belongs to what was trained: parameters, then the state.
+Return all tensors of a trained network: parameters, then state.
 """
 tensors(network::Network) = [parameters(network); tensors(network, :state)]
 
-follow(tree, path::AbstractVector) = foldl(follow, path; init = tree)
-follow(tree, index::Int) = tree[index]
-follow(tree, field::Symbol) = getproperty(tree, field)
-# Zygote's gradient of a mutable struct, as `BatchNorm` is one.
-follow(tree::Ref, index::Int) = follow(tree[], index)
-follow(tree::Ref, field::Symbol) = follow(tree[], field)
+resolve_path(tree, path::AbstractVector) = foldl(resolve_path, path; init = tree)
+resolve_path(tree, index::Int) = tree[index]
+resolve_path(tree, field::Symbol) = getproperty(tree, field)
+# Zygote's gradient of a mutable struct, such as `BatchNorm`, is a `Ref`.
+resolve_path(tree::Ref, index::Int) = resolve_path(tree[], index)
+resolve_path(tree::Ref, field::Symbol) = resolve_path(tree[], field)
 
 """
     set_masks!(network, masks)
 
-Put these arrays, in Flux's layout, in place of the masks of the dropout layers of the names.
+Set the masks of dropout layers by name, in Flux's layout.
 """
 function set_masks!(network::Network, masks)
-    for place in network.places
-        place.part.role === :mask || continue
-        follow(network.chain, place.path).mask = masks[place.layer]
+    for location in network.locations
+        location.spec.role === :mask || continue
+        resolve_path(network.chain, location.path).mask = masks[location.layer]
     end
     return nothing
 end

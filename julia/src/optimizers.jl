@@ -1,17 +1,17 @@
 """
 Flux's own optimizers with the constants of the canonical formulas (`polybench/core/optimizers.py`).
 
-`Descent`, `Nesterov`, `RMSProp` and `Adam` compute them as they are; epsilon is added to the root, in `Adam` to that of
-the bias-corrected v. `WeightDecay`, first in a chain, adds to the gradient. `Momentum` and `Nesterov` keep the rate
-inside the velocity, which changes nothing as long as the rate stays. `Adam` keeps 0.9^t and 0.999^t in the weights'
-own type: in Float32 a step is up to 7e-6 too long or short (Optimisers 0.4, src/rules.jl).
+`Descent`, `Nesterov`, `RMSProp` and `Adam` compute these formulas; they add epsilon to the root, `Adam` to that of
+the bias-corrected v. `WeightDecay`, first in a chain, adds to the gradient. `Momentum` and `Nesterov` include the rate
+in the velocity, which is equivalent while the rate is constant. `Adam` stores 0.9^t and 0.999^t in the weights'
+type: in Float32, the length of a step has an error of up to 7e-6 (Optimisers 0.4, src/rules.jl).
 """
 function rule end
 
 """
     rule(name; learning_rate, momentum = 0.9, weight_decay = 0.0)
 
-The rule of the optimizer that polybench calls `name`.
+Return the rule of the optimizer with this name in polybench.
 """
 function rule(name::String; learning_rate::Real, momentum::Real = 0.9, weight_decay::Real = 0.0)
     made = rule(Val(Symbol(name)), Float64(learning_rate), Float64(momentum))
@@ -28,8 +28,8 @@ rule(::Val{T}, _, _) where {T} = throw(ArgumentError("PolyBench has no optimizer
 """
     change_rate!(state, old, new)
 
-Another learning rate for the optimizer state that `Flux.setup` made. A velocity, which has the rate as a factor, is
-rescaled: in the canonical formula the steps before the change count with the new rate as well.
+Change the learning rate in a state of `Flux.setup`. Velocities include the rate as a factor, so they are
+rescaled: in the canonical formula the new rate also applies to earlier gradients.
 """
 function change_rate!(state, old::Real, new::Real)
     Flux.adjust!(state, new)

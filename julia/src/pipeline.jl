@@ -1,49 +1,49 @@
 """
-Batches as Julia's users prepare them during training: MLUtils' `DataLoader`, in a task of its own.
+A data set with augmentation, prepared during training as Julia's users do it: by MLUtils' `DataLoader` in its own task.
 
-`DataLoader(parallel = true)` gives batches in any order, and a training that can be repeated needs theirs. So the
-images of one batch are prepared by several tasks, and a `Channel` lets the loader run ahead.
+`DataLoader(parallel = true)` returns batches in any order, but reproducible training needs a fixed order. So several tasks
+prepare the images of one batch, and a `Channel` prefetches batches.
 """
-struct Augmented
+struct AugmentedData
     "(width, height, channels, images)"
     images::Array{UInt8, 4}
     labels::Vector{Int64}
-    "Which images are in the batches: (batch, steps), from 0."
+    "Indices of the images in the batches: (batch, steps), from 0."
     order::Matrix{Int64}
-    "(3, batch, steps): flip, dy, dx; nothing varies nothing. See `polybench/data/augmentation.py`."
-    decisions::Union{Nothing, Array{Int8, 3}}
+    "(3, batch, steps): flip, dy, dx; nothing disables augmentation. See `polybench/data/augmentation.py`."
+    augmentations::Union{Nothing, Array{Int8, 3}}
     classes::Int
-    "How many tasks prepare a batch; 0 and 1 are the same here."
+    "Number of tasks that prepare a batch; 0 and 1 are equivalent here."
     workers::Int
 end
 
-Base.length(data::Augmented) = length(data.order)
+Base.length(data::AugmentedData) = length(data.order)
 
 """
-    data[places]
+    data[positions]
 
-Images (width, height, channels, batch), `Float32` in 0 to 1, and one-hot labels, for places in the order, from 1.
+Return images (width, height, channels, batch), `Float32` in 0 to 1, and one-hot labels for positions in the order, from 1.
 """
-function Base.getindex(data::Augmented, places::AbstractVector{<:Integer})
-    images = Array{Float32}(undef, size(data.images)[1:3]..., length(places))
-    share = cld(length(places), max(1, data.workers))
-    @sync for part in Iterators.partition(eachindex(places), share)
-        Threads.@spawn for index in part
-            prepare!(view(images, :, :, :, index), data, places[index])
+function Base.getindex(data::AugmentedData, positions::AbstractVector{<:Integer})
+    images = Array{Float32}(undef, size(data.images)[1:3]..., length(positions))
+    chunk_size = cld(length(positions), max(1, data.workers))
+    @sync for chunk in Iterators.partition(eachindex(positions), chunk_size)
+        Threads.@spawn for index in chunk
+            prepare!(view(images, :, :, :, index), data, positions[index])
         end
     end
-    labels = [data.labels[data.order[place] + 1] for place in places]
+    labels = [data.labels[data.order[position] + 1] for position in positions]
     return images, Flux.onehotbatch(labels, 0:(data.classes - 1))
 end
 
 """
-    prepare!(out, data, place)
+    prepare!(out, data, position)
 
-One image, flipped, then shifted: the pixel at (x, y) is the flipped image's at (x + dx, y + dy), and 0 outside.
+Flip and then shift one image: the pixel at (x, y) is that of the flipped image at (x + dx, y + dy), and 0 outside.
 """
-function prepare!(out, data::Augmented, place::Integer)
-    image = view(data.images, :, :, :, data.order[place] + 1)
-    flip, dy, dx = decision(data.decisions, place)
+function prepare!(out, data::AugmentedData, position::Integer)
+    image = view(data.images, :, :, :, data.order[position] + 1)
+    flip, dy, dx = augmentation(data.augmentations, position)
     width, height, channels = size(image)
     @inbounds for channel in 1:channels, y in 1:height, x in 1:width
         column, row = x + dx, y + dy
@@ -53,29 +53,29 @@ function prepare!(out, data::Augmented, place::Integer)
     return nothing
 end
 
-decision(::Nothing, _) = (false, 0, 0)
-function decision(decisions::Array{Int8, 3}, place::Integer)
-    first = 3 * (place - 1)
-    return decisions[first + 1] == 1, Int(decisions[first + 2]), Int(decisions[first + 3])
+augmentation(::Nothing, _) = (false, 0, 0)
+function augmentation(augmentations::Array{Int8, 3}, position::Integer)
+    first = 3 * (position - 1)
+    return augmentations[first + 1] == 1, Int(augmentations[first + 2]), Int(augmentations[first + 3])
 end
 
 """
-Reads like a vector of batches, made for reading it in order: the batch that was read last is kept, the next one is
-drawn, and any other starts the loader anew.
+A vector of batches for reading in order. It caches the batch that was read last; reading any batch but the next one restarts the
+loader.
 """
 mutable struct Pipeline{D <: Device, T, B <: Batch} <: AbstractVector{B}
     const device::D
-    const data::Augmented
+    const data::AugmentedData
     last::Int
     batch::B
-    "The loader's batches from the next one on, and the task that makes them, if there is one."
-    drawn::Any
+    "Iterator over the loader's remaining batches; `task` prepares them, if there is one."
+    loader::Any
     task::Union{Nothing, Task}
-    waited_ns::UInt64
+    wait_ns::UInt64
 end
 
-function Pipeline(device::Device, ::Type{T}, data::Augmented) where {T}
-    example = ready(device, T, data[1:1])
+function Pipeline(device::Device, ::Type{T}, data::AugmentedData) where {T}
+    example = to_batch(device, T, data[1:1])
     return Pipeline{typeof(device), T, typeof(example)}(device, data, 0, example, nothing, nothing, 0)
 end
 
@@ -84,34 +84,34 @@ Base.size(pipeline::Pipeline) = (size(pipeline.data.order, 2),)
 function Base.getindex(pipeline::Pipeline{D, T, B}, index::Int)::B where {D, T, B}
     index == pipeline.last && return pipeline.batch
     start = time_ns()
-    if pipeline.drawn === nothing || index != pipeline.last + 1
+    if pipeline.loader === nothing || index != pipeline.last + 1
         wait_until_idle!(pipeline)
-        start!(pipeline, index)
+        start_loader!(pipeline, index)
     end
-    pipeline.batch = ready(pipeline.device, T, popfirst!(pipeline.drawn)::Tuple)
+    pipeline.batch = to_batch(pipeline.device, T, popfirst!(pipeline.loader)::Tuple)
     pipeline.last = index
-    pipeline.waited_ns += time_ns() - start
+    pipeline.wait_ns += time_ns() - start
     return pipeline.batch
 end
 
-ready(device, ::Type{T}, (images, labels)) where {T} =
-    Batch(place(device, convert(Array{T, 4}, images)), place(device, labels), nothing)
+to_batch(device, ::Type{T}, (images, labels)) where {T} =
+    Batch(to_device(device, convert(Array{T, 4}, images)), to_device(device, labels), nothing)
 
-function start!(pipeline::Pipeline, index::Int)
+function start_loader!(pipeline::Pipeline, index::Int)
     data = pipeline.data
     batch = size(data.order, 1)
     left = view(reshape(collect(1:length(data)), batch, :), :, index:length(pipeline))
     loader = Flux.DataLoader(Flux.MLUtils.obsview(data, vec(left)); batchsize = batch)
-    pipeline.drawn = Iterators.Stateful(data.workers == 0 ? loader : ahead!(pipeline, loader))
+    pipeline.loader = Iterators.Stateful(data.workers == 0 ? loader : prefetch!(pipeline, loader))
     return nothing
 end
 
 """
-    ahead!(pipeline, loader)
+    prefetch!(pipeline, loader)
 
-A channel of the loader's batches, made while others are trained on: as many as there are workers.
+Return a channel that prefetches the loader's batches, as many as there are workers.
 """
-function ahead!(pipeline::Pipeline, loader)
+function prefetch!(pipeline::Pipeline, loader)
     task = Ref{Task}()
     channel = Channel{Any}(pipeline.data.workers; spawn = true, taskref = task) do channel
         for batch in loader
@@ -126,15 +126,15 @@ end
 """
     wait_until_idle!(pipeline)
 
-End the task that runs ahead, and wait for that. The next batch starts another one.
+Stop the prefetching task and wait for its end. The next batch starts a new one.
 
-A collection of garbage by such a task would spin until this thread, too, is in Julia, and between two requests it
-is in Python: other engines are measured then.
+Between two requests this thread is in Python, while polybench measures other engines. A garbage collection by the task would
+spin until this thread is in Julia.
 """
 function wait_until_idle!(pipeline::Pipeline)
-    pipeline.drawn === nothing && return nothing
-    pipeline.task === nothing || close(pipeline.drawn.itr)
-    pipeline.drawn = nothing
+    pipeline.loader === nothing && return nothing
+    pipeline.task === nothing || close(pipeline.loader.itr)
+    pipeline.loader = nothing
     while pipeline.task !== nothing && !istaskdone(pipeline.task)
         yield()
     end
@@ -144,19 +144,19 @@ end
 wait_until_idle!(::Any) = nothing
 
 """
-    waited(pipeline)
+    wait_seconds(pipeline)
 
-Seconds that reading took so far: what the training waited for its data.
+Return the total seconds of reading, which the training waited for its data.
 """
-waited(pipeline::Pipeline) = pipeline.waited_ns / 1.0e9
-waited(::Any) = nothing
+wait_seconds(pipeline::Pipeline) = pipeline.wait_ns / 1.0e9
+wait_seconds(::Any) = nothing
 
 """
-    draw!(trainer, batches, first, n)
+    drain!(trainer, batches, first, n)
 
-Read batches `first`, `first` + 1, ... (from 0) and train on none. Returns the seconds.
+Read batches `first`, `first + 1`, ... (from 0) without training, and return the seconds.
 """
-function draw!(trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
+function drain!(trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int)
     count = length(batches)
     synchronize(trainer.device)
     start = time_ns()

@@ -1,16 +1,16 @@
 """
-Trains a tiny `lenet` while the package is precompiled, through the calls that Python makes, so that the code is there
-when a worker starts. A process that reports what a plain user's first gradient costs includes this package's
-source instead of loading it: nothing below runs then, and nothing that it compiled is used.
+The network that the package trains during precompilation, through the functions that Python calls, so that a worker starts
+with compiled code. A process that measures the first gradient of a plain script includes this source file instead of
+loading the package: then nothing below runs, and no compiled code is used.
 """
 const LENET = read(joinpath(MODELS, "lenet.toml"), String)
 
 """
-    rehearse(layers, input_shape, classes)
+    warm_up(layers, input_shape, classes)
 
-A build, two steps, a snapshot, a count and a reset in both precisions, with two images.
+Build, train two steps, take a snapshot, count allocations, and reset in both precisions, with two images.
 """
-function rehearse(layers::String, input_shape::NTuple{3, Int}, classes::Int)
+function warm_up(layers::String, input_shape::NTuple{3, Int}, classes::Int)
     images, labels = rand(Float32, reverse(input_shape)..., 2, 2), zeros(Int64, 2, 2)
     for (dtype, T) in ELEMENT_TYPES
         weights = [fill(T(0.01), shape) for (_, shape) in tensor_shapes(records(layers))]
@@ -28,15 +28,15 @@ function rehearse(layers::String, input_shape::NTuple{3, Int}, classes::Int)
             count_allocations!(trainer, batches, 0, 2)
             device_peak_bytes(trainer)
             snapshot!(addresses(out), addresses(weights), trainer, batches, 0)
-            collected(trainer)
+            gc_stats(trainer)
             max_pool_within(dtype)
         end
     end
     set_blas_threads(BLAS.get_num_threads())
-    return collected(), facts(), cuda_facts()
+    return gc_stats(), build_info(), cuda_info()
 end
 
 @setup_workload begin
-    @compile_workload rehearse(LENET, (3, 32, 32), 10)
+    @compile_workload warm_up(LENET, (3, 32, 32), 10)
     include_dependency(joinpath(MODELS, "lenet.toml"))
 end

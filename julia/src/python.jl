@@ -1,84 +1,85 @@
 """
-The border to Python. Arrays cross it as addresses of C-order memory, which Python owns and keeps alive during the
-call (the images: as long as the batches live). Their shapes follow from the layer records.
+Functions that Python calls. Python passes arrays as addresses of C-order memory, which it owns and keeps alive during the
+call (of images: as long as the batches live). The shapes follow from the layer records.
 """
 const ELEMENT_TYPES = Dict("float32" => Float32, "float64" => Float64)
 
 """
-    borrow(T, address, shape)
+    wrap_array(T, address, shape)
 
-An array in memory that Python owns.
+Wrap memory that Python owns as an array.
 """
-borrow(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
+wrap_array(::Type{T}, address::Int, shape::Tuple{Vararg{Int}}) where {T} = unsafe_wrap(Array, Ptr{T}(address), shape)
 
 """
     build(
-        layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, given_masks,
+        layers, addresses, dtype, device_name, precision, optimizer, learning_rate, momentum, weight_decay, fixed_masks,
         variants,
     )
 
-A trainer. `layers` is a TOML text, `addresses` those of its weights and state, of type `dtype`, in the order of
-`tensor_shapes`; `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`, which has no use for the momentum
-of some. With `given_masks`, dropout waits for `give_masks!` before each step. `variants` are names for `Way`, joined by +.
+Build a trainer. `layers` is TOML; `addresses` are those of its weights and state, of type `dtype`, in the order of
+`tensor_shapes`. `precision` is `fp32` or `tf32`. `optimizer` is a name for `rule`; some optimizers ignore the momentum. With
+`fixed_masks`, dropout uses masks from `set_masks!`, which has to be called before each step. `variants` are names for
+`StepMode`, joined by +.
 """
 function build(
         layers::String, addresses::Tuple{Vararg{Int}}, dtype::String, device_name::String, precision::String,
-        optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, given_masks::Bool, variants::String,
+        optimizer::String, learning_rate::Real, momentum::Real, weight_decay::Real, fixed_masks::Bool, variants::String,
     )
     T, layer_records = ELEMENT_TYPES[dtype], records(layers)
-    given_masks && (layer_records = with_given_masks(layer_records))
+    fixed_masks && (layer_records = with_fixed_masks(layer_records))
     shapes = tensor_shapes(layer_records)
-    weights = Dict(name => borrow(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
+    weights = Dict(name => wrap_array(T, address, shape) for ((name, shape), address) in zip(shapes, addresses))
     target = device(device_name; tf32 = precision == "tf32", type = T)
-    way = Way(split(variants, '+')...)
-    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, way)
+    mode = StepMode(split(variants, '+')...)
+    return Trainer(target, T, layer_records, weights; optimizer, learning_rate, momentum, weight_decay, mode)
 end
 
 """
     load(trainer, images, shape, labels, classes, tokens = false)
 
-Batches of float32 images (steps, batch, channels, height, width) or features (steps, batch, time, features), or of int32
-`tokens` (steps, batch, time), whose shape is given in this order, and int64 labels (steps, batch), in memory that lives as
-long as the batches.
+Return batches of float32 images (steps, batch, channels, height, width), features (steps, batch, time, features), or int32
+`tokens` (steps, batch, time), with `shape` in this order, and int64 labels (steps, batch). The memory must live as long as
+the batches.
 """
 function load(
         trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, classes::Int, tokens::Bool = false,
     )
     steps, batch = shape
     return batches(
-        trainer.device, typeof(trainer.loss), borrow_input(tokens, images, shape),
-        borrow(Int64, labels, (batch, steps)), classes,
+        trainer.device, typeof(trainer.loss), wrap_input(tokens, images, shape),
+        wrap_array(Int64, labels, (batch, steps)), classes,
     )
 end
 
-borrow_input(tokens::Bool, address::Int, shape) = borrow(tokens ? Int32 : Float32, address, reverse(shape))
+wrap_input(tokens::Bool, address::Int, shape) = wrap_array(tokens ? Int32 : Float32, address, reverse(shape))
 
 """
-    open_stream(trainer, images, shape, labels, order, order_shape, decisions, classes, workers)
+    open_pipeline(trainer, images, shape, labels, order, order_shape, augmentations, classes, workers)
 
-A pipeline of uint8 images (images, channels, height, width) and int64 labels (images), in the order (steps, batch),
-varied by int8 decisions (steps, batch, 3) or, if their address is 0, by none. Shapes are given in these orders;
-the memory lives as long as the pipeline.
+Return a pipeline of uint8 images (images, channels, height, width) and int64 labels (images), in the order (steps, batch),
+with int8 augmentations (steps, batch, 3), or none if their address is 0. Shapes are in these orders. The memory must live as
+long as the pipeline.
 """
-function open_stream(
+function open_pipeline(
         trainer::Trainer, images::Int, shape::NTuple{4, Int}, labels::Int,
-        order::Int, order_shape::NTuple{2, Int}, decisions::Int, classes::Int, workers::Int,
+        order::Int, order_shape::NTuple{2, Int}, augmentations::Int, classes::Int, workers::Int,
     )
     steps, batch = order_shape
-    data = Augmented(
-        borrow(UInt8, images, reverse(shape)), borrow(Int64, labels, (shape[1],)),
-        borrow(Int64, order, (batch, steps)),
-        decisions == 0 ? nothing : borrow(Int8, decisions, (3, batch, steps)), classes, workers,
+    data = AugmentedData(
+        wrap_array(UInt8, images, reverse(shape)), wrap_array(Int64, labels, (shape[1],)),
+        wrap_array(Int64, order, (batch, steps)),
+        augmentations == 0 ? nothing : wrap_array(Int8, augmentations, (3, batch, steps)), classes, workers,
     )
     return Pipeline(trainer.device, typeof(trainer.loss), data)
 end
 
 """
-    hand_out!(images, labels, batches, step)
+    fill_buffers!(images, labels, batches, step)
 
-Write one batch, canonical, to these addresses: float32 images, int64 labels.
+Write one canonical batch to these addresses: float32 images, int64 labels.
 """
-function hand_out!(images::Int, labels::Int, batches, step::Int)
+function fill_buffers!(images::Int, labels::Int, batches, step::Int)
     batch = batches[step % length(batches) + 1]
     write_to(images, Array{Float32}(Array(batch.images)))
     return write_to(labels, Int64.(Flux.onecold(Array(batch.labels))) .- 1)
@@ -90,95 +91,94 @@ function write_to(address::Int, host::Array)
 end
 
 """
-    start_from!(trainer, addresses)
+    set_initial_weights!(trainer, addresses)
 
-Take these weights, given as in `build`, as the initial ones, which `reset!` goes back to.
+Set the initial weights, which `reset!` restores; addresses as in `build`.
 """
-function start_from!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
-    for (initial, flips, address) in zip(trainer.initial, flips(trainer.network), addresses)
-        copyto!(initial, flipped(borrow(eltype(initial), address, canonical_size(initial, flips)), flips))
+function set_initial_weights!(trainer::Trainer, addresses::Tuple{Vararg{Int}})
+    for (initial, needs_conversion, address) in zip(trainer.initial, needs_conversion(trainer.network), addresses)
+        copyto!(initial, convert_layout(wrap_array(eltype(initial), address, canonical_size(initial, needs_conversion)), needs_conversion))
     end
     return nothing
 end
 
 """
-    go_on_from!(trainer, numbers, count, rate, generator)
+    restore!(trainer, numbers, count, rate, generator)
 
-The training of a `KeptTraining`, whose `count` numbers and four words are at these addresses.
+Restore a training state from the addresses of its `count` numbers and of the generator's four words.
 """
-function go_on_from!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
-    words = borrow(UInt64, generator, (4,))
-    return go_on_from!(trainer, KeptTraining(borrow(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
+function restore!(trainer::Trainer, numbers::Int, count::Int, rate::Real, generator::Int)
+    words = wrap_array(UInt64, generator, (4,))
+    return restore!(trainer, TrainingState(wrap_array(typeof(trainer.loss), numbers, (count,)), Float64(rate), words))
 end
 
 """
-    correct(trainer, images, shape, labels, tokens = false)
+    count_correct(trainer, images, shape, labels, tokens = false)
 
-How many images, or sequences, are classified as their labels say: one batch of what `load` takes, and int64 labels.
+Count the images, or sequences, of one batch (as in `load`) that the network classifies as their int64 labels.
 """
-correct(trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false) =
-    correct(trainer, borrow_input(tokens, images, shape), borrow(Int64, labels, (first(shape),)))
+count_correct(trainer::Trainer, images::Int, shape::Tuple{Vararg{Int}}, labels::Int, tokens::Bool = false) =
+    count_correct(trainer, wrap_input(tokens, images, shape), wrap_array(Int64, labels, (first(shape),)))
 
 """
     snapshot!(gradients, weights, trainer, batches, step)
 
-Write gradients and weights, canonical, to these addresses, in the order of `tensor_shapes` (gradients: of what is
-trained); returns the loss.
+Write canonical gradients and weights to these addresses, in the order of `tensor_shapes` (gradients only of trained tensors), and
+return the loss.
 """
 function snapshot!(
         gradients::Tuple{Vararg{Int}}, weights::Tuple{Vararg{Int}}, trainer::Trainer, batches, step::Int,
     )
     loss, named = loss_and_gradients(trainer, batches, step)
-    # What is trained comes first in both.
-    write_canonical(gradients, named, flips(trainer.network))
-    write_canonical(weights, tensors(trainer.network), flips(trainer.network))
+    # Trained tensors come first in both.
+    write_canonical(gradients, named, needs_conversion(trainer.network))
+    write_canonical(weights, tensors(trainer.network), needs_conversion(trainer.network))
     return Float64(loss)
 end
 
-function write_canonical(addresses, named, flipped)
-    for (address, (_, array), flips) in zip(addresses, named, flipped)
-        write_to(address, canonical(array, flips))
+function write_canonical(addresses, named, convert_layout)
+    for (address, (_, array), needs_conversion) in zip(addresses, named, convert_layout)
+        write_to(address, canonical(array, needs_conversion))
     end
     return nothing
 end
 
 """
-    replay(trainer, layers, addresses, x, x_shape, dy, dy_shape, wanted, tokens = false)
+    build_layer_operations(trainer, layers, addresses, x, x_shape, dy, dy_shape, required, tokens = false)
 
-`name => part` for the parts of one layer, see `layer_parts`. `layers` and `addresses` are as in `build`; x and dy are
-float32 arrays whose shapes are given in their own, C order; x may be int32 `tokens`. Nothing of their memory is used
-afterwards.
+Return (name, operation) for each operation of one layer; see `layer_operations`. `layers` and `addresses` are as in `build`. x
+and dy are float32 arrays with shapes in C order; x may be int32 `tokens`. Their memory is not used after the call.
 """
-function replay(
-        trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, wanted, tokens::Bool = false,
+function build_layer_operations(
+        trainer::Trainer, layers::String, addresses, x::Int, x_shape, dy::Int, dy_shape, required, tokens::Bool = false,
     )
     T, layer_records = typeof(trainer.loss), records(layers)
     weights = Dict(
-        name => borrow(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
+        name => wrap_array(T, address, shape) for ((name, shape), address) in zip(tensor_shapes(layer_records), addresses)
     )
-    arrays = (input(T, copy(borrow_input(tokens, x, x_shape))), T.(borrow(Float32, dy, reverse(dy_shape))))
-    return named(layer_parts(trainer.device, T, layer_records, weights, arrays..., wanted))
+    arrays = (input(T, copy(wrap_input(tokens, x, x_shape))), T.(wrap_array(Float32, dy, reverse(dy_shape))))
+    return with_names(layer_operations(trainer.device, T, layer_records, weights, arrays..., required))
 end
 
 """
-    replay_step(trainer, batches)
+    build_step_operations(trainer, batches)
 
-The same for the parts of `step_parts`.
+Return (name, operation) for each operation of `step_operations`.
 """
-replay_step(trainer::Trainer, batches) = named(step_parts(trainer, batches))
+build_step_operations(trainer::Trainer, batches) = with_names(step_operations(trainer, batches))
 
-named(parts) = Tuple((part.name, part) for part in parts)
+with_names(operations) = Tuple((operation.name, operation) for operation in operations)
 
 """
-    give_masks!(trainer, names, addresses, shapes)
+    set_masks!(trainer, names, addresses, shapes)
 
-Masks of the dropout layers of these names, for one step: arrays (batch, channels, height, width), (batch, time, features)
-or (batch, features), whose shapes are given in this order, of the element type of the trainer.
+Set the masks of dropout layers by name for one step: arrays (batch, channels, height, width), (batch, time, features) or (batch,
+features), with shapes in this order, of the trainer's element type.
 """
-function give_masks!(trainer::Trainer, names, addresses, shapes)
+function set_masks!(trainer::Trainer, names, addresses, shapes)
     T = typeof(trainer.loss)
     masks = Dict(
-        String(name) => place(trainer.device, copy(borrow(T, address, reverse(shape)))) for
+        String(name) => to_device(trainer.device, copy(wrap_array(T, address, reverse(shape)))) for
             (name, address, shape) in zip(names, addresses, shapes)
     )
     return set_masks!(trainer.network, masks)
@@ -186,6 +186,8 @@ end
 
 """
     last_loss(trainer)
+
+Return the loss of the last step.
 """
 last_loss(trainer::Trainer) = Float64(trainer.loss)
 

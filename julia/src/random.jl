@@ -1,7 +1,7 @@
 """
-The random numbers of polybench: the raw stream of NumPy's `PCG64(SeedSequence(entropy))`, bit for bit, which NumPy
-promises not to change. O'Neill, 2014: https://www.pcg-random.org/paper.html (XSL-RR 128/64); the seeding is NumPy's own
-(numpy/random/bit_generator.pyx).
+Generator of polybench's random numbers: the raw stream of NumPy's `PCG64(SeedSequence(entropy))`, bit for bit, which NumPy
+guarantees to keep. O'Neill, 2014: https://www.pcg-random.org/paper.html (XSL-RR 128/64); NumPy's seeding:
+numpy/random/bit_generator.pyx.
 """
 mutable struct PCG64
     state::UInt128
@@ -13,14 +13,14 @@ const PCG_MULTIPLIER = 0x2360ed051fc65da44385df649fccf645
 """
     PCG64(entropy)
 
-The stream of non-negative integers, such as a seed and the number of an epoch.
+Create the stream for non-negative integers, such as a seed and the number of an epoch.
 """
 function PCG64(entropy)
     words = seed_words(entropy)
-    joined(high, low) = UInt128(words[high]) << 64 | words[low]
-    stream = PCG64(zero(UInt128), joined(3, 4) << 1 | 1)
+    join_words(high, low) = UInt128(words[high]) << 64 | words[low]
+    stream = PCG64(zero(UInt128), join_words(3, 4) << 1 | 1)
     advance!(stream)
-    stream.state += joined(1, 2)
+    stream.state += join_words(1, 2)
     advance!(stream)
     return stream
 end
@@ -30,7 +30,7 @@ advance!(stream::PCG64) = (stream.state = stream.state * PCG_MULTIPLIER + stream
 """
     next!(stream)
 
-The next 64 random bits.
+Return the next 64 random bits.
 """
 function next!(stream::PCG64)
     state = advance!(stream)
@@ -40,17 +40,17 @@ end
 """
     uniform!(stream)
 
-A `Float64` in [0, 1): the top 53 of 64 bits.
+Return a `Float64` in [0, 1) from the top 53 of 64 bits.
 """
 uniform!(stream::PCG64) = (next!(stream) >> 11) * 0x1p-53
 
 """
     seed_words(entropy)
 
-The four words with which a `SeedSequence` of these integers starts a PCG64.
+Return the four words with which a `SeedSequence` of these integers initializes PCG64.
 """
 function seed_words(entropy)
-    pool = mixed(mapreduce(halves, vcat, entropy))
+    pool = mix(mapreduce(to_words, vcat, entropy))
     constant = 0x8b51f9dd
     state = map(0:7) do index
         value = pool[index % 4 + 1] ⊻ constant
@@ -62,12 +62,12 @@ function seed_words(entropy)
 end
 
 """
-    halves(n)
+    to_words(n)
 
-The 32-bit words of an integer, the lowest first.
+Split an integer into 32-bit words, the lowest first.
 """
-function halves(n::Integer)
-    n >= 0 || throw(ArgumentError("a seed is not negative, and this one is $n"))
+function to_words(n::Integer)
+    n >= 0 || throw(ArgumentError("invalid seed $n: expected a number >= 0"))
     words = [n % UInt32]
     while (n >>= 32) > 0
         push!(words, n % UInt32)
@@ -76,28 +76,28 @@ function halves(n::Integer)
 end
 
 """
-    mixed(words)
+    mix(words)
 
-The pool of a `SeedSequence`: four words, each of which depends on every bit.
+Compute the pool of a `SeedSequence`: four words, each of which depends on every input bit.
 """
-function mixed(words::Vector{UInt32})
+function mix(words::Vector{UInt32})
     constant = 0x43b0d7e5
-    function hashed(value)
+    function hash_word(value)
         value ⊻= constant
         constant *= 0x931e8875
         value *= constant
         return value ⊻ value >> 16
     end
-    function joined(x, y)
+    function combine(x, y)
         value = 0xca01f9dd * x - 0x4973f715 * y
         return value ⊻ value >> 16
     end
-    pool = [hashed(get(words, index, 0x00000000)) for index in 1:4]
+    pool = [hash_word(get(words, index, 0x00000000)) for index in 1:4]
     for from in 1:4, to in 1:4
-        from == to || (pool[to] = joined(pool[to], hashed(pool[from])))
+        from == to || (pool[to] = combine(pool[to], hash_word(pool[from])))
     end
     for word in words[5:end], to in 1:4
-        pool[to] = joined(pool[to], hashed(word))
+        pool[to] = combine(pool[to], hash_word(word))
     end
     return pool
 end
@@ -105,7 +105,7 @@ end
 """
     crc32(text)
 
-zlib's checksum, by which each tensor has a stream of its own.
+Compute zlib's checksum, which gives each tensor its own stream.
 """
 function crc32(text::AbstractString)
     value = 0xffffffff

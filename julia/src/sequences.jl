@@ -1,6 +1,6 @@
 """
-The layers of sequences, written as Flux's users write them: tokens (time, batch), counted from 1; features (features,
-time, batch). Flux's gates come in the canonical order, and its one bias is that of the inputs.
+Builds the layers for sequences, written as Flux's users write them: tokens (time, batch), counted from 1; features (features,
+time, batch). Flux's gates are in the canonical order, and its single bias is that of the inputs.
 """
 layer(::Val{:embedding}, _, tensors, _) = Embedding(tensors["weight"])
 layer(::Val{:mean_over_time}, _, _, _) = mean_over_time
@@ -11,28 +11,28 @@ last_output(x) = x[:, end, :]
 """
     layer(Val(:lstm), record, tensors, activation)
 
-One `LSTM` for each direction, and what takes the last output of a sequence where that is wanted.
+Build one `LSTM` per direction, and the selection of the last output if the record requests it.
 """
 function layer(::Val{:lstm}, record, tensors, _)
-    cells = [
+    lstms = [
         LSTM(LSTMCell((tensors[prefix * name] for (name, _, _) in lstm_tensors(record))...)) for
             (prefix, _) in lstm_directions(record)
     ]
-    record["bidirectional"] && return Bidirectional(cells..., record["sequence"] ? identity : last_output)
-    return record["sequence"] ? only(cells) : (only(cells), last_output)
+    record["bidirectional"] && return Bidirectional(lstms..., record["sequence"] ? identity : last_output)
+    return record["sequence"] ? only(lstms) : (only(lstms), last_output)
 end
 
 """
     lstm_directions(record)
 
-What the names of each direction's tensors begin with => the field that leads to its `LSTM`.
+Return name prefix => path of the `LSTM` for each direction.
 """
 lstm_directions(record) = record["bidirectional"] ? ["" => [:forward], "reverse_" => [:backward]] : ["" => Symbol[]]
 
 """
     lstm_tensors(record)
 
-(canonical name, field of Flux's `LSTMCell`, canonical size), in the order of the fields.
+Return (canonical name, field of Flux's `LSTMCell`, canonical size) in the order of the fields.
 """
 function lstm_tensors(record)
     rows = 4 * record["units"]
@@ -40,20 +40,20 @@ function lstm_tensors(record)
 end
 
 """
-Two layers for sequences, of which one reads from the end. What comes out of both, for each time, is `taken`.
+Two layers for sequences; `backward` reads from the end. `output` selects from both sequences.
 """
 struct Bidirectional{F, B, T}
     forward::F
     backward::B
-    taken::T
+    output::T
 end
 
 Flux.@layer Bidirectional trainable = (forward, backward)
 
-(both::Bidirectional)(x) = joined(both.taken, both.forward(x), both.backward(reverse(x; dims = 2)))
+(both::Bidirectional)(x) = join_outputs(both.output, both.forward(x), both.backward(reverse(x; dims = 2)))
 
 """
-An `LSTMCell` of whose weights no gradient is taken: the products that it takes are thunks, which nobody forces.
+An `LSTMCell` without weight gradients: their products are thunks that are never forced.
 """
 struct ConstantCell{C <: LSTMCell}
     cell::C
@@ -61,20 +61,20 @@ end
 
 Flux.initialstates(constant::ConstantCell) = Flux.initialstates(constant.cell)
 
-# Once a step of time: what several times give to a weight would be forced to be added up.
+# Per time step, because summing a weight's gradients over several time steps would force them.
 (constant::ConstantCell)(x, state) = ignore_derivatives(constant.cell)(x, state)
 
 """
     with_constant_weights(layer)
 
-The layer, whatever is around its LSTMs, of which only the gradient of the data is computed.
+Return the layer with constant LSTM weights, so that only its input gradient is computed.
 """
 with_constant_weights(lstm::LSTM) = Flux.Recurrence(ConstantCell(lstm.cell))
 with_constant_weights(both::Bidirectional) =
-    Bidirectional(with_constant_weights(both.forward), with_constant_weights(both.backward), both.taken)
+    Bidirectional(with_constant_weights(both.forward), with_constant_weights(both.backward), both.output)
 with_constant_weights(chain::Chain) = Chain(map(with_constant_weights, chain.layers))
 with_constant_weights(layer) = layer
 
-# The second one's last output is the one at the beginning of the sequence.
-joined(::typeof(identity), forwards, backwards) = vcat(forwards, reverse(backwards; dims = 2))
-joined(::typeof(last_output), forwards, backwards) = vcat(last_output(forwards), last_output(backwards))
+# The backward layer's last output belongs to the beginning of the sequence.
+join_outputs(::typeof(identity), forwards, backwards) = vcat(forwards, reverse(backwards; dims = 2))
+join_outputs(::typeof(last_output), forwards, backwards) = vcat(last_output(forwards), last_output(backwards))

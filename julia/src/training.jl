@@ -1,54 +1,54 @@
 """
-The training: one step, the timed block of steps, and what the parity check looks at.
+A network with its optimizer on a device. It runs training steps, times blocks of steps, and computes what the parity check compares.
 """
-mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <: Way}
+mutable struct Trainer{D <: Device, N <: Network, M, S, T <: AbstractFloat, W <: StepMode}
     const device::D
     const network::N
-    "The network's chain, as the way takes gradients of it."
+    "The network's chain, wrapped for differentiation in this mode."
     const model::M
     const rule::AbstractRule
     const initial_rate::Float64
     const initial::Vector{AbstractArray{T}}
-    const way::W
+    const mode::W
     state::S
     rate::Float64
     loss::T
-    "Seconds of the collector that belong to no step, where it was kept out of them."
-    aside::Float64
+    "Seconds of garbage collection that are not part of any step, in the mode `gc_off`."
+    excluded_gc_seconds::Float64
 end
 
 """
-    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...)
+    Trainer(device, T, records, weights; optimizer = "momentum", learning_rate, mode = StepMode(), settings...)
 
-A network of element type `T` with canonical initial `weights` and running statistics, and its optimizer: a name and
+Build a network of element type `T` from canonical initial `weights` and running statistics, and its optimizer from a name and
 settings of `rule`.
 """
 function Trainer(
-        device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, way = Way(), settings...,
+        device::Device, ::Type{T}, records, weights; optimizer = "momentum", learning_rate, mode = StepMode(), settings...,
     ) where {T}
-    # Once, after any number of layers: `place` moves the whole chain.
-    made = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
-    device = made_for(way, device)
-    placed = Network(place(device, made.chain), made.places)
+    # `to_device` moves the whole chain at once.
+    built = network(records, Dict(name => convert(Array{T}, array) for (name, array) in weights))
+    device = device_for(mode, device)
+    placed = Network(to_device(device, built.chain), built.locations)
     initial = AbstractArray{T}[copy(array) for (_, array) in tensors(placed)]
     rate = Float64(learning_rate)
     update = rule(optimizer; learning_rate, settings...)
-    model = differentiable(way, placed.chain)
-    state = fresh_state(way, update, model)
-    return Trainer(device, placed, model, update, rate, initial, way, state, rate, T(NaN), 0.0)
+    model = prepare_model(mode, placed.chain)
+    state = initial_state(mode, update, model)
+    return Trainer(device, placed, model, update, rate, initial, mode, state, rate, T(NaN), 0.0)
 end
 
 """
     reset!(trainer, seed = 0)
 
-Initial weights and running statistics, zero optimizer state; dropout draws the masks of this seed.
+Restore initial weights, running statistics and optimizer state. Dropout draws the masks of this seed.
 """
 function reset!(trainer::Trainer, seed::Int = 0)
     for ((_, array), initial) in zip(tensors(trainer.network), trainer.initial)
         copyto!(array, initial)
     end
     seed!(trainer.device, seed)
-    trainer.state = fresh_state(trainer.way, trainer.rule, trainer.model)
+    trainer.state = initial_state(trainer.mode, trainer.rule, trainer.model)
     trainer.rate = trainer.initial_rate
     return nothing
 end
@@ -56,7 +56,7 @@ end
 """
     set_rate!(trainer, rate)
 
-The learning rate from the next step on; nothing is done where it is the rate already.
+Set the learning rate from the next step on, if it differs from the current one.
 """
 function set_rate!(trainer::Trainer, rate::Real)
     rate == trainer.rate && return nothing
@@ -68,8 +68,8 @@ end
 """
     run_steps!(trainer, batches, first, n)
 
-Train on batches `first`, `first + 1`, ... (from 0, and again from the first after the last).
-Returns the seconds of the steps; the loss of the last one is then in `trainer.loss`.
+Train on batches `first`, `first + 1`, ... (from 0, cyclic), and return the seconds of the steps. The last loss is then in
+`trainer.loss`.
 """
 run_steps!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::Int) =
     around_steps(() -> timed_steps!(trainer, batches, first, n), trainer)
@@ -77,7 +77,7 @@ run_steps!(trainer::Trainer, batches::AbstractVector{<:Batch}, first::Int, n::In
 """
     around_steps(f, trainer)
 
-`f()`, which makes steps and may measure them: what is moved before and after them is in no measurement.
+Return `f()`, which runs steps and may measure them, without measuring what `before_steps!` and `after_steps!` do.
 """
 function around_steps(f, trainer::Trainer)
     before_steps!(trainer.model)
@@ -89,20 +89,20 @@ end
 """
     timed_steps!(trainer, batches, first, n)
 
-The hot loop of `run_steps!`, inside of `around_steps`.
+Run the hot loop of `run_steps!`, within `around_steps`.
 """
 function timed_steps!(
         trainer::Trainer{D, N, M, S, T, W}, batches::AbstractVector{<:Batch}, first::Int, n::Int,
     ) where {D, N, M, S, T, W}
     count = length(batches)
     chosen = (batches[step % count + 1] for step in first:(first + n - 1))
-    hold(trainer.way)
+    disable_gc(trainer.mode)
     synchronize(trainer.device)
     start = time_ns()
-    loss = train!(trainer.way, trainer.model, trainer.state, chosen, trainer.loss)::T
+    loss = train!(trainer.mode, trainer.model, trainer.state, chosen, trainer.loss)::T
     synchronize(trainer.device)
     seconds = (time_ns() - start) / 1.0e9
-    trainer.aside += release(trainer.way)
+    trainer.excluded_gc_seconds += enable_gc(trainer.mode)
     trainer.loss = loss
     return seconds
 end
@@ -110,28 +110,28 @@ end
 """
     loss_and_gradients(trainer, batches, step)
 
-The loss of one batch, and the gradient for every weight, as `parameters` gives them; changes nothing.
+Return the loss of one batch, and the gradients in the order of `parameters`, without changing the trainer.
 """
 function loss_and_gradients(trainer::Trainer, batches::AbstractVector{<:Batch}, step::Int)
     batch = batches[step % length(batches) + 1]
     running = [array => copy(array) for (_, array) in tensors(trainer.network, :state)]
     before_steps!(trainer.model)
-    loss, gradient = with_gradient(trainer.way, trainer.model, batch.images, batch.labels)
-    for (array, before) in running  # the forward pass has moved them
+    loss, gradient = with_gradient(trainer.mode, trainer.model, batch.images, batch.labels)
+    for (array, before) in running  # the forward pass has changed them
         copyto!(array, before)
     end
     return loss, parameters(trainer.network, gradient)
 end
 
 """
-    correct(trainer, images, labels)
+    count_correct(trainer, images, labels)
 
-How many of the images, or sequences, of a batch are classified as their labels, from 0, say; as at inference.
+Count the images, or sequences, that the network classifies as their labels (from 0), in inference mode.
 """
-function correct(trainer::Trainer, images::Array, labels::AbstractVector{<:Integer})
+function count_correct(trainer::Trainer, images::Array, labels::AbstractVector{<:Integer})
     chain = Flux.testmode!(trainer.network.chain)
     before_steps!(trainer.model)
-    logits = infer(trainer.device, trainer.model, place(trainer.device, input(typeof(trainer.loss), images)))
-    Flux.testmode!(chain, test_mode(trainer.way))
+    logits = infer(trainer.device, trainer.model, to_device(trainer.device, input(typeof(trainer.loss), images)))
+    Flux.testmode!(chain, test_mode(trainer.mode))
     return count(argmax(column) - 1 == label for (column, label) in zip(eachcol(logits), labels))
 end

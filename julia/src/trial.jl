@@ -1,26 +1,26 @@
 """
-What a benchmark gave, in BenchmarkTools' manners: all samples, and estimates of a step from them.
+The result of a benchmark, like a trial of BenchmarkTools: all step times, and estimates of a step time from them.
 """
 struct Trial
     title::String
-    "Seconds of a step, round by round. Every round times the same steps of the same training."
+    "Step times in seconds by round. Every round times the same steps of the same training."
     rounds::Vector{Vector{Float64}}
-    "What the garbage collector took of each of them, in seconds."
-    collector::Vector{Vector{Float64}}
-    "`step`, or `block` where a sample is the mean of a block of steps, as on a GPU."
-    kind::String
-    "Of a step, in Julia's heap. NaN, as is the first step, where a study that was read does not say it."
+    "Seconds of garbage collection in each of them."
+    gc_rounds::Vector{Vector{Float64}}
+    "`step`, or `block` if a value is the mean of a timing block, as on a GPU."
+    resolution::String
+    "Bytes and count of a step's allocations in Julia's heap. A study without them gives NaN, also for the first step."
     bytes::Float64
     count::Float64
-    "Seconds of the very first step, with what Julia compiled for it in this process."
+    "Seconds of the process's first step, including compilation."
     first_step::Float64
-    "Of the first steps after the initial weights."
+    "Losses of the first steps from the initial weights."
     losses::Vector{Float64}
-    "What was measured and how, for the document; nothing for a model of one's own."
-    circumstances::Any
+    "Workload and process, for the saved study; nothing for a user's model."
+    metadata::Any
 end
 
-"""One number for a step: seconds, what of it the collector took, and what it allocates."""
+"""An estimate of a step: its seconds, seconds of garbage collection, and allocations."""
 struct Estimate
     name::String
     time::Float64
@@ -29,88 +29,88 @@ struct Estimate
     count::Float64
 end
 
-samples(trial::Trial) = reduce(vcat, trial.rounds)
-collected_samples(trial::Trial) = reduce(vcat, trial.collector)
+step_times(trial::Trial) = reduce(vcat, trial.rounds)
+gc_times(trial::Trial) = reduce(vcat, trial.gc_rounds)
 estimate(trial, name, time, gctime) = Estimate(name, time, gctime, trial.bytes, trial.count)
 
 Base.length(trial::Trial) = sum(length, trial.rounds)
-Base.minimum(trial::Trial) = at(argmin, trial, "minimum")
-Base.maximum(trial::Trial) = at(argmax, trial, "maximum")
+Base.minimum(trial::Trial) = estimate_at(argmin, trial, "minimum")
+Base.maximum(trial::Trial) = estimate_at(argmax, trial, "maximum")
 
-function at(which, trial::Trial, name)
-    place = which(samples(trial))
-    return estimate(trial, name, samples(trial)[place], collected_samples(trial)[place])
+function estimate_at(select, trial::Trial, name)
+    index = select(step_times(trial))
+    return estimate(trial, name, step_times(trial)[index], gc_times(trial)[index])
 end
 
 """
     median(trial)
 
-A typical step: the geometric mean of the rounds' medians, which is the step time of polybench's table.
+A typical step: the geometric mean of the rounds' medians, as in polybench's table.
 """
 Statistics.median(trial::Trial) =
-    estimate(trial, "median", geometric_mean(map(median, trial.rounds)), median(collected_samples(trial)))
+    estimate(trial, "median", geometric_mean(map(median, trial.rounds)), median(gc_times(trial)))
 
 """
     mean(trial)
 
-All samples' mean. What the collector takes of some steps only is in it, and may not be in the median.
+The mean of all step times. It includes collections that occur in few steps, which the median may miss.
 """
-Statistics.mean(trial::Trial) = estimate(trial, "mean", mean(samples(trial)), mean(collected_samples(trial)))
+Statistics.mean(trial::Trial) = estimate(trial, "mean", mean(step_times(trial)), mean(gc_times(trial)))
 
 """
     std(trial)
 
-The standard deviation of all samples, in seconds.
+The standard deviation of all step times in seconds.
 """
-Statistics.std(trial::Trial) = std(samples(trial))
+Statistics.std(trial::Trial) = std(step_times(trial))
 
 geometric_mean(values) = exp(mean(map(log, values)))
 
 """
-    gcshare(trial)
+    gc_fraction(trial)
 
-What part of the time of all steps the collector took.
+The fraction of all step time that the garbage collector takes.
 """
-gcshare(trial::Trial) = sum(collected_samples(trial)) / sum(samples(trial))
+gc_fraction(trial::Trial) = sum(gc_times(trial)) / sum(step_times(trial))
 
-function pretty_seconds(seconds::Real)
+function format_seconds(seconds::Real)
     unit, factor = seconds < 1.0e-6 ? ("ns", 1.0e9) : seconds < 1.0e-3 ? ("μs", 1.0e6) : seconds < 1 ? ("ms", 1.0e3) : ("s", 1)
     return "$(round(seconds * factor; sigdigits = 3)) $unit"
 end
 
-"""Of a trial or an estimate; a study that was read need not say what a step allocates."""
-pretty_memory(one) =
-    isnan(one.bytes) ? "not known" : "$(Base.format_bytes(round(Int, one.bytes))), $(round(Int, one.count)) allocations"
+"""Format the allocations of a trial or an estimate; a study may lack them."""
+format_memory(estimate) =
+    isnan(estimate.bytes) ? "not known" : "$(Base.format_bytes(round(Int, estimate.bytes))), $(round(Int, estimate.count)) allocations"
 percent(share::Real) = "$(round(100 * share; digits = 1))%"
 
-Base.show(io::IO, trial::Trial) = print(io, "Trial(", pretty_seconds(median(trial).time), ")")
-Base.show(io::IO, one::Estimate) = print(io, "Estimate(", one.name, ", ", pretty_seconds(one.time), ")")
+Base.show(io::IO, trial::Trial) = print(io, "Trial(", format_seconds(median(trial).time), ")")
+Base.show(io::IO, estimate::Estimate) = print(io, "Estimate(", estimate.name, ", ", format_seconds(estimate.time), ")")
 
-function Base.show(io::IO, ::MIME"text/plain", one::Estimate)
-    println(io, "PolyBench.Estimate: ", one.name, " of a step")
-    println(io, "  time:    ", pretty_seconds(one.time))
-    println(io, "  gctime:  ", pretty_seconds(one.gctime), " (", percent(one.gctime / one.time), ")")
-    return print(io, "  memory:  ", pretty_memory(one))
+function Base.show(io::IO, ::MIME"text/plain", estimate::Estimate)
+    println(io, "PolyBench.Estimate: ", estimate.name, " of a step")
+    println(io, "  time:    ", format_seconds(estimate.time))
+    println(io, "  gctime:  ", format_seconds(estimate.gctime), " (", percent(estimate.gctime / estimate.time), ")")
+    return print(io, "  memory:  ", format_memory(estimate))
 end
 
 function Base.show(io::IO, ::MIME"text/plain", trial::Trial)
     low, high, middle, average = minimum(trial), maximum(trial), median(trial), mean(trial)
-    what = trial.kind == "step" ? "steps" : "blocks"
-    println(io, "PolyBench.Trial: ", length(trial), " ", what, " in ", length(trial.rounds), " rounds, ", trial.title)
-    two(left, right) = println(io, " ", rpad(left, 48), "┊ ", right)
-    share(one) = percent(one.gctime / one.time)
-    two(
-        " Range  (min … max):  $(pretty_seconds(low.time)) … $(pretty_seconds(high.time))",
+    unit = trial.resolution == "step" ? "steps" : "blocks"
+    println(io, "PolyBench.Trial: ", length(trial), " ", unit, " in ", length(trial.rounds), " rounds, ", trial.title)
+    print_columns(left, right) = println(io, " ", rpad(left, 48), "┊ ", right)
+    share(estimate) = percent(estimate.gctime / estimate.time)
+    print_columns(
+        " Range  (min … max):  $(format_seconds(low.time)) … $(format_seconds(high.time))",
         "GC (min … max):  $(share(low)) … $(share(high))",
     )
-    two(" Time   (median):     $(pretty_seconds(middle.time))", "GC (median):     $(share(middle))")
-    spread = length(trial) > 1 ? " ± $(pretty_seconds(std(trial)))" : ""
-    two(" Time   (mean ± σ):   $(pretty_seconds(average.time))$spread", "GC (of all):     $(percent(gcshare(trial)))")
+    print_columns(" Time   (median):     $(format_seconds(middle.time))", "GC (median):     $(share(middle))")
+    spread = length(trial) > 1 ? " ± $(format_seconds(std(trial)))" : ""
+    print_columns(" Time   (mean ± σ):   $(format_seconds(average.time))$spread", "GC (of all):     $(percent(gc_fraction(trial)))")
     println(io)
-    histogram(io, samples(trial))
-    print(io, "\n  Memory of a step: ", pretty_memory(trial), ".")
+    histogram(io, step_times(trial))
+    print(io, "\n  Memory of a step: ", format_memory(trial), ".")
     isnan(trial.first_step) ||
-        print(io, "\n  First step, with what its process compiled for it: ", pretty_seconds(trial.first_step), ".")
+        print(io, "\n  First step, including compilation: ", format_seconds(trial.first_step), ".")
     return nothing
 end
 
@@ -119,7 +119,7 @@ const BARS = ('▁', '▂', '▃', '▄', '▅', '▆', '▇', '█')
 """
     histogram(io, values; width = 60)
 
-A line of bars; the last one also has all that is beyond the 99th percentile.
+Print a line of bars. The last bar includes all values above the 99th percentile.
 """
 function histogram(io::IO, values; width::Int = 60)
     low = float(minimum(values))
@@ -130,6 +130,6 @@ function histogram(io::IO, values; width::Int = 60)
     end
     bar(count) = count == 0 ? ' ' : BARS[cld(count * length(BARS), maximum(counts))]
     println(io, "  ", join(map(bar, counts)))
-    left, right = pretty_seconds(low), "$(pretty_seconds(high)) <"
+    left, right = format_seconds(low), "$(format_seconds(high)) <"
     return print(io, "  ", left, lpad(right, width - textwidth(left)))
 end

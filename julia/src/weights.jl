@@ -1,40 +1,40 @@
 """
-Weights between Flux's layout and the canonical one.
+Converts weights between Flux's layout and the canonical one.
 
 The canonical layout is (out, in, kernel height, kernel width) and (out, in), in C order. The same bytes in
-Julia's order are (kernel width, kernel height, in, out) and (in, out): that is what a *canonical* array is here.
-Flux's `Conv` convolves, which turns the kernel around, where the canonical network cross-correlates; its `Dense`
-has (out, in). An embedding has the same layout in both, a token's row without a gap.
+Julia's order are (kernel width, kernel height, in, out) and (in, out), which is the shape of a *canonical* array here.
+Flux's `Conv` is a convolution, which flips the kernel, whereas the canonical network uses cross-correlation. Flux's `Dense`
+has (out, in). An embedding has the same layout in both, with contiguous rows of tokens.
 """
-function flipped end
+function convert_layout end
 
 """
-    flipped(array)
+    convert_layout(array)
 
-A new array: a canonical one as Flux wants it, and just as well the other way round.
+Convert a canonical array to Flux's layout, or back, in a new array.
 """
-flipped(kernel::AbstractArray{<:Real, 4}) = reverse(kernel; dims = (1, 2))
-flipped(matrix::AbstractMatrix) = permutedims(matrix)
-flipped(bias::AbstractVector) = copy(bias)
-
-"""
-    flipped(array, flips)
-
-The same, or a copy where nothing `flips`.
-"""
-flipped(array::AbstractArray, flips::Bool) = flips ? flipped(array) : copy(array)
+convert_layout(kernel::AbstractArray{<:Real, 4}) = reverse(kernel; dims = (1, 2))
+convert_layout(matrix::AbstractMatrix) = permutedims(matrix)
+convert_layout(bias::AbstractVector) = copy(bias)
 
 """
-    canonical_size(array, flips = true)
+    convert_layout(array, needs_conversion)
 
-The size of the canonical array for one of Flux's weights.
+Convert the array if `needs_conversion`, else copy it.
 """
-canonical_size(array::AbstractArray, flips::Bool = true) =
-    flips && array isa AbstractMatrix ? reverse(size(array)) : size(array)
+convert_layout(array::AbstractArray, needs_conversion::Bool) = needs_conversion ? convert_layout(array) : copy(array)
 
 """
-    canonical(array, flips = true)
+    canonical_size(array, needs_conversion = true)
 
-A canonical copy of one of Flux's weights or gradients, in the host's memory.
+Return the size of the canonical array for one of Flux's weights.
 """
-canonical(array::AbstractArray, flips::Bool = true) = flipped(Array(array), flips)
+canonical_size(array::AbstractArray, needs_conversion::Bool = true) =
+    needs_conversion && array isa AbstractMatrix ? reverse(size(array)) : size(array)
+
+"""
+    canonical(array, needs_conversion = true)
+
+Copy one of Flux's weights or gradients to a canonical array in the host's memory.
+"""
+canonical(array::AbstractArray, needs_conversion::Bool = true) = convert_layout(Array(array), needs_conversion)

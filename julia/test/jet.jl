@@ -1,10 +1,10 @@
-# What JET infers of the package without running it: calls that no method takes, names that nobody has defined.
-# Alone: julia --project=. julia/test/jet.jl, in an environment that has PolyBench and JET.
+# Checks the package with JET without running it: calls without a matching method, undefined names.
+# Alone: julia --project=. julia/test/jet.jl, in an environment with PolyBench and JET.
 using JET, PolyBench, Test
 
 @testset "JET" begin
-    own = (; target_modules = (PolyBench,))
-    JET.test_package(PolyBench; own...)
+    options = (; target_modules = (PolyBench,))
+    JET.test_package(PolyBench; options...)
 
     network = PolyBench.model(:lenet)
     trainer = PolyBench.trainer(network, PolyBench.initial_weights(network, 0), "cpu")
@@ -13,18 +13,18 @@ using JET, PolyBench, Test
     chain, batch = trainer.network.chain, batches[1]
     loss(model, x, y) = PolyBench.Flux.logitcrossentropy(model(x), y)
 
-    # `bench(:lenet)` chooses its device by name, and what CUDA needs is in the extension: JET would miss it there.
+    # Not `bench(:lenet)`: it selects its device by name, and JET does not see the methods of the CUDA extension.
     for (call, arguments) in (
             PolyBench.run_steps! => (trainer, batches, 0, 1),
             PolyBench.loss_and_gradients => (trainer, batches, 0),
-            PolyBench.step_parts => (trainer, batches),
-            PolyBench.this_host => (),
+            PolyBench.step_operations => (trainer, batches),
+            PolyBench.host_info => (),
             bench => (chain, loss, (batch.images, batch.labels)),
             layers => (chain, batch.images),
             read_study => ("a file",),
         )
-        JET.test_call(call, map(typeof, arguments); own...)
+        JET.test_call(call, map(typeof, arguments); options...)
     end
-    JET.test_call(write_study, (String, PolyBench.Trial); own...)
+    JET.test_call(write_study, (String, PolyBench.Trial); options...)
     println("JET has tested the package")
 end

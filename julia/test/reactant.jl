@@ -1,5 +1,5 @@
-# The extension for Reactant, without Reactant: alone, or as a part of runtests.jl. `trainstep!` is that of Flux 0.16.11
-# (src/train.jl), its signature and what it asks of a batch; `reactant_device` that of MLDataDevices 1.17.10. Nothing is compiled.
+# Tests of the extension for Reactant without Reactant: alone, or in runtests.jl. The fake `trainstep!` has the signature and the
+# batch type of Flux 0.16.11 (src/train.jl), `reactant_device` those of MLDataDevices 1.17.10. Nothing is compiled.
 using Flux, PolyBench, Test
 
 module Reactant
@@ -9,11 +9,11 @@ module Reactant
     to_number(x::Number) = x  # src/Tracing.jl
 end
 
-module Newer
+module NewerFlux
     using Flux: Flux
     const moved, steps = Ref(0), Ref(0)
     function reactant_device(eltype = missing; force::Bool = false, client = missing, device = missing, sharding = missing)
-        force && eltype === nothing || error("what a parity check needs is float64")
+        force && eltype === nothing || error("the parity check needs float64")
         return x -> (moved[] += 1; x)
     end
     function trainstep!(loss, model, batch::Tuple, opt_state)
@@ -24,17 +24,17 @@ module Newer
     end
 end
 
-isdefined(Main, :both_ways) || include("stand_in.jl")
+isdefined(Main, :both_modes) || include("fake_extension.jl")
 include_extension(
-    "Reactant", "MLDataDevices.reactant_device" => "Main.Newer.reactant_device", "Flux.trainstep!" => "Main.Newer.trainstep!",
+    "Reactant", "MLDataDevices.reactant_device" => "Main.NewerFlux.reactant_device", "Flux.trainstep!" => "Main.NewerFlux.trainstep!",
     "AutoEnzyme()" => "Main.Flux.AutoZygote()",
 )
 
-@testset "a step that Reactant compiles is the plain one" begin
-    plain, same = both_ways("reactant")
-    @test !(same.device isa PolyBench.CPU) && Newer.moved[] == 1  # the model; then two batches, and images to classify
-    @test trained(same) == trained(plain)
-    @test Newer.steps[] == 3 && Newer.moved[] == 1 + 4 + 1
+@testset "a step compiled by Reactant equals the default step" begin
+    plain, same = both_modes("reactant")
+    @test !(same.device isa PolyBench.CPU) && NewerFlux.moved[] == 1  # the model
+    @test train(same) == train(plain)
+    @test NewerFlux.steps[] == 3 && NewerFlux.moved[] == 1 + 4 + 1  # the model, four batch arrays, and images to classify
     @test PolyBench.allocated(() -> zeros(100), same.device)[2] == ()
     @test PolyBench.device_peak_bytes(same) === PolyBench.device_reserved_bytes(same) === nothing
 end

@@ -2,10 +2,10 @@
 using Dates, Flux, PolyBench, Random, Test
 using LinearAlgebra: BLAS
 
-# Pkg.test() brings it; an environment that only trains need not have it.
+# Pkg.test() installs Aqua; other environments may lack it.
 const HAS_AQUA = !isnothing(Base.find_package("Aqua"))
-HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: the package's own quality is not tested")
-# CI's workflow for Julia brings it.
+HAS_AQUA ? (@eval using Aqua) : println("Aqua is not in this environment: skipping its tests")
+# CI's workflow for Julia installs JET.
 const HAS_JET = !isnothing(Base.find_package("JET"))
 
 const LENET = PolyBench.model(:lenet).records
@@ -14,12 +14,12 @@ random_weights(T, records = LENET) = Dict(
     name => T.(0.1 .* randn(MersenneTwister(index), shape...)) for
         (index, (name, shape)) in enumerate(PolyBench.tensor_shapes(records))
 )
-trainer(T; weights = random_weights(T), way = PolyBench.Way()) =
-    PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9, way)
+make_trainer(T; weights = random_weights(T), mode = PolyBench.StepMode()) =
+    PolyBench.Trainer(PolyBench.CPU(), T, LENET, weights; learning_rate = 0.05, momentum = 0.9, mode)
 images() = rand(MersenneTwister(8), Float32, 32, 32, 3, 4, 3)
 labels() = rand(MersenneTwister(9), 0:9, 4, 3)
 
-# Every kind of layer that lenet has not.
+# All types of layers that lenet lacks.
 const RESIDUAL = PolyBench.records(
     """
     layers = [
@@ -38,20 +38,20 @@ const RESIDUAL = PolyBench.records(
     ]
     """
 )
-residual_trainer(records = RESIDUAL) = PolyBench.Trainer(
+make_residual_trainer(records = RESIDUAL) = PolyBench.Trainer(
     PolyBench.CPU(), Float64, records, random_weights(Float64, records); learning_rate = 0.05, momentum = 0.9,
 )
 data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
 
 @testset "PolyBench" begin
-    @testset "a network is written as Flux's users write it" begin
+    @testset "a network is built as Flux's users write it" begin
         chain = PolyBench.network(LENET, random_weights(Float32)).chain
         @test length(chain) == 8
         @test chain[1] isa Conv && chain[1].σ === relu
         @test chain[6] isa Dense && chain[6].σ === identity
         alone = PolyBench.network([Dict("type" => "flatten"), Dict("type" => "relu")], Dict()).chain
         @test alone([-1.0f0 2.0f0]) == [0.0f0 2.0f0]
-        chain = residual_trainer().network.chain
+        chain = make_residual_trainer().network.chain
         @test length(chain) == 9
         @test chain[1].bias === false && chain[1].pad == (1, 1, 1, 1)
         @test chain[2] isa BatchNorm && chain[2].λ === relu && chain[2].ϵ === 1.0e-3 && chain[2].momentum === 0.3
@@ -62,7 +62,7 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test_throws "no layer of type \"gru\"" PolyBench.network([Dict{String, Any}("type" => "gru")], Dict())
     end
 
-    @testset "canonical weights come out as they went in" begin
+    @testset "canonical weights survive the conversion and back" begin
         for records in (LENET, RESIDUAL)
             weights = random_weights(Float64, records)
             tensors = PolyBench.tensors(PolyBench.network(records, weights))
@@ -77,8 +77,8 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         x, w = randn(MersenneTwister(1), 6, 7, 2, 1), randn(MersenneTwister(2), 3, 3, 2, 4)
         conv = """{type = "conv", name = "c", inputs = 2, outputs = 4, kernel = 3, stride = 1, padding = 0, bias = true}"""
         y = PolyBench.network(PolyBench.records("layers = [$conv]"), Dict("c.weight" => w, "c.bias" => zeros(4))).chain(x)
-        by_hand = [sum(x[i:(i + 2), j:(j + 2), :, 1] .* w[:, :, :, o]) for i in 1:4, j in 1:5, o in 1:4]
-        @test y[:, :, :, 1] ≈ by_hand rtol = 1.0e-12
+        expected = [sum(x[i:(i + 2), j:(j + 2), :, 1] .* w[:, :, :, o]) for i in 1:4, j in 1:5, o in 1:4]
+        @test y[:, :, :, 1] ≈ expected rtol = 1.0e-12
     end
 
     @testset "float32 images are used in place" begin
@@ -93,51 +93,51 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test owned[3].images == x[:, :, :, :, 3]
     end
 
-    @testset "a pipeline gives the same batches, whoever makes them" begin
+    @testset "a pipeline returns the same batches for any number of workers" begin
         pixels, order = rand(MersenneTwister(3), UInt8, 6, 4, 3, 9), reshape(collect(8:-1:1), 2, 4)
-        chosen = rand(MersenneTwister(4), Int8(0):Int8(1), 3, 2, 4)
-        pipeline(workers, decisions) = PolyBench.Pipeline(
+        augmentations = rand(MersenneTwister(4), Int8(0):Int8(1), 3, 2, 4)
+        pipeline(workers, augmentations) = PolyBench.Pipeline(
             PolyBench.CPU(), Float32,
-            PolyBench.Augmented(pixels, collect(0:8), order, decisions, 9, workers),
+            PolyBench.AugmentedData(pixels, collect(0:8), order, augmentations, 9, workers),
         )
         plain = [batch.images for batch in pipeline(0, nothing)]
         @test plain[3] == pixels[:, :, :, [5, 4]] ./ 255.0f0
-        by_hand = map(1:6) do x  # the first row of the first image
-            flip, dy, dx = chosen[:, 1, 1]
+        expected = map(1:6) do x  # the first row of the first image
+            flip, dy, dx = augmentations[:, 1, 1]
             column, row = x + dx, 1 + dy
             column > 6 ? 0.0f0 : plain[1][flip == 1 ? 7 - column : column, row, 1, 1]
         end
         for workers in (0, 1, 3)
-            made = pipeline(workers, chosen)
-            @test made[1].images[:, 1, 1, 1] == by_hand
-            @test Flux.onecold(made[2].labels, 0:8) == [6, 5]
-            @test made[4].images == pipeline(0, chosen)[4].images
-            @test (@inferred made[1]) isa PolyBench.Batch
-            @test PolyBench.waited(made) > 0
-            PolyBench.wait_until_idle!(made)
-            @test made.task === nothing
-            @test PolyBench.draw!((; device = PolyBench.CPU()), made, 0, 5) > 0
-            PolyBench.wait_until_idle!(made)
+            reader = pipeline(workers, augmentations)
+            @test reader[1].images[:, 1, 1, 1] == expected
+            @test Flux.onecold(reader[2].labels, 0:8) == [6, 5]
+            @test reader[4].images == pipeline(0, augmentations)[4].images
+            @test (@inferred reader[1]) isa PolyBench.Batch
+            @test PolyBench.wait_seconds(reader) > 0
+            PolyBench.wait_until_idle!(reader)
+            @test reader.task === nothing
+            @test PolyBench.drain!((; device = PolyBench.CPU()), reader, 0, 5) > 0
+            PolyBench.wait_until_idle!(reader)
         end
     end
 
     @testset "momentum is v <- mu v + g, w <- w - lr v" begin
-        made, batches = trainer(Float64), data(Float64)
-        velocity = Dict(name => zero(a) for (name, a) in PolyBench.parameters(made.network))
+        trainer, batches = make_trainer(Float64), data(Float64)
+        velocity = Dict(name => zero(a) for (name, a) in PolyBench.parameters(trainer.network))
         for (step, rate) in zip(0:3, (0.05, 0.05, 0.2, 0.01))
-            before = Dict(name => copy(a) for (name, a) in PolyBench.parameters(made.network))
-            loss, gradients = PolyBench.loss_and_gradients(made, batches, step)
-            PolyBench.set_rate!(made, rate)
-            PolyBench.run_steps!(made, batches, step, 1)
-            @test made.loss ≈ loss rtol = 1.0e-14
-            for ((name, after), (_, gradient)) in zip(PolyBench.parameters(made.network), gradients)
+            before = Dict(name => copy(a) for (name, a) in PolyBench.parameters(trainer.network))
+            loss, gradients = PolyBench.loss_and_gradients(trainer, batches, step)
+            PolyBench.set_rate!(trainer, rate)
+            PolyBench.run_steps!(trainer, batches, step, 1)
+            @test trainer.loss ≈ loss rtol = 1.0e-14
+            for ((name, after), (_, gradient)) in zip(PolyBench.parameters(trainer.network), gradients)
                 velocity[name] = 0.9 .* velocity[name] .+ gradient
                 @test after ≈ before[name] .- rate .* velocity[name] rtol = 1.0e-12
             end
         end
     end
 
-    @testset "where the rate changes, velocities are rescaled and nothing else" begin
+    @testset "a new learning rate rescales velocities and nothing else" begin
         states = map(("nesterov", "rmsprop", "adam")) do name
             w, g = (a = [1.0, 2.0], b = [3.0]), (a = [0.1, -0.2], b = [0.3])
             state = Flux.setup(PolyBench.rule(name; learning_rate = 0.1, weight_decay = 0.5), w)
@@ -153,138 +153,138 @@ data(T, x = images()) = PolyBench.batches(PolyBench.CPU(), T, x, labels(), 10)
         @test states[3][1] == states[3][2]
     end
 
-    @testset "optimizers are Flux's own" begin
+    @testset "optimizers are Flux's" begin
         @test PolyBench.rule("sgd"; learning_rate = 0.1) == Flux.Descent(0.1)
         @test PolyBench.rule("rmsprop"; learning_rate = 0.1) == Flux.RMSProp(0.1, 0.9, 1.0e-7)
         @test_throws "no optimizer \"adamw\"" PolyBench.rule("adamw"; learning_rate = 0.1)
     end
 
-    @testset "reset starts over exactly" begin
-        made, batches = trainer(Float32), data(Float32)
+    @testset "reset restarts the same training" begin
+        trainer, batches = make_trainer(Float32), data(Float32)
         losses = map(1:2) do _
-            PolyBench.set_rate!(made, 0.001)
-            PolyBench.reset!(made)
-            [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in 0:4]
+            PolyBench.set_rate!(trainer, 0.001)
+            PolyBench.reset!(trainer)
+            [(PolyBench.run_steps!(trainer, batches, step, 1); trainer.loss) for step in 0:4]
         end
         @test losses[1] == losses[2]
         @test allunique(losses[1])
     end
 
-    @testset "a training goes on where it was kept, its optimizer and its dropout, too" begin
-        batches, kept = data(Float64), nothing
-        losses(made, steps) = [(PolyBench.run_steps!(made, batches, step, 1); made.loss) for step in steps]
+    @testset "a training continues from its saved state, including optimizer and dropout" begin
+        batches, saved = data(Float64), nothing
+        losses(trainer, steps) = [(PolyBench.run_steps!(trainer, batches, step, 1); trainer.loss) for step in steps]
         for settings in ((optimizer = "adam", weight_decay = 0.1), (optimizer = "momentum",))
-            made = PolyBench.Trainer(
+            trainer = PolyBench.Trainer(
                 PolyBench.CPU(), Float64, RESIDUAL, random_weights(Float64, RESIDUAL); learning_rate = 0.01, settings...,
             )
-            PolyBench.reset!(made, 1)
-            losses(made, 0:1)
-            PolyBench.set_rate!(made, 0.001)
-            kept = PolyBench.kept_training(made)
-            expected = losses(made, 2:4)
-            PolyBench.reset!(made, 2)
-            losses(made, 0:0)
-            PolyBench.go_on_from!(made, kept)
-            @test made.rate == 0.001
-            @test losses(made, 2:4) == expected
+            PolyBench.reset!(trainer, 1)
+            losses(trainer, 0:1)
+            PolyBench.set_rate!(trainer, 0.001)
+            saved = PolyBench.training_state(trainer)
+            expected = losses(trainer, 2:4)
+            PolyBench.reset!(trainer, 2)
+            losses(trainer, 0:0)
+            PolyBench.restore!(trainer, saved)
+            @test trainer.rate == 0.001
+            @test losses(trainer, 2:4) == expected
         end
-        @test_throws BoundsError PolyBench.go_on_from!(
-            residual_trainer(), PolyBench.KeptTraining(kept.numbers[1:3], 0.1, kept.generator),
+        @test_throws BoundsError PolyBench.restore!(
+            make_residual_trainer(), PolyBench.TrainingState(saved.numbers[1:3], 0.1, saved.generator),
         )
     end
 
-    @testset "running statistics move with steps, not with snapshots" begin
-        made, batches = residual_trainer(), data(Float64)
-        running() = [copy(array) for (_, array) in PolyBench.tensors(made.network, :state)]
-        norm = made.network.chain[2]
+    @testset "steps change running statistics, snapshots do not" begin
+        trainer, batches = make_residual_trainer(), data(Float64)
+        running() = [copy(array) for (_, array) in PolyBench.tensors(trainer.network, :state)]
+        norm = trainer.network.chain[2]
         before = running()
-        loss, gradients = PolyBench.loss_and_gradients(made, batches, 0)
+        loss, gradients = PolyBench.loss_and_gradients(trainer, batches, 0)
         @test running() == before
-        @test first.(gradients) == first.(PolyBench.parameters(made.network))
-        x = made.network.chain[1](batches[1].images)
-        @inferred PolyBench.run_steps!(made, batches, 0, 1)
+        @test first.(gradients) == first.(PolyBench.parameters(trainer.network))
+        x = trainer.network.chain[1](batches[1].images)
+        @inferred PolyBench.run_steps!(trainer, batches, 0, 1)
         n = length(x) ÷ 4
         variance = [sum(abs2, part .- sum(part) / n) / (n - 1) for part in eachslice(x; dims = 3)]
         @test norm.σ² ≈ 0.7 .* before[2] .+ 0.3 .* variance rtol = 1.0e-12
-        PolyBench.reset!(made)
+        PolyBench.reset!(trainer)
         @test running() == before
     end
 
-    @testset "dropout draws the masks of the seed, or is given them" begin
-        made, batches = residual_trainer(), data(Float64)
+    @testset "dropout draws the masks of the seed, or uses fixed masks" begin
+        trainer, batches = make_residual_trainer(), data(Float64)
         losses = map((1, 1, 2)) do seed
-            PolyBench.reset!(made, seed)
-            PolyBench.run_steps!(made, batches, 0, 1)
-            made.loss
+            PolyBench.reset!(trainer, seed)
+            PolyBench.run_steps!(trainer, batches, 0, 1)
+            trainer.loss
         end
         @test losses[1] == losses[2] != losses[3]
-        given = PolyBench.network(PolyBench.with_given_masks(RESIDUAL), random_weights(Float64, RESIDUAL))
+        masked = PolyBench.network(PolyBench.with_fixed_masks(RESIDUAL), random_weights(Float64, RESIDUAL))
         mask = 2.0 .* rand(MersenneTwister(3), Bool, 16, 16, 5, 4)
-        PolyBench.set_masks!(given, Dict("dropout" => mask))
-        @test given.chain[6](ones(size(mask))) == mask
+        PolyBench.set_masks!(masked, Dict("dropout" => mask))
+        @test masked.chain[6](ones(size(mask))) == mask
     end
 
     @testset "the hot loop is type-stable" begin
         for T in (Float32, Float64)
-            made, batches = trainer(T), data(T)
-            @test isconcretetype(typeof(made)) && isconcretetype(eltype(batches))
-            @test (@inferred PolyBench.run_steps!(made, batches, 0, 1)) > 0
-            logits = @inferred made.network.chain(batches[1].images)
+            trainer, batches = make_trainer(T), data(T)
+            @test isconcretetype(typeof(trainer)) && isconcretetype(eltype(batches))
+            @test (@inferred PolyBench.run_steps!(trainer, batches, 0, 1)) > 0
+            logits = @inferred trainer.network.chain(batches[1].images)
             @test logits isa Matrix{T}
             @test (@inferred Flux.logitcrossentropy(logits, batches[1].labels)) isa T
         end
     end
 
-    @testset "what steps allocate" begin
-        made, batches = trainer(Float32), data(Float32)
-        steps() = PolyBench.run_steps!(made, batches, 0, 3)
+    @testset "the allocations of steps are counted" begin
+        trainer, batches = make_trainer(Float32), data(Float32)
+        steps() = PolyBench.run_steps!(trainer, batches, 0, 3)
         steps()  # compiles
-        (count, bytes), on_device = PolyBench.count_allocations!(made, batches, 0, 3)
-        # Tasks on two threads take a little more or less from one time to the next.
+        (count, bytes), on_device = PolyBench.count_allocations!(trainer, batches, 0, 3)
+        # Tasks on two threads allocate slightly different amounts each time.
         @test bytes ≈ (@allocated steps()) rtol = 1.0e-3
-        # A convolution's output and its gradient, twice, are the least that a step must have.
+        # At least the outputs and gradients of two convolutions.
         outputs = sizeof(Float32) * 4 * (28 * 28 * 16 + 10 * 10 * 8)
         @test bytes > 3 * 2 * outputs
         @test count > 3 * 2 * 8  # an output and a gradient of each layer
         @test on_device == ()
-        @test PolyBench.device_peak_bytes(made) === nothing
+        @test PolyBench.device_peak_bytes(trainer) === nothing
         (count, bytes), _ = PolyBench.allocated(() -> [zeros(1000) for _ in 1:10], PolyBench.CPU())
         @test 11 <= count < 100
         @test 80_000 <= bytes < 100_000
     end
 
-    @testset "the collector's time and sweeps are told" begin
-        seconds, sweeps = PolyBench.collected()
-        foreach(_ -> GC.gc(), 1:3)  # one that meets a collection of another thread is dropped
-        later, more_sweeps = PolyBench.collected()
+    @testset "the time and number of garbage collections are reported" begin
+        seconds, collections = PolyBench.gc_stats()
+        foreach(_ -> GC.gc(), 1:3)  # a collection during another thread's is skipped
+        later, more_collections = PolyBench.gc_stats()
         @test later > seconds
-        @test sweeps < more_sweeps <= sweeps + 3
-        @test (@allocated PolyBench.collected()) < 100  # its answer
-        @test parse(Int, PolyBench.facts().julia_threads) == Threads.nthreads()
+        @test collections < more_collections <= collections + 3
+        @test (@allocated PolyBench.gc_stats()) < 100  # its result
+        @test parse(Int, PolyBench.build_info().julia_threads) == Threads.nthreads()
     end
 
-    include("replay.jl")
-    include("ways.jl")
-    include("alone.jl")
+    include("operations.jl")
+    include("step_modes.jl")
+    include("standalone.jl")
 
     @testset "devices" begin
         @test PolyBench.device("cpu") == PolyBench.CPU()
         @test PolyBench.device("cuda") == PolyBench.CUDADevice(0, :float32)
         @test PolyBench.device("cuda:1"; tf32 = true) == PolyBench.CUDADevice(1, :tf32)
         @test PolyBench.device("cuda"; tf32 = true, type = Float64) == PolyBench.CUDADevice(0, :float64)
-        @test_throws "TensorFloat-32 exists on cuda only" PolyBench.device("cpu"; tf32 = true)
-        @test_throws "no device is called \"tpu\"" PolyBench.device("tpu")
-        # Without CUDA.jl there are no methods but the CPU's.
+        @test_throws "TensorFloat-32 is available on cuda only" PolyBench.device("cpu"; tf32 = true)
+        @test_throws "unknown device \"tpu\": expected cpu" PolyBench.device("tpu")
+        # Without CUDA.jl, only the CPU has methods.
         @test PolyBench.cuda_devices() == 0
-        @test PolyBench.cuda_facts() == ()
+        @test PolyBench.cuda_info() == ()
     end
 
-    @testset "what is precompiled is what Python calls" begin
-        @test PolyBench.rehearse(PolyBench.LENET, (3, 32, 32), 10) isa Tuple
+    @testset "the precompilation workload runs" begin
+        @test PolyBench.warm_up(PolyBench.LENET, (3, 32, 32), 10) isa Tuple
     end
 
     HAS_AQUA && @testset "Aqua" begin
-        # Tasks that outlive loading are looked for in a new environment, which needs the registry, and a network.
+        # The search for persistent tasks creates a new environment, which needs the registry and a network.
         Aqua.test_all(PolyBench; persistent_tasks = false)
         println("Aqua has tested the package")
     end

@@ -6,62 +6,63 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Unpack, overload
 
-from polybench.api.elsewhere import MachineKeys, MachinesResult, groups_of, on_each, on_one
-from polybench.api.options import Options, Tell, study_of, told
+from polybench.api.options import Options, ProgressCallback, build_study, make_progress
+from polybench.api.remote import MachineKeys, MachinesResult, parse_machine_groups, run_on_each, run_on_one
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
     HistoryResult,
     LayersResult,
-    LimitResult,
     MergeResult,
     OverheadResult,
+    ParityResult,
+    PeakResult,
+    StudyResult,
     SweepResult,
 )
-from polybench.api.saved import diff, explain, history, html_report, load, load_overhead, load_sweep, merge
-from polybench.api.study_results import ParityResult, StudyResult
+from polybench.api.saved import diff, explain, history, load, load_overhead, load_sweep, merge, report
 from polybench.core.errors import BadInput
-from polybench.core.machines import ONE_MACHINE
+from polybench.core.machine_groups import SINGLE_MACHINE
 from polybench.machine.host import usable_threads
-from polybench.measuring.fleet_checkpoint import Fleet
-from polybench.measuring.layers import run_layers
-from polybench.measuring.limit import run_limit
-from polybench.measuring.study import new_context, run_study
-from polybench.measuring.sweep import run_sweep
-from polybench.measuring.sweep_checkpoint import Series
-from polybench.models.single_layer import row_of, single_layer
+from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
-from polybench.report.experience import Check
-from polybench.report.overhead import summarize as summarize_overhead
-from polybench.report.sweep import summarize as summarize_sweep
+from polybench.results.overhead import build_overhead_document as summarize_overhead
+from polybench.results.sweep import build_sweep_document as summarize_sweep
+from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.layers import run_layers
+from polybench.runner.peak import run_peak
+from polybench.runner.study import new_header, run_study
+from polybench.runner.sweep import run_sweep
+from polybench.runner.sweep_checkpoint import SweepSpec
+from polybench.storage.past_durations import CheckScope
 
 __all__ = [
     "DiffResult",
     "ExplanationResult",
     "HistoryResult",
     "LayersResult",
-    "LimitResult",
     "MachineKeys",
     "MachinesResult",
     "MergeResult",
     "Options",
     "OverheadResult",
     "ParityResult",
+    "PeakResult",
     "StudyResult",
     "SweepResult",
     "compare",
     "diff",
     "explain",
     "history",
-    "html_report",
     "layers",
-    "limit",
     "load",
     "load_overhead",
     "load_sweep",
     "merge",
     "overhead",
     "parity",
+    "peak",
+    "report",
     "sweep",
 ]
 
@@ -70,11 +71,11 @@ __all__ = [
 def compare(
     *,
     on: str | None = None,
-    ship: bool = False,
+    upload: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
-    progress: Tell | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[Options],
 ) -> StudyResult: ...
 
@@ -84,11 +85,11 @@ def compare(
     *,
     on: str,
     machines: Sequence[MachineKeys],
-    ship: bool = False,
+    upload: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
-    progress: Tell | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[Options],
 ) -> MachinesResult: ...
 
@@ -97,154 +98,166 @@ def compare(
     *,
     on: str | None = None,
     machines: Sequence[MachineKeys] | None = None,
-    ship: bool = False,
+    upload: bool = False,
     strict: bool = False,
     quick: bool = False,
     recheck: bool = False,
-    progress: Tell | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[Options],
 ) -> StudyResult | MachinesResult:
-    """Train the identical network in several engines and compare what it costs.
+    """Train the identical network in several engines and compare their performance.
 
-    Nothing is saved before `save()`.
+    Results are not saved before `save()`.
 
     Args:
-        on: where else, as `--on`: "ray://HOST:PORT", "auto", "slurm", "local".
-        machines: measure on each of these, with the keys of `[[machines]]`; needs `on`.
-        ship: send this polybench there, as `--ship`.
-        strict: raise when an engine or device is unavailable.
-        quick: one process, a timed part of at most 10 s, no verdict.
-        recheck: check identity again, whatever has passed before on this machine.
-        progress: called with what runs and with warnings, `print` for one; by default nobody is told.
+        on: target of a remote run, as `--on`: "ray://HOST:PORT", "auto", "slurm", "local".
+        machines: machines to measure on, with the keys of `[[machines]]`; requires `on`.
+        upload: send this installation of polybench to the machines, as `--upload`.
+        strict: raise if an engine or device is unavailable.
+        quick: one process, at most 10 s of timed steps; inconclusive.
+        recheck: repeat the parity check even if a check on this machine is cached.
+        progress: called with progress messages and warnings, for example `print`; silent by default.
         options: the fields of `Study`.
 
     Returns:
-        A study, wherever it was measured; of `machines` a table of them, with a study for each.
+        A study; with `machines` a table of several studies.
 
     Raises:
-        BadInput: an option that no machine could run; with `on`, nobody is there, or is of another version.
-        StrictlyUnavailable: with `strict`.
-        PolybenchError: with `on`, nothing came of it.
+        BadInput: an option is invalid on every machine; with `on`, the target is unreachable, or has another
+            version of polybench.
+        RequiredEngineMissing: with `strict`.
+        PolybenchError: with `on`, no machine returned a result.
     """
-    study, tell = study_of(options), told(progress)
+    study, progress_display = build_study(options), make_progress(progress)
     if quick:
         study = study.quick()
-    check: Check = "all" if recheck else "new"
+    check: CheckScope = "all" if recheck else "new"
     if on is None:
-        if machines is not None or ship:
-            raise BadInput('say where the machines are, for example on="ray://HOST:PORT"')
-        context = new_context(sys.argv)
-        return StudyResult(run_study(study, tell, store=None, context=context, strict=strict, check=check))
-    groups = ONE_MACHINE if machines is None else groups_of(machines)
-    fleet = Fleet(study=study, groups=groups, on=on, ship=ship, argv=sys.argv, strict=strict, check=check)
-    return on_one(fleet, tell) if machines is None else on_each(fleet, tell)
+        if machines is not None or upload:
+            raise BadInput('machines and upload require `on`, for example on="ray://HOST:PORT"')
+        header = new_header(sys.argv)
+        return StudyResult(
+            run_study(study, progress_display, store=None, header=header, strict=strict, parity_check=check)
+        )
+    groups = SINGLE_MACHINE if machines is None else parse_machine_groups(machines)
+    run = ClusterRun(study=study, groups=groups, on=on, upload=upload, argv=sys.argv, strict=strict, parity_check=check)
+    return run_on_one(run, progress_display) if machines is None else run_on_each(run, progress_display)
 
 
-def parity(*, strict: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> ParityResult:
-    """Check that engines compute what the float64 reference computes, tensor by tensor; measure nothing.
+def parity(
+    *, strict: bool = False, progress: ProgressCallback | None = None, **options: Unpack[Options]
+) -> ParityResult:
+    """Check that engines compute the same as the float64 reference, tensor by tensor, without timing.
 
     Args:
-        strict: raise when an engine or device is unavailable.
-        progress: as of `compare`.
+        strict: raise if an engine or device is unavailable.
+        progress: as for `compare`.
         options: the fields of `Study`.
 
     Raises:
-        BadInput: an option that no machine could run.
-        StrictlyUnavailable: with `strict`.
+        BadInput: an option is invalid on every machine.
+        RequiredEngineMissing: with `strict`.
     """
-    study, tell = study_of(options), told(progress)
-    context = new_context(sys.argv)
-    return ParityResult(run_study(study, tell, store=None, context=context, strict=strict, check="only"))
+    study, progress_display = build_study(options), make_progress(progress)
+    header = new_header(sys.argv)
+    return ParityResult(
+        run_study(study, progress_display, store=None, header=header, strict=strict, parity_check="only")
+    )
 
 
 def layers(
     *,
     strict: bool = False,
     quick: bool = False,
-    inside: bool = False,
+    expand_blocks: bool = False,
     layer: str | None = None,
-    progress: Tell | None = None,
+    progress: ProgressCallback | None = None,
     **options: Unpack[Options],
 ) -> LayersResult:
-    """Time every layer of a network alone, in several engines, beside whole steps.
+    """Time every layer of a network separately, in several engines, together with whole steps.
 
     Args:
-        strict: raise when an engine or device is unavailable.
-        quick: one process, a timed part of at most 10 s.
-        inside: give every layer inside of residual blocks rows of its own.
-        layer: instead of a network's, a layer by itself, "conv 3x3 64->64 pad 1 on 56x56".
-        progress: as of `compare`.
+        strict: raise if an engine or device is unavailable.
+        quick: one process, at most 10 s of timed steps.
+        expand_blocks: list the layers of residual blocks in separate rows.
+        layer: a single layer instead of a network, such as "conv 3x3 64->64 pad 1 on 56x56".
+        progress: as for `compare`.
         options: the fields of `Study`.
 
     Raises:
-        BadInput: an option that no machine could run.
-        StrictlyUnavailable: with `strict`.
+        BadInput: an option is invalid on every machine.
+        RequiredEngineMissing: with `strict`.
     """
-    only = None
+    only_layer = None
     if layer is not None:
-        options["model"], only = layer, row_of(single_layer(layer))
-    study = study_of(options)
+        options["model"], only_layer = layer, timed_layer_name(single_layer(layer))
+    study = build_study(options)
     return LayersResult(
         run_layers(
             study.quick() if quick else study,
-            told(progress),
-            context=new_context(sys.argv),
+            make_progress(progress),
+            header=new_header(sys.argv),
             strict=strict,
-            inside=inside,
-            only=only,
+            expand_blocks=expand_blocks,
+            only_layer=only_layer,
         )
     )
 
 
 def sweep(
-    *, axes: Mapping[str, Sequence[int]], progress: Tell | None = None, **options: Unpack[Options]
+    *, axes: Mapping[str, Sequence[int]], progress: ProgressCallback | None = None, **options: Unpack[Options]
 ) -> SweepResult:
-    """Measure every combination of values, each as a study of its own, in random order.
+    """Measure every combination of values as a separate study, in random order.
 
     Args:
-        axes: of `batch_size`, `threads`, `depth`, `resolution`, `workers`, `augment` (0 or 1): the values
-            of each.
-        progress: as of `compare`.
-        options: the fields of `Study` that all have in common; `budget` is for all together.
+        axes: values of `batch_size`, `threads`, `depth`, `resolution`, `loader_workers`, `augment` (0 or 1).
+        progress: as for `compare`.
+        options: the fields of `Study` that all points share; `budget` applies to all points together.
 
     Raises:
-        BadInput: an option or a value that no machine could run.
+        BadInput: an option or a value is invalid on every machine.
     """
-    swept = run_sweep(Series(study_of(options), axes), told(progress), store=None, argv=sys.argv)
-    studies = [(one.point.values, one.document) for one in swept.finished]
+    outcome = run_sweep(SweepSpec(build_study(options), axes), make_progress(progress), store=None, argv=sys.argv)
+    studies = [(one.point.values, one.document) for one in outcome.finished]
     return SweepResult(summarize_sweep(axes, studies, sys.argv, usable_threads()))
 
 
 def overhead(
-    *, batch_sizes: Sequence[int] = BATCH_SIZES, progress: Tell | None = None, **options: Unpack[Options]
+    *,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[Options],
 ) -> OverheadResult:
-    """Fit the fixed cost of a step and the cost of a sample over batch sizes.
+    """Fit the fixed overhead of a step and the cost of an item over batch sizes.
 
     Args:
         batch_sizes: at least two.
-        progress: as of `compare`.
-        options: the fields of `Study`; `budget` is for all together.
+        progress: as for `compare`.
+        options: the fields of `Study`; `budget` applies to all batch sizes together.
 
     Raises:
-        BadInput: an option that no machine could run, or one batch size only.
+        BadInput: an option is invalid on every machine, or there are fewer than two batch sizes.
     """
     if len(set(batch_sizes)) < 2:
-        raise BadInput("a line needs two batch sizes")
-    series = Series(study_of(options), {"batch_size": batch_sizes}, "overhead")
-    swept = run_sweep(series, told(progress), store=None, argv=sys.argv)
-    documents = {one.point.values["batch_size"]: one.document for one in swept.finished}
+        raise BadInput("overhead requires two or more batch sizes, for example [8, 128]")
+    spec = SweepSpec(build_study(options), {"batch_size": batch_sizes}, "overhead")
+    outcome = run_sweep(spec, make_progress(progress), store=None, argv=sys.argv)
+    documents = {one.point.values["batch_size"]: one.document for one in outcome.finished}
     return OverheadResult(summarize_overhead(documents, sys.argv, batch_sizes))
 
 
-def limit(*, recheck: bool = False, progress: Tell | None = None, **options: Unpack[Options]) -> LimitResult:
-    """Measure the most that this machine does, or take what is kept of it.
+def peak(
+    *, remeasure: bool = False, progress: ProgressCallback | None = None, **options: Unpack[Options]
+) -> PeakResult:
+    """Measure the machine's peak compute and memory throughput, or return cached values.
 
     Args:
-        recheck: measure again what is kept.
-        progress: as of `compare`.
-        options: of `Study`: engines, devices, precision, threads, heap, pin, model, batch_size, budget.
+        remeasure: ignore cached values.
+        progress: as for `compare`.
+        options: of `Study`: engines, devices, precision, threads, malloc, pin_cpus, model, batch_size,
+            budget.
 
     Raises:
-        BadInput: an option that no machine could run.
+        BadInput: an option is invalid on every machine.
     """
-    return LimitResult(run_limit(study_of(options), told(progress), argv=sys.argv, recheck=recheck))
+    return PeakResult(run_peak(build_study(options), make_progress(progress), argv=sys.argv, remeasure=remeasure))

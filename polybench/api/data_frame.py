@@ -1,4 +1,4 @@
-"""Rows to pandas and to Parquet, whose packages are imported where they are asked for."""
+"""Conversion of rows to pandas and Parquet, whose packages are imported only if needed."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import Any
 
 import msgspec
 
+from polybench.core.distribution import install_command
 from polybench.core.errors import BadInput, PolybenchError
 
 
-class Records:
-    """What has rows has these, too."""
+class DataFrameMixin:
+    """Conversions for results that have rows."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a row."""
+        """Return a dictionary per row."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas (extra `pandas`)."""
-        return data_frame(self.rows())
+        """Return the rows as a pandas DataFrame; requires pandas (extra `pandas`)."""
+        return to_data_frame(self.rows())
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write the rows as a Parquet file; needs pyarrow (extra `parquet`)."""
+        """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
         return write_parquet(self.rows(), path)
 
 
-def data_frame(rows: list[dict[str, Any]]) -> Any:
-    """A pandas DataFrame; raises BadInput without pandas."""
+def to_data_frame(rows: list[dict[str, Any]]) -> Any:
+    """Return a pandas DataFrame; raises BadInput without pandas."""
     try:
         return import_module("pandas").DataFrame(rows)
     except ImportError as error:
-        raise BadInput("pandas is not installed; pip install 'polybench[pandas]', or use rows()") from error
+        raise BadInput(f"pandas is not installed; {install_command('pandas')}, or use rows()") from error
 
 
 def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
-    """A file with a column for each name of the rows, with their types; what has parts is JSON text.
+    """Write a column for each name of the rows, with its type; nested values become JSON text.
 
     Raises:
         BadInput: pyarrow is not installed.
@@ -45,7 +46,7 @@ def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
-        raise BadInput("pyarrow is not installed; pip install 'polybench[parquet]'") from error
+        raise BadInput(f"pyarrow is not installed; {install_command('parquet')}") from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = arrow.table({name: [_scalar(row.get(name)) for row in rows] for name in names})
     try:
@@ -56,9 +57,6 @@ def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
 
 
 def _scalar(value: Any) -> Any:
-    """Records and lists differ in their parts from row to row, which a column may not."""
-    return (
-        value
-        if value is None or isinstance(value, str | int | float)
-        else msgspec.json.encode(value).decode()
-    )
+    """Return a scalar, or JSON text of a nested value: its structure may vary by row, which a column
+    cannot."""
+    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""What is asked for from Python: the options of a study, as keyword arguments."""
+"""The options of a study as keyword arguments."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from polybench.core.errors import BadInput, said
+from polybench.core.errors import BadInput, format_validation_error
 from polybench.core.model import Model
-from polybench.core.names import pick, split_names
-from polybench.core.spec import Study, refuse_unused_environments
-from polybench.measuring.progress import Progress, Silent, Told
+from polybench.core.names import lookup_or_suggest, split_names
+from polybench.core.spec import Study, reject_unused_environments
 from polybench.planning.network_file import with_network
+from polybench.runner.progress import CallbackProgress, NullProgress, Progress
 
 
 class Options(TypedDict, total=False):
-    """The fields of core.spec.Study, which has their meanings and defaults.
+    """The fields of core.spec.Study, which documents their meanings and defaults.
 
-    Written out, because type checkers know no computed TypedDict; a test holds that fields and types are
-    Study's.
+    They are repeated here because type checkers do not support a computed TypedDict; a test compares both.
     """
 
     engines: Sequence[str]
@@ -34,72 +33,73 @@ class Options(TypedDict, total=False):
     learning_rate: float | None
     momentum: float | None
     weight_decay: float | None
-    schedule: Sequence[tuple[int, float]] | None
+    lr_schedule: Sequence[tuple[int, float]] | None
     precision: str | Sequence[str]
     input: str
-    workers: int | None
+    loader_workers: int | None
     augment: bool
     threads: int | None
     replicas: int | Sequence[int]
-    heap: str
-    pin: bool
+    malloc: str
+    pin_cpus: bool
     seed: int
     processes: int
-    rounds: int | None
-    steps: int | None
-    target: float
+    rounds_per_process: int | None
+    steps_per_round: int | None
+    margin: float
     epochs: int | None
     accuracy: bool
-    until: dict[str, float]
+    target_accuracy: float | None
     budget: float
-    patience: float
+    wait_idle: float
     timeout: float
     parity: bool
     parity_steps: int
     baseline: str | None
     prices: dict[str, float]
     metrics: bool
-    handicaps: dict[str, float]
+    injected_delays: dict[str, float]
 
 
-Tell = Callable[[str], object]
+ProgressCallback = Callable[[str], object]
 """Called with each line of progress, between measurements: `print`, or a logger's `info`."""
 
-_LISTS = ("engines", "devices", "precision")
-"""Also as text, as on the command line: "torch,tf"."""
+_COMMA_SEPARATED = ("engines", "devices", "precision")
+"""Options that may also be text, as on the command line: "torch,tf"."""
 
 
-def told(tell: Tell | None) -> Progress:
-    """Whom a study tells how it goes; `print` prints where it would now, whatever of Ray's is kept silent."""
-    if tell is None:
-        return Silent()
-    out = sys.stdout
+def make_progress(callback: ProgressCallback | None) -> Progress:
+    """Return a progress display for a callback; `print` writes to the current stdout, even if Ray redirects
+    it."""
+    if callback is None:
+        return NullProgress()
+    stdout = sys.stdout
 
-    def say(line: str) -> None:
-        with contextlib.redirect_stdout(out):
-            tell(line)
+    def print_progress(line: str) -> None:
+        with contextlib.redirect_stdout(stdout):
+            callback(line)
 
-    return Told(say)
+    return CallbackProgress(print_progress)
 
 
-def study_of(options: Options) -> Study:
-    """The study that options ask for.
+def build_study(options: Options) -> Study:
+    """Return the study with these options.
 
     Raises:
-        BadInput: one is unknown, or has a value that no machine could run.
+        BadInput: an option is unknown, or its value is invalid on every machine.
     """
-    public = dict.fromkeys(name for name in Study.__struct_fields__ if name != "handicaps")
+    public = dict.fromkeys(name for name in Study.__struct_fields__ if name != "injected_delays")
     for name in options:
         if name not in Study.__struct_fields__:
-            pick(name, public, "option")
+            lookup_or_suggest(name, public, "option")
     fields: dict[str, Any] = {
-        name: split_names(value) if name in _LISTS and isinstance(value, str) else value
+        name: split_names(value) if name in _COMMA_SEPARATED and isinstance(value, str) else value
         for name, value in options.items()
     }
     try:
         study = msgspec.convert(fields, Study)
     except msgspec.ValidationError as error:
-        raise BadInput(said(error)) from error
+        raise BadInput(format_validation_error(error)) from error
     study = with_network(study)
-    refuse_unused_environments(study)
+    reject_unused_environments(study)
     return study

@@ -1,49 +1,174 @@
-"""What else is measured or compared, as Python gets it."""
+"""Results of measurements and comparisons, for Python."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from polybench.api.data_frame import Records, data_frame
-from polybench.core.document.diff import DiffDocument
-from polybench.core.document.explanation import ExplanationDocument
-from polybench.core.document.history import HistoryDocument
-from polybench.core.document.layers import LayersDocument
-from polybench.core.document.limit import LimitDocument
-from polybench.core.document.merge import MergeDocument
-from polybench.core.document.overhead import OverheadDocument
-from polybench.core.document.study import json_of
-from polybench.core.document.sweep import SweepDocument
-from polybench.export import diff as diff_text
-from polybench.export import explanation as explanation_text
-from polybench.export import history as history_text
-from polybench.export import layers as layers_text
-from polybench.export import limit as limit_text
-from polybench.export import merge as merge_text
-from polybench.export import overhead as overhead_text
-from polybench.export import sweep as sweep_text
-from polybench.export.layers_rows import Sort
-from polybench.page import render
-from polybench.plots import draw, image, parts
-from polybench.plots.provenance import provenance
-from polybench.report.saved_studies import Store, results_folder
+from polybench.api.data_frame import DataFrameMixin, to_data_frame, write_parquet
+from polybench.api.html_fragments import study_section
+from polybench.core.names import lookup_or_suggest
+from polybench.figures import FIGURES, draw, image_export, operations
+from polybench.figures.caption import caption_for
+from polybench.html_report import render_report
+from polybench.metrics import select_metrics
+from polybench.metrics.base import Metric
+from polybench.render import PARITY_FORMATS, render_study
+from polybench.render import diff as diff_text
+from polybench.render import explanation as explanation_text
+from polybench.render import history as history_text
+from polybench.render import layers as layers_text
+from polybench.render import merge as merge_text
+from polybench.render import overhead as overhead_text
+from polybench.render import peak as peak_text
+from polybench.render import sweep as sweep_text
+from polybench.render.layer_table import Sort
+from polybench.schema.diff import DiffDocument
+from polybench.schema.encoding import encode
+from polybench.schema.explanation import ExplanationDocument
+from polybench.schema.history import HistoryDocument
+from polybench.schema.layers import LayersDocument
+from polybench.schema.merge import MergeDocument
+from polybench.schema.overhead import OverheadDocument
+from polybench.schema.peak import PeakDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.sweep import SweepDocument
+from polybench.storage.store import Store, results_folder
+
+_CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
 
 
-class SweepResult(Records):
-    """A finished sweep. `document` is the whole record."""
+class StudyResult:
+    """A finished study. `document` is the saved document."""
+
+    def __init__(self, document: StudyDocument) -> None:
+        self.document = document
+
+    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
+        """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.
+
+        A column with an interval, such as `speedup`, adds `speedup_low` and `speedup_high`, which may be
+        None.
+        """
+        metrics = select_metrics(columns)
+        return [
+            {name: getattr(result, name) for name in _CONFIGURATION_FIELDS}
+            | {name: value for metric in metrics for name, value in _values(metric, result)}
+            for result in self.document.results
+        ]
+
+    def to_csv(self, columns: Sequence[str] | None = None) -> str:
+        """Return CSV as on the command line, with every column by default."""
+        return self.render("csv", columns)
+
+    def to_json(self) -> str:
+        """Return the saved document."""
+        return to_json(self.document).decode()
+
+    def to_markdown(self, columns: Sequence[str] | None = None) -> str:
+        """Return a table with these columns, or with the important ones that fit."""
+        return self.render("markdown", columns)
+
+    def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
+        """Return the rows as a pandas DataFrame indexed by configuration; requires pandas."""
+        return to_data_frame(self.rows(columns)).set_index("configuration")
+
+    def to_parquet(self, path: str | Path, columns: Sequence[str] = ("all",)) -> Path:
+        """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
+        return write_parquet(self.rows(columns), path)
+
+    def to_html(self, results: Path | None = None) -> str:
+        """Return the page of `polybench report`, a self-contained HTML file; requires the extra `report`.
+
+        It includes layers and an explanation if `results`, the folder of saved studies, has the documents for
+        them.
+        """
+        return render_report([study_section(self.document, Store(results_folder(results)))])
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder, where `polybench list` and `show` find it."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)
+
+    def plot(self, name: str = "speed") -> Any:
+        """Return a plotly Figure by its name in `polybench.figures.FIGURES`; requires plotly (extra `plot`).
+
+        Raises:
+            BadInput: the name is not a figure of a study, or its data was not measured.
+        """
+        study_figures = {one: one for one, row in FIGURES.items() if row.kind == "study"}
+        drawn = draw(lookup_or_suggest(name, study_figures, "figure"), self.document)
+        return image_export.to_plotly(drawn, caption_for(self.document))
+
+    def __str__(self) -> str:
+        return self.render("table")
+
+    def __repr__(self) -> str:
+        return f"<StudyResult {self.document.id}: {', '.join(r.configuration for r in self.document.results)}>"
+
+    def _repr_markdown_(self) -> str:  # what notebooks show
+        return self.to_markdown()
+
+    def render(self, format: str, columns: Sequence[str] | None = None) -> str:
+        """Return the output of `--format FORMAT`; raises BadInput for an unknown format."""
+        return render_study(self.document, format, None if columns is None else select_metrics(columns))
+
+
+class ParityResult(DataFrameMixin):
+    """The result of a parity check. `document` is a study without times."""
+
+    def __init__(self, document: StudyDocument) -> None:
+        self.document = document
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per comparison of a loss, gradient or weight; unchecked configurations are left
+        out."""
+        return [
+            {
+                "configuration": result.configuration,
+                "status": result.parity.status,
+                **msgspec.to_builtins(tensor),
+            }
+            for result in self.document.results
+            for tensor in result.parity.tensors
+        ]
+
+    def to_json(self) -> str:
+        """Return the document."""
+        return to_json(self.document).decode()
+
+    def __str__(self) -> str:
+        return render_study(self.document, "table", formats=PARITY_FORMATS)
+
+    def _repr_markdown_(self) -> str:
+        return f"```\n{self}```"
+
+
+def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:
+    yield metric.name, metric.value(result)
+    if metric.has_interval:
+        low, high = metric.interval(result) or (None, None)
+        yield f"{metric.name}_low", low
+        yield f"{metric.name}_high", high
+
+
+class SweepResult(DataFrameMixin):
+    """A finished sweep. `document` is the saved document."""
 
     def __init__(self, document: SweepDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each cell at each point, in SI units."""
+        """Return a dictionary for each configuration at each point, in SI units."""
         return [
-            {**point.values, **msgspec.to_builtins(cell), "oversubscribed": point.oversubscribed}
+            {**point.parameters, **msgspec.to_builtins(configuration), "oversubscribed": point.oversubscribed}
             for point in self.document.points
-            for cell in point.cells
+            for configuration in point.configurations
         ]
 
     def save(self, results: Path | None = None) -> Path:
@@ -53,16 +178,16 @@ class SweepResult(Records):
         return store.save(self.document)
 
     def to_json(self) -> str:
-        """The document of the public interface."""
+        """Return the saved document."""
         return sweep_text.render(self.document, "json")
 
     def to_html(self) -> str:
-        """The page of `polybench report`, a file that needs nothing else; needs the extra `report`."""
-        return render([self.document])
+        """Return the page of `polybench report`, a self-contained HTML file; requires the extra `report`."""
+        return render_report([self.document])
 
     def plot(self) -> Any:
-        """A plotly Figure: images a second over what was varied; needs plotly (extra `plot`)."""
-        return image.figure(draw("scaling", self.document), provenance(self.document))
+        """Return a plotly Figure of throughput over the swept axes; requires plotly (extra `plot`)."""
+        return image_export.to_plotly(draw("scaling", self.document), caption_for(self.document))
 
     def __str__(self) -> str:
         return sweep_text.render(self.document, "table")
@@ -71,17 +196,17 @@ class SweepResult(Records):
         return sweep_text.render(self.document, "markdown")
 
 
-class OverheadResult(Records):
-    """Fixed costs of steps. `document` is the whole record."""
+class OverheadResult(DataFrameMixin):
+    """Overheads of training steps. `document` is the saved document."""
 
     def __init__(self, document: OverheadDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a cell, in SI units."""
+        """Return a dictionary per configuration, in SI units."""
         return [
             {name: value for name, value in msgspec.to_builtins(engine).items() if name != "points"}
-            for engine in self.document.engines
+            for engine in self.document.configurations
         ]
 
     def save(self, results: Path | None = None) -> Path:
@@ -91,12 +216,13 @@ class OverheadResult(Records):
         return store.save(self.document)
 
     def to_json(self) -> str:
-        """The document of the public interface."""
+        """Return the saved document."""
         return overhead_text.render(self.document, "json")
 
     def plot(self) -> Any:
-        """A plotly Figure: step time over batch size, with the fitted line; needs plotly (extra `plot`)."""
-        return image.figure(draw("overhead", self.document), provenance(self.document))
+        """Return a plotly Figure of step time over batch size, with the fitted line; requires plotly (extra
+        `plot`)."""
+        return image_export.to_plotly(draw("overhead", self.document), caption_for(self.document))
 
     def __str__(self) -> str:
         return overhead_text.render(self.document, "table")
@@ -105,36 +231,37 @@ class OverheadResult(Records):
         return overhead_text.render(self.document, "markdown")
 
 
-class LimitResult(Records):
-    """The roofs of a machine. `document` is the whole record."""
+class PeakResult(DataFrameMixin):
+    """The peak throughput of a machine. `document` is the whole record."""
 
-    def __init__(self, document: LimitDocument) -> None:
+    def __init__(self, document: PeakDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a roof, in SI units."""
-        return [msgspec.to_builtins(roof) for roof in self.document.roofs]
+        """Return a dictionary per peak, in SI units."""
+        return [msgspec.to_builtins(peak) for peak in self.document.peaks]
 
     def plot(self) -> Any:
-        """A plotly Figure: the roofs, and what they allow each layer; needs plotly (extra `plot`)."""
-        return image.figure(draw("roofs", self.document), provenance(self.document))
+        """Return a plotly Figure of the peaks and of each layer's attainable speed; requires plotly (extra
+        `plot`)."""
+        return image_export.to_plotly(draw("peak", self.document), caption_for(self.document))
 
     def __str__(self) -> str:
-        return limit_text.render(self.document, "table")
+        return peak_text.render(self.document, "table")
 
     def _repr_markdown_(self) -> str:
-        return limit_text.render(self.document, "markdown")
+        return peak_text.render(self.document, "markdown")
 
 
-class LayersResult(Records):
-    """Times of layers. `document` is the whole record, as `--format json` has it."""
+class LayersResult(DataFrameMixin):
+    """Times of layers. `document` is the saved document."""
 
     def __init__(self, document: LayersDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each part of each layer in each cell, in SI units."""
-        return layers_text.records(self.document)
+        """Return a dictionary for each operation of each layer in each configuration, in SI units."""
+        return layers_text.layer_records(self.document)
 
     def save(self, results: Path | None = None) -> Path:
         """Write the document to the results folder, where `explain` finds it."""
@@ -143,28 +270,31 @@ class LayersResult(Records):
         return store.save(self.document)
 
     def to_json(self) -> str:
-        """The document of the public interface."""
-        return json_of(self.document).decode()
+        """Return the saved document."""
+        return encode(self.document).decode()
 
     def to_markdown(self, sort: Sort = "network") -> str:
-        """The table, engines side by side."""
+        """Return the table, with configurations side by side."""
         return layers_text.render(self.document, "markdown", sort)
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, indexed by cell, layer and part; needs pandas."""
-        return data_frame(self.rows()).set_index(["cell", "layer", "part"])
+        """Return the rows as a pandas DataFrame indexed by configuration, layer and operation; requires
+        pandas."""
+        return to_data_frame(self.rows()).set_index(["configuration", "layer", "operation"])
 
     def plot(self, sort: Sort = "network") -> Any:
-        """A plotly Figure: a bar for each part of each layer in each cell; needs plotly (extra `plot`)."""
-        return image.figure(parts.draw(self.document, sort), provenance(self.document))
+        """Return a plotly Figure with a bar for each operation in each configuration; requires plotly (extra
+        `plot`)."""
+        return image_export.to_plotly(operations.draw(self.document, sort), caption_for(self.document))
 
     def roofline(self) -> Any:
-        """A plotly Figure: the layers below the machine's measured roofs; needs plotly (extra `plot`).
+        """Return a plotly Figure of the layers and the machine's measured peaks; requires plotly (extra
+        `plot`).
 
         Raises:
-            BadInput: no roof is kept for these engines on this machine; `limit` measures one.
+            BadInput: no peaks are cached for these engines on this machine; `peak` measures them.
         """
-        return image.figure(draw("roofline", self.document), provenance(self.document))
+        return image_export.to_plotly(draw("roofline", self.document), caption_for(self.document))
 
     def __str__(self) -> str:
         return layers_text.render(self.document, "table")
@@ -173,23 +303,23 @@ class LayersResult(Records):
         return self.to_markdown()
 
 
-class DiffResult(Records):
-    """Two studies compared. `document` is the whole record, as `--format json` has it."""
+class DiffResult(DataFrameMixin):
+    """A comparison of two studies. `document` is the whole record, as with `--format json`."""
 
     def __init__(self, document: DiffDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary a cell: its verdict, the ratio with its interval, and what changed."""
+        """Return a dictionary per configuration: verdict, ratio with its interval, and changes."""
         return [msgspec.to_builtins(row) for row in self.document.rows]
 
     def to_json(self) -> str:
-        """The document of the public interface."""
+        """Return the document."""
         return diff_text.render(self.document, "json")
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, cells as its index; needs pandas."""
-        return data_frame(self.rows()).set_index("cell")
+        """Return the rows as a pandas DataFrame indexed by configuration; requires pandas."""
+        return to_data_frame(self.rows()).set_index("configuration")
 
     def __str__(self) -> str:
         return diff_text.render(self.document, "table")
@@ -198,18 +328,18 @@ class DiffResult(Records):
         return diff_text.render(self.document, "markdown")
 
 
-class MergeResult(Records):
-    """One workload on several machines. `document` is the whole record, as `--format json` has it."""
+class MergeResult(DataFrameMixin):
+    """A workload on several machines. `document` is the whole record, as with `--format json`."""
 
     def __init__(self, document: MergeDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each cell on each machine, in SI units."""
-        return [msgspec.to_builtins(row) for row in self.document.rows]
+        """Return a dictionary for each configuration on each machine, in SI units."""
+        return [msgspec.to_builtins(result) for result in self.document.results]
 
     def to_json(self) -> str:
-        """The document, with its machines."""
+        """Return the document with its machines."""
         return merge_text.render(self.document, "json")
 
     def __str__(self) -> str:
@@ -219,36 +349,37 @@ class MergeResult(Records):
         return merge_text.render(self.document, "markdown")
 
 
-class HistoryResult(Records):
-    """Cells over time. `document` is the whole record, as `--format json` has it."""
+class HistoryResult(DataFrameMixin):
+    """Configurations over time. `document` is the whole record, as with `--format json`."""
 
     def __init__(self, document: HistoryDocument) -> None:
         self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary for each study of each series: the series, and the point, in SI units."""
+        """Return a dictionary for each study of each series, with the fields of both, in SI units."""
         return [
-            {name: value for name, value in msgspec.to_builtins(series).items() if name not in _PARTS}
+            {name: value for name, value in msgspec.to_builtins(series).items() if name not in _SERIES_LISTS}
             | msgspec.to_builtins(point)
             for series in self.document.series
             for point in series.points
         ]
 
-    def steps(self) -> list[dict[str, Any]]:
-        """One dictionary for each step of a series: where it begins, its ratio, and what changed."""
+    def change_points(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each change point: its study, ratio, and changes."""
         return [
-            {"cell": series.cell, **msgspec.to_builtins(step)}
+            {"configuration": series.configuration, **msgspec.to_builtins(step)}
             for series in self.document.series
-            for step in series.steps
+            for step in series.change_points
         ]
 
     def to_json(self) -> str:
-        """The document of the public interface."""
+        """Return the document."""
         return history_text.render(self.document, "json")
 
     def plot(self) -> Any:
-        """A plotly Figure: step times over time, and their levels; needs plotly (extra `plot`)."""
-        return image.figure(draw("history", self.document), provenance(self.document))
+        """Return a plotly Figure of step times over time, with their levels; requires plotly (extra
+        `plot`)."""
+        return image_export.to_plotly(draw("history", self.document), caption_for(self.document))
 
     def __str__(self) -> str:
         return history_text.render(self.document, "table")
@@ -257,18 +388,18 @@ class HistoryResult(Records):
         return f"```\n{self}```"
 
 
-_PARTS = ("points", "steps")
-"""Of a series, which are no part of a row."""
+_SERIES_LISTS = ("points", "change_points")
+"""Fields of a series that are not part of a row."""
 
 
 class ExplanationResult:
-    """Why rows of a study differ. `document` is the whole record, as `--format json` has it."""
+    """Reasons for the differences in a study. `document` is the whole record, as with `--format json`."""
 
     def __init__(self, document: ExplanationDocument) -> None:
         self.document = document
 
     def to_json(self) -> str:
-        """The document, with all entries of its accounts."""
+        """Return the document with all components of its breakdowns."""
         return explanation_text.render(self.document, "json")
 
     def __str__(self) -> str:

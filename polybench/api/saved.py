@@ -6,65 +6,65 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from polybench.api.parts import chapter_of, part_of
+from polybench.analysis.diff import TOLERANCE
+from polybench.analysis.diff import diff as diff_studies
+from polybench.analysis.explanation import explain as explain_study
+from polybench.analysis.history import build_history as over_time
+from polybench.analysis.merge import merge as merge_studies
+from polybench.analysis.related_documents import load_saved_documents
+from polybench.api.html_fragments import load_section, study_section
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
     HistoryResult,
     MergeResult,
     OverheadResult,
+    StudyResult,
     SweepResult,
 )
-from polybench.api.study_results import StudyResult
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
-from polybench.page import Part, render
-from polybench.report.acknowledged import acknowledged
-from polybench.report.belongings import saved_beside
-from polybench.report.diff import TOLERANCE
-from polybench.report.diff import diff as diff_studies
-from polybench.report.explanation import explain as explain_study
-from polybench.report.filter_texts import NAMES, filters_of
-from polybench.report.history import history as over_time
-from polybench.report.merge import merge as merge_studies
-from polybench.report.saved_studies import Store, results_folder
+from polybench.core.names import lookup_or_suggest
+from polybench.html_report import Section, render_report
+from polybench.storage.dismissed_changes import load_dismissed
+from polybench.storage.filter_parsing import FILTER_NAMES, filters_from_text
+from polybench.storage.store import Store, results_folder
 
 
 def load(study: str, *, results: Path | None = None) -> StudyResult:
-    """A saved study.
+    """Load a saved study.
 
     Args:
-        study: its ID, a unique prefix of one, the path of its document, or `last`.
+        study: its ID, a unique prefix, the path of its document, or `last`.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such study, or it cannot be read.
+        BadInput: the study does not exist or cannot be read.
     """
     return StudyResult(Store(results_folder(results)).load(study))
 
 
 def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> SweepResult:
-    """A saved sweep.
+    """Load a saved sweep.
 
     Args:
-        sweep: its ID, a unique prefix of one, the path of its document, or `sweep-last`.
+        sweep: its ID, a unique prefix, the path of its document, or `sweep-last`.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such sweep, or it cannot be read.
+        BadInput: the sweep does not exist or cannot be read.
     """
     return SweepResult(Store(results_folder(results)).load_sweep(sweep))
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
-    """A saved overhead.
+    """Load a saved overhead.
 
     Args:
-        overhead: its ID, a unique prefix of one, the path of its document, or `overhead-last`.
+        overhead: its ID, a unique prefix, the path of its document, or `overhead-last`.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such overhead, or it cannot be read.
+        BadInput: the overhead does not exist or cannot be read.
     """
     return OverheadResult(Store(results_folder(results)).load_overhead(overhead))
 
@@ -77,27 +77,27 @@ def diff(
     same_machine: bool = False,
     results: Path | None = None,
 ) -> DiffResult:
-    """Say of each cell of two studies whether it is faster or slower in B than in A.
+    """Compare two studies: is each configuration faster or slower in B than in A?
 
     Args:
-        a: a result, or what `load` takes.
+        a: a result, or an argument of `load`.
         b: the same.
-        tolerance: the fraction by which a step may change without a difference.
-        same_machine: whether the two hosts are one machine by two names, as containers are.
+        tolerance: largest change, as a fraction, that does not count as a difference.
+        same_machine: both host names belong to the same machine, as with containers.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such study, or the tolerance is no fraction.
+        BadInput: a study does not exist, or the tolerance is invalid.
     """
     _check(tolerance)
     one, two = (_loaded(side, results) for side in (a, b))
     return DiffResult(diff_studies(one.document, two.document, tolerance, same_machine=same_machine))
 
 
-class Wanted(TypedDict, total=False):
-    """Which studies and cells: the options of `polybench list`. Names may have `*` and `?`.
+class StudyQuery(TypedDict, total=False):
+    """Filters of studies and configurations: the options of `polybench list`, with `*` and `?` in names.
 
-    `torch` is any of its variants, `torch+compile` this one; a date is "2026-11-01" (UTC).
+    `torch` matches every variant, `torch+compile` only this one; a date is "2026-11-01" (UTC).
     """
 
     engine: str
@@ -113,43 +113,43 @@ def history(
     versions: Mapping[str, str] | None = None,
     tolerance: float = TOLERANCE,
     results: Path | None = None,
-    **wanted: Unpack[Wanted],
+    **query: Unpack[StudyQuery],
 ) -> HistoryResult:
-    """Each cell of saved studies over time, with the steps of its step time.
+    """Return the step times of each configuration over time, with change points.
 
     Args:
-        versions: `{"torch": "2.13"}` is 2.13.0 and 2.13.1, too.
-        tolerance: the fraction up to which a step is none.
+        versions: `{"torch": "2.13"}` matches 2.13.0 and 2.13.1.
+        tolerance: largest change, as a fraction, that does not count as a change point.
         results: the folder of saved studies.
-        wanted: engine, model, device, host, since, until.
+        query: engine, model, device, host, since, until.
 
     Raises:
-        BadInput: something is no date, or the tolerance is no fraction.
+        BadInput: a date or the tolerance is invalid.
     """
     _check(tolerance)
-    for name in wanted:
-        pick(name, dict.fromkeys(NAMES), "filter")
-    texts: dict[str, str | None] = {**wanted}  # type: ignore[dict-item]  # by their types, all are text
+    for name in query:
+        lookup_or_suggest(name, dict.fromkeys(FILTER_NAMES), "filter")
+    texts: dict[str, str | None] = {**query}  # type: ignore[dict-item]  # by their types, all are text
     numbers = [f"{name}={number}" for name, number in (versions or {}).items()]
-    filters = filters_of(texts, numbers, before="")
+    filters = filters_from_text(texts, numbers, prefix="")
     store = Store(results_folder(results))
-    return HistoryResult(over_time(store.studies(filters), acknowledged(store.folder), filters, tolerance))
+    return HistoryResult(over_time(store.studies(filters), load_dismissed(store.folder), filters, tolerance))
 
 
-def explain(study: str, *, against: str | None = None, results: Path | None = None) -> ExplanationResult:
-    """Say why one row of a saved study is faster, from all saved documents that belong to it.
+def explain(study: str, *, baseline: str | None = None, results: Path | None = None) -> ExplanationResult:
+    """Explain the differences between the rows of a study, from all related saved documents.
 
     Args:
-        study: its ID, a unique prefix of one, or `last`.
-        against: the cell to compare with, by default the study's baseline.
+        study: its ID, a unique prefix, or `last`.
+        baseline: the configuration to compare with; the study's baseline by default.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such study, or nothing in it that may be compared.
+        BadInput: the study does not exist, or has nothing to compare.
     """
     store = Store(results_folder(results))
     document = store.load(study)
-    return ExplanationResult(explain_study(document, saved_beside(document, store), against))
+    return ExplanationResult(explain_study(document, load_saved_documents(document, store), baseline))
 
 
 def merge(
@@ -158,42 +158,42 @@ def merge(
     baseline: str | None = None,
     results: Path | None = None,
 ) -> MergeResult:
-    """Put studies of one workload on several machines into one table.
+    """Combine studies of one workload on several machines into one table.
 
     Args:
-        studies: at least two results, or what `load` takes.
-        prices: dollars an hour by device, "cpu", or by machine and device, "here:cpu"; "cpu-16" is of a
-            machine with so many threads.
-        baseline: the row that others are compared with, "HOST:CELL"; by default that of the first study.
+        studies: at least two results, or arguments of `load`.
+        prices: dollars per hour by device, "cpu", or by machine and device, "here:cpu"; "cpu-16" applies to a
+            machine with 16 threads.
+        baseline: the row to compare with, "HOST:CONFIGURATION"; that of the first study by default.
         results: the folder of saved studies.
 
     Raises:
-        BadInput: there is no such study, or they are of different workloads.
+        BadInput: a study does not exist, or their workloads differ.
     """
     documents = [_loaded(study, results).document for study in studies]
     return MergeResult(merge_studies(documents, prices or {}, baseline))
 
 
-def html_report(*parts: str | StudyResult | SweepResult, results: Path | None = None) -> str:
-    """The page of `polybench report`: one HTML file that needs nothing else; needs the extra `report`.
+def report(*parts: str | StudyResult | SweepResult, results: Path | None = None) -> str:
+    """Return the page of `polybench report`, one self-contained HTML file; requires the extra `report`.
 
     Args:
-        parts: at least one result, what `load` or `load_sweep` takes.
-        results: the folder of saved studies, in which layers and an explanation are looked for.
+        parts: at least one result, or argument of `load` or `load_sweep`.
+        results: the folder of saved studies, from which layers and an explanation are added.
 
     Raises:
-        BadInput: there is no such study or sweep, or a package is not installed.
+        BadInput: a study or sweep does not exist, or a package is not installed.
     """
     if not parts:
-        raise BadInput('a report is of one study at least: html_report("last")')
+        raise BadInput('a report requires at least one study, for example report("last")')
     store = Store(results_folder(results))
-    return render([_part(part, store) for part in parts])
+    return render_report([_part(part, store) for part in parts])
 
 
-def _part(part: str | StudyResult | SweepResult, store: Store) -> Part:
+def _part(part: str | StudyResult | SweepResult, store: Store) -> Section:
     if isinstance(part, SweepResult):
         return part.document
-    return part_of(part, store) if isinstance(part, str) else chapter_of(part.document, store)
+    return load_section(part, store) if isinstance(part, str) else study_section(part.document, store)
 
 
 def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:
@@ -202,4 +202,4 @@ def _loaded(study: str | StudyResult, results: Path | None) -> StudyResult:
 
 def _check(tolerance: float) -> None:
     if not 0 < tolerance < 1:
-        raise BadInput(f"tolerance {tolerance} is no fraction between 0 and 1; 0.05 is 5%")
+        raise BadInput(f"tolerance {tolerance}: expected a fraction between 0 and 1, such as 0.05 for 5%")

@@ -1,1 +1,1 @@
-"""Pure records and arithmetic: no framework, no input or output."""
+"""Records, formulas and formatting without frameworks, input or output."""

@@ -1,4 +1,4 @@
-"""The errors that polybench itself raises: one tree, with the exit code of each in its class.
+"""The errors that polybench raises: one class hierarchy, with the exit code of each class.
 
 All are exported: `polybench.BadInput` and so on.
 """
@@ -9,18 +9,18 @@ from typing import ClassVar
 
 
 class PolybenchError(Exception):
-    """What polybench raises for a reason that its user can do something about."""
+    """An error that the user can resolve."""
 
-    __module__ = "polybench"  # where users find it
+    __module__ = "polybench"  # its public location
 
     exit_code: ClassVar[int] = 1
-    """Of the program that ends with this error."""
+    """Exit code of the program."""
 
 
 class BadInput(PolybenchError):
-    """An argument, study file or data set that no machine could run.
+    """An argument, study file or data set that is invalid on every machine.
 
-    The message says what was wrong, where, and what to do.
+    The message contains the problem, its location, and the fix.
     """
 
     __module__ = "polybench"
@@ -28,41 +28,41 @@ class BadInput(PolybenchError):
     exit_code = 2
 
 
-class StrictlyUnavailable(PolybenchError):
-    """With `--strict`: an engine or device that was asked for is not there."""
+class RequiredEngineMissing(PolybenchError):
+    """An engine or device is unavailable, and `--strict` requires it."""
 
     __module__ = "polybench"
 
     exit_code = 3
 
 
-class Unavailable(PolybenchError):
-    """An engine or device that this machine does not have; in a study a row that says so.
+class EngineUnavailable(PolybenchError):
+    """An engine or device that this machine lacks; the study lists it as unavailable.
 
-    `reason` says what is missing, `remedy` the one command or action that mends it.
+    `reason` names what is missing, `hint` is the command or action that fixes it.
     """
 
     __module__ = "polybench"
 
     exit_code = 4
 
-    def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(reason, remedy)
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason, hint)
         self.reason = reason
-        self.remedy = remedy
+        self.hint = hint
 
     def __str__(self) -> str:
         return self.reason
 
 
-class CellFailed(PolybenchError):
-    """A worker crashed, hung, answered nonsense or computed something that is not finite."""
+class ConfigurationFailed(PolybenchError):
+    """A worker crashed, hung, sent a malformed answer, or computed a value that is not finite."""
 
     __module__ = "polybench"
 
 
-def said(error: Exception) -> str:
-    """What msgspec found wrong, with the field in a user's words: not "at `$.engines`"."""
+def format_validation_error(error: Exception) -> str:
+    """Return msgspec's message with the field as users know it: `engines`, not "at `$.engines`"."""
     problem, _, where = str(error).partition(" - at ")
     field = where.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
     return f"{field}: {problem}" if field else problem

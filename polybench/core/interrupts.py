@@ -1,4 +1,5 @@
-"""When a signal ends a study: while its process waits, never while it writes, saves, starts or prints."""
+"""Signal handling: a signal interrupts a study while it waits, not while it writes, saves, starts or
+prints."""
 
 from __future__ import annotations
 
@@ -8,66 +9,68 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, `kill PID`, and a terminal that was closed: the same to a study."""
+"""Ctrl-C, `kill PID` and a closed terminal have the same effect on a study."""
 
 
 class _Interrupts:
-    """The first signal is heard at the next wait, a second one at once; then the study ends undisturbed."""
+    """Raises KeyboardInterrupt once: for the first signal at the next wait, for the second immediately."""
 
     def __init__(self) -> None:
-        self.waiting = self.pending = self.raised = False
+        self.is_interruptible = self.is_pending = self.is_raised = False
 
     def handle(self, *_: Any) -> None:
-        if self.raised:
-            return  # what was measured is being saved
-        if self.waiting or self.pending:
+        if self.is_raised:
+            return  # the program is saving its results
+        if self.is_interruptible or self.is_pending:
             self.interrupt()
-        self.pending = True
+        self.is_pending = True
 
     def interrupt(self) -> None:
-        self.raised = True
+        self.is_raised = True
         raise KeyboardInterrupt
 
 
-_heard: list[_Interrupts] = []
-"""By the innermost `deferred` block, last."""
+_active: list[_Interrupts] = []
+"""An entry per nested `defer_signals` block; the innermost is last."""
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """In this block a signal raises KeyboardInterrupt in `waiting` blocks, or if it comes twice; only once.
+def defer_signals() -> Iterator[None]:
+    """Defer signals: within this block they raise KeyboardInterrupt in `interruptible` blocks, or if
+    repeated.
 
-    What is ignored already, as SIGHUP is under nohup, stays ignored. After an interrupt signals are ignored:
-    the program only has to print what it has, and ends.
+    KeyboardInterrupt is raised at most once. Signals that are already ignored, such as SIGHUP under nohup,
+    stay ignored. After an interrupt, all signals are ignored so that the program can print its results and
+    exit.
     """
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    _heard.append(interrupts := _Interrupts())
+    _active.append(interrupts := _Interrupts())
     before = {number: signal.signal(number, interrupts.handle) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if interrupts.raised else handler)
-        _heard.pop()
+            signal.signal(number, signal.SIG_IGN if interrupts.is_raised else handler)
+        _active.pop()
 
 
 @contextlib.contextmanager
-def waiting() -> Iterator[None]:
-    """In this block nothing is half done: an interrupt may end it anywhere."""
-    interrupts = _heard[-1] if _heard else None
-    if interrupts is None or interrupts.raised:
+def interruptible() -> Iterator[None]:
+    """Allow an interrupt anywhere in this block, in which no work is half done."""
+    interrupts = _active[-1] if _active else None
+    if interrupts is None or interrupts.is_raised:
         yield
         return
-    before, interrupts.waiting = interrupts.waiting, True
+    before, interrupts.is_interruptible = interrupts.is_interruptible, True
     try:
-        if interrupts.pending:
+        if interrupts.is_pending:
             interrupts.interrupt()
         yield
     finally:
-        interrupts.waiting = before
+        interrupts.is_interruptible = before
 
 
 def ignore() -> None:
-    """From here on the program only ends: it is not to end in another way, with another exit code."""
+    """Ignore all signals from now on: the program is about to exit, and must keep its exit code."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,11 +1,11 @@
-"""The layer vocabulary: what a network is, without a framework.
+"""The layer types of a network, independent of any framework.
 
-Canonical layout, for every engine: images (batch, channels, height, width), convolution
-weights (out, in, kernel height, kernel width), dense weights (out, in), C order. A flatten
-layer reads its input in that order, channels first. The layers of sequences are in `sequence_layers`.
+Canonical layout, for every engine: images (batch, channels, height, width), convolution weights (out, in,
+kernel height, kernel width), dense weights (out, in), sequences of tokens (batch, time) or of features
+(batch, time, features), all in C order. A flatten layer reads its input in that order, channels first.
 
-Every layer says the shape that it puts out for one image, and its tensors by name: `weight_shapes` are
-trained, `state_shapes` are not, but change with each training step and belong to what was trained.
+Each layer has the shape of its output for one image or sequence, and its tensors by name. `weight_shapes` are
+trained. `state_shapes` change in every training step without being trained, and belong to the result.
 """
 
 from __future__ import annotations
@@ -16,18 +16,46 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.layer_base import LayerBase, Shape
-from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
+Operation = Literal["forward", "input gradient", "weight gradient", "activation", "loss", "update", "call"]
+"""The operations that are timed separately. For a layer: its forward pass including a following ReLU, since
+engines compute both at once; the gradients of its input and of its weights; and the gradient through the
+ReLU. For the step: the loss with its gradient, the optimizer's update, and a call of a step without any
+work."""
+
+
+Shape = tuple[int, ...]
 
 Padding = Literal["valid", "same"] | int
 
+GATES = ("input", "forget", "cell", "output")
+"""The gates of an LSTM in the order of its weights' rows; each gate has as many rows as there are units."""
+
+REVERSE = "reverse_"
+"""Prefix of tensor names of an LSTM's backward direction."""
+
+
+class LayerBase(msgspec.Struct, frozen=True):
+    """A layer without tensors whose output has the shape of its input; subclasses override what differs."""
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        """Return the canonical shape of each trained tensor, by name."""
+        return {}
+
+    def state_shapes(self) -> dict[str, Shape]:
+        """Return the shape of each tensor that training changes without a gradient, by name."""
+        return {}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Return the output shape for one image or sequence; raises ValueError if `shape` does not fit."""
+        return shape
+
 
 class Conv(LayerBase, frozen=True, tag="conv"):
-    """Cross-correlation with zeros around the image.
+    """Cross-correlation with zero padding.
 
-    `padding` is the number of zeros, the same on all four sides: "valid" is 0, "same" is what keeps the size,
-    (kernel - 1) / 2. "same" exists for stride 1 and odd kernels only: elsewhere TensorFlow's "same" adds more
-    zeros at the end than at the start, which neither PyTorch nor Flux does; a number means the same to all.
+    `padding` is the number of zeros on each of the four sides. "valid" is 0; "same" keeps the size: (kernel -
+    1) / 2. "same" requires stride 1 and an odd kernel: otherwise TensorFlow's "same" adds more zeros at the
+    end than at the start, unlike PyTorch and Flux. A number means the same in every framework.
     """
 
     name: str
@@ -41,13 +69,13 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     def __post_init__(self) -> None:
         if self.padding == "same" and (self.stride != 1 or self.kernel % 2 == 0):
             raise ValueError(
-                f'{self.name}: padding "same" needs stride 1 and an odd kernel, not stride {self.stride} and '
-                f"kernel {self.kernel}; give the number of zeros on each side instead"
+                f'{self.name}: padding "same" requires stride 1 and an odd kernel, got stride {self.stride}'
+                f" and kernel {self.kernel}; give the number of zeros on each side instead"
             )
 
     @property
     def pad(self) -> int:
-        """Zeros on each of the four sides."""
+        """Number of zeros on each of the four sides."""
         match self.padding:
             case "valid":
                 return 0
@@ -67,7 +95,7 @@ class Conv(LayerBase, frozen=True, tag="conv"):
 
 class _Pool(LayerBase, frozen=True):
     size: int
-    stride: int = 0  # 0 is never read: it becomes the size
+    stride: int = 0  # replaced by the size
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "stride", self.stride or self.size)
@@ -77,31 +105,31 @@ class _Pool(LayerBase, frozen=True):
 
 
 class MaxPool(_Pool, frozen=True, tag="max_pool"):
-    """Maximum over windows of `size` x `size`, every `stride` (default: `size`) pixels; no padding.
+    """Maximum over windows of `size` x `size`, every `stride` (default: `size`) pixels, without padding.
 
-    Windows that would reach beyond the border are left out: 256 pixels give 85 windows of 3.
+    Windows that would reach beyond the border are dropped: 256 pixels have 85 windows of 3.
     """
 
 
 class AveragePool(_Pool, frozen=True, tag="average_pool"):
-    """Mean over the windows of `MaxPool`."""
+    """Mean over the same windows as `MaxPool`."""
 
 
 class GlobalAveragePool(LayerBase, frozen=True, tag="global_average_pool"):
-    """(channels, height, width) to (channels,): the mean of each channel."""
+    """The mean of each channel: (channels, height, width) to (channels,)."""
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3:
-            raise ValueError(f"a mean over all pixels takes (channels, height, width), and gets {shape}")
+            raise ValueError(f"global_average_pool: expected (channels, height, width), got {shape}")
         return (shape[0],)
 
 
 class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     """weight (x - mean) / sqrt(variance + epsilon) + bias, for each channel, or feature of a dense layer.
 
-    Mean and variance (divided by n) are those of the batch, over all its pixels. For use after the training,
-    running <- (1 - momentum) running + momentum batch; whether the batch's variance is then divided by n or
-    by n - 1 is a convention of the engine (`Conventions.running_variance`). Keras's momentum is 1 - this one.
+    Mean and variance (divided by n) are those of the batch, over all of its pixels. For inference, running <-
+    (1 - momentum) running + momentum batch. Each engine has a convention whether the batch's variance is then
+    divided by n or by n - 1 (`NumericalConventions.running_variance`). Keras's momentum is 1 - this one.
     Ioffe and Szegedy, 2015: https://arxiv.org/abs/1502.03167
     """
 
@@ -119,14 +147,15 @@ class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     def output_shape(self, shape: Shape) -> Shape:
         _expect(self.name, self.channels, shape)
         if len(shape) == 2:
-            raise ValueError(f"{self.name} normalizes images or features, no sequence of shape {shape}")
+            raise ValueError(f"{self.name}: batch norm expects images or features, got a sequence of shape {shape}")
         return shape
 
 
 class Dropout(LayerBase, frozen=True, tag="dropout"):
     """Sets each value to 0 with probability `rate` and divides the others by 1 - rate.
 
-    Srivastava et al., 2014: https://jmlr.org/papers/v15/srivastava14a.html; there weights are scaled instead.
+    Srivastava et al., 2014: https://jmlr.org/papers/v15/srivastava14a.html; there, weights are scaled
+    instead.
     """
 
     name: str
@@ -157,12 +186,12 @@ class Dense(LayerBase, frozen=True, tag="dense"):
     def output_shape(self, shape: Shape) -> Shape:
         _expect(self.name, self.inputs, shape)
         if len(shape) != 1:
-            raise ValueError(f"{self.name} takes features, and gets {shape}; flatten them before")
+            raise ValueError(f"{self.name}: expected one axis of features, got {shape}; add a flatten layer before it")
         return (self.outputs,)
 
 
 class Residual(LayerBase, frozen=True, tag="residual"):
-    """body(x) + shortcut(x); an empty shortcut is x itself. A ReLU after it is a layer of its own.
+    """body(x) + shortcut(x); an empty shortcut is x itself. A ReLU after the sum is a separate layer.
 
     He et al., 2015: https://arxiv.org/abs/1512.03385
     """
@@ -173,8 +202,89 @@ class Residual(LayerBase, frozen=True, tag="residual"):
     def output_shape(self, shape: Shape) -> Shape:
         body, shortcut = ((shape, *_shapes(branch, shape))[-1] for branch in (self.body, self.shortcut))
         if body != shortcut:
-            raise ValueError(f"a residual block cannot add {body} and {shortcut}")
+            raise ValueError(f"residual block: body and shortcut have different shapes, {body} and {shortcut}")
         return body
+
+
+class Embedding(LayerBase, frozen=True, tag="embedding"):
+    """A row of a table for each token: (time,) integers to (time, features).
+
+    Only the first layer can be an embedding, because the output of a layer does not consist of tokens.
+    """
+
+    name: str
+    vocabulary: int
+    features: int
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        return {"weight": (self.vocabulary, self.features)}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) != 1:
+            raise ValueError(f"{self.name}: expected a sequence of tokens, got {shape}")
+        return (*shape, self.features)
+
+
+class LSTM(LayerBase, frozen=True, tag="lstm"):
+    """Long short-term memory: (time, inputs) to the last output or, with `sequence`, to the output of each
+    time.
+
+    From h = c = 0, at each time, with the rows of weights and biases in the order of `GATES`:
+
+        i, f, g, o = W x + b + R h + b'
+        c <- s(f) c + s(i) tanh(g)
+        h <- s(o) tanh(c)
+
+    W is `weight` (4 units, inputs), R `recurrent` (4 units, units), b `bias`, and b' `recurrent_bias`, which
+    exists only with two `biases`: PyTorch has both, Keras and Flux have one. With one bias, PyTorch's second
+    bias stays 0. s is 1 / (1 + exp(-x)) or, with `recurrent_activation` "hard_sigmoid", 0.2 x + 0.5 clipped
+    to 0 and 1, the default of Keras 2. (Keras 3 uses that name for x / 6 + 0.5.)
+
+    `bidirectional` adds a second LSTM with separate tensors that reads from the end. Its outputs are
+    concatenated to those of the first, time by time; its last output is the one at the start of the sequence.
+
+    Hochreiter and Schmidhuber, 1997: https://doi.org/10.1162/neco.1997.9.8.1735; with the forget gate of
+    Gers, Schmidhuber and Cummins, 2000: https://doi.org/10.1162/089976600300015015
+    """
+
+    name: str
+    inputs: int
+    units: int
+    bidirectional: bool = False
+    sequence: bool = False
+    recurrent_activation: Literal["sigmoid", "hard_sigmoid"] = "sigmoid"
+    biases: Literal[1, 2] = 1
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Prefix of the tensor names of each direction."""
+        return ("", REVERSE) if self.bidirectional else ("",)
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        rows = len(GATES) * self.units
+        shapes: dict[str, Shape] = {"weight": (rows, self.inputs), "recurrent": (rows, self.units)}
+        shapes |= {"bias": (rows,)} | ({"recurrent_bias": (rows,)} if self.biases == 2 else {})
+        return {direction + part: shape for direction in self.directions for part, shape in shapes.items()}
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) != 2 or shape[1] != self.inputs:
+            raise ValueError(f"{self.name}: expected (time, {self.inputs}), got {shape}")
+        features = len(self.directions) * self.units
+        return (shape[0], features) if self.sequence else (features,)
+
+    def macs(self, time: int) -> tuple[int, int]:
+        """Those of the inputs and those of h, forward, for one sequence of this length."""
+        once = time * len(self.directions) * len(GATES) * self.units
+        return once * self.inputs, once * self.units
+
+
+class MeanOverTime(LayerBase, frozen=True, tag="mean_over_time"):
+    """The mean of each feature: (time, features) to (features,)."""
+
+    def output_shape(self, shape: Shape) -> Shape:
+        if len(shape) != 2:
+            raise ValueError(f"mean_over_time: expected (time, features), got {shape}")
+        return shape[1:]
 
 
 Layer = (
@@ -196,7 +306,7 @@ Named = Conv | BatchNorm | Dropout | Dense | Embedding | LSTM
 
 
 def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """Every layer, also inside of residual blocks: the block, its body, its shortcut."""
+    """Iterate over every layer, including those of residual blocks: the block, its body, its shortcut."""
     for layer in layers:
         yield layer
         if isinstance(layer, Residual):
@@ -205,7 +315,7 @@ def walk(layers: Sequence[Layer]) -> Iterator[Layer]:
 
 
 def weight_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
-    """What is trained: `layer_name.weight` and the like to canonical shape, in layer order."""
+    """Return the canonical shape of each trained tensor, `layer_name.weight` and the like, in layer order."""
     return {
         f"{layer.name}.{part}": shape
         for layer in walk(layers)
@@ -215,7 +325,8 @@ def weight_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
 
 
 def state_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
-    """What changes in training without a gradient: `layer_name.running_mean` and the like."""
+    """Return the shape of each tensor that training changes without a gradient: `layer_name.running_mean`
+    etc."""
     return {
         f"{layer.name}.{part}": shape
         for layer in walk(layers)
@@ -225,19 +336,20 @@ def state_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
 
 
 def activations(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape]]:
-    """Every layer with the shape that it puts out for one image of `shape`, as `passes` goes through them."""
-    return ((layer, after) for layer, _, after in passes(layers, shape))
+    """Iterate over every layer with its output shape for one input of `shape`, in the order of
+    `layer_shapes`."""
+    return ((layer, after) for layer, _, after in layer_shapes(layers, shape))
 
 
-def passes(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape, Shape]]:
-    """Every layer with the shapes that go in and come out for one image or sequence of `shape`.
+def layer_shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape, Shape]]:
+    """Iterate over every layer with its input and output shapes, for one image or sequence of `shape`.
 
-    Also inside of residual blocks: the body, the shortcut, and then the block, which puts out their sum.
+    A residual block comes after the layers of its body and of its shortcut, with the sum as its output.
     """
     for layer in layers:
         if isinstance(layer, Residual):
-            yield from passes(layer.body, shape)
-            yield from passes(layer.shortcut, shape)
+            yield from layer_shapes(layer.body, shape)
+            yield from layer_shapes(layer.shortcut, shape)
         after = layer.output_shape(shape)
         yield layer, shape, after
         shape = after
@@ -250,15 +362,15 @@ def _shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[Shape]:
 
 
 def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:
-    """How many windows fit below and beside each other."""
+    """Return the number of windows in each direction, as (height, width)."""
     if len(shape) != 3:
-        raise ValueError(f"it takes (channels, height, width), and gets {shape}")
+        raise ValueError(f"expected (channels, height, width), got {shape}")
     windows = tuple((length + 2 * pad - size) // stride + 1 for length in shape[1:])
     if min(windows) < 1:
-        raise ValueError(f"windows of {size} x {size} with {pad} zeros around do not fit into {shape}")
+        raise ValueError(f"windows of {size} x {size} with padding {pad} do not fit into {shape}")
     return windows
 
 
 def _expect(name: str, inputs: int, shape: Shape) -> None:
     if shape[0] != inputs:
-        raise ValueError(f"{name} takes {inputs} channels or features, and gets {shape}")
+        raise ValueError(f"{name}: expected {inputs} channels or features, got {shape}")

@@ -1,4 +1,4 @@
-"""The optimizers' formulas, for one tensor at a time, as `core.optimizers` states them."""
+"""The optimizers' formulas in NumPy, for one tensor at a time; `core.optimizers` states them as text."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from polybench.core.optimizers import (
 Array = NDArray[Any]
 
 State = Mapping[str, Array]
-"""What an optimizer keeps for a tensor between its steps; empty before the first one, which is all zeros."""
+"""State of an optimizer for one tensor between steps; empty before the first step, which means all zeros."""
 
 
-def updated(
+def apply_update(
     optimizer: Optimizer, rate: float, w: Array, gradient: Array, state: State
 ) -> tuple[Array, dict[str, Array]]:
-    """The weights and the optimizer's state after one step.
+    """Return the weights and the optimizer's state after one step.
 
     Args:
-        optimizer: which formula, and its settings but for the rate.
+        optimizer: the formula and its settings, except for the learning rate.
         rate: the learning rate of this step.
         w: weights, float64.
         gradient: of the loss, of the same shape.
-        state: what the step before returned.
+        state: the state that the previous step returned.
     """
     g = gradient + optimizer.weight_decay * w
     mu = optimizer.momentum or 0.0

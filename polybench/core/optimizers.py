@@ -1,8 +1,8 @@
-"""The optimizers: names, formulas, constants, and the rate's schedule.
+"""The optimizers: names, formulas, constants, and the learning rate schedule.
 
-Every engine is brought to one formula each, those of FORMULAS; `core.optimizer_formulas` has them in NumPy.
-w are weights, g is the gradient of the loss plus weight_decay w, for every trainable tensor, biases included.
-The state (m, s, v) never contains the rate, so a rate that changes does not rewrite the past.
+All engines are brought to the same formulas, those of FORMULAS; `core.optimizer_formulas` has them in NumPy.
+w are weights, g is the gradient of the loss plus weight_decay w, for every trainable tensor including biases.
+The state (m, s, v) never contains the learning rate, so a change of the rate does not affect earlier steps.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ RMSPROP_EPSILON = 1e-7
 Rate = Annotated[float, Meta(gt=0)]
 Momentum = Annotated[float, Meta(ge=0, lt=1)]
 WeightDecay = Annotated[float, Meta(ge=0)]
-Schedule = tuple[tuple[Annotated[int, Meta(ge=1)], Rate], ...]
-"""(from step, learning rate), ascending: the rate of this step and of those after it. Steps count from 0."""
+LearningRateSchedule = tuple[tuple[Annotated[int, Meta(ge=1)], Rate], ...]
+"""(first step, learning rate), ascending: the rate from this step on. Steps count from 0."""
 
 _WITH_MOMENTUM = ("momentum", "nesterov")
 
@@ -32,36 +32,34 @@ _WITH_MOMENTUM = ("momentum", "nesterov")
 class Optimizer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An optimizer and its settings; the formulas are in FORMULAS.
 
-    `momentum` is 0.9 where it is not given, and None for the optimizers that have none. `learning_rate` is
-    the rate before the schedule's first change.
+    `momentum` defaults to 0.9, and is None for optimizers without momentum. `learning_rate` is the rate
+    before the schedule's first change.
     """
 
     name: Literal["sgd", "momentum", "nesterov", "adam", "rmsprop"] = "momentum"
     learning_rate: Rate = 0.01
     momentum: Momentum | None = None
     weight_decay: WeightDecay = 0.0
-    schedule: Schedule = ()
+    lr_schedule: LearningRateSchedule = ()
 
     def __post_init__(self) -> None:
         if self.name in _WITH_MOMENTUM and self.momentum is None:
             msgspec.structs.force_setattr(self, "momentum", 0.9)
         if self.name not in _WITH_MOMENTUM and self.momentum is not None:
-            raise BadInput(
-                f"optimizer {self.name} takes no momentum; leave --momentum out, or use --optimizer momentum"
-            )
-        steps = [step for step, _ in self.schedule]
+            raise BadInput(f"optimizer {self.name} has no momentum; drop --momentum, or use --optimizer momentum")
+        steps = [step for step, _ in self.lr_schedule]
         if steps != sorted(set(steps)):
-            raise BadInput(f"--schedule: the steps must ascend, they are {', '.join(map(str, steps))}")
+            raise BadInput(f"--lr-schedule: expected ascending steps, got {', '.join(map(str, steps))}")
 
-    def rate_at(self, step: int) -> float:
-        """The learning rate of a step, the first of which is 0."""
-        return [self.learning_rate, *(rate for start, rate in self.schedule if start <= step)][-1]
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step; the first step is 0."""
+        return [self.learning_rate, *(rate for start, rate in self.lr_schedule if start <= step)][-1]
 
-    def stretches(self, first: int, n: int) -> list[tuple[range, float]]:
-        """The n steps from `first` on, cut where the rate changes; each stretch with its rate."""
-        changes = (step for step, _ in self.schedule if first < step < first + n)
+    def constant_rate_segments(self, first: int, n: int) -> list[tuple[range, float]]:
+        """Split the n steps from `first` on where the rate changes; return each segment with its rate."""
+        changes = (step for step, _ in self.lr_schedule if first < step < first + n)
         return [
-            (range(start, end), self.rate_at(start)) for start, end in pairwise([first, *changes, first + n])
+            (range(start, end), self.learning_rate_at(start)) for start, end in pairwise([first, *changes, first + n])
         ]
 
 
@@ -75,7 +73,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
         Optimizer("rmsprop", 0.001),
     )
 }
-"""What `--optimizer` starts from where it is not the model's own."""
+"""Defaults of each `--optimizer` that is not the model's own."""
 
 FORMULAS: dict[str, str] = {
     "sgd": "w ← w - rate g",
@@ -87,4 +85,4 @@ FORMULAS: dict[str, str] = {
         " w ← w - rate m/(1 - 0.9ᵗ) / (√(v/(1 - 0.999ᵗ)) + 1e-8), in step t = 1, 2, ..."
     ),
 }
-"""The same for all engines; what they keep (v, s, m) starts at zero."""
+"""The same for all engines; the state (v, s, m) starts at zero."""

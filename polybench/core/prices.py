@@ -1,4 +1,4 @@
-"""Prices of machines, dollars an hour: of a device, `cpu`, or of one beside so many threads, `cpu-16`."""
+"""Prices of machines in dollars per hour, by device (`cpu`) or by device and number of threads (`cpu-16`)."""
 
 from __future__ import annotations
 
@@ -7,43 +7,44 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from polybench.core.units import plural
 
-_NAME = re.compile(r"(.+?)(?:-([1-9]\d*))?")
+_KEY = re.compile(r"(.+?)(?:-([1-9]\d*))?")
 
 
-def device_of(name: str) -> str:
-    """Without the number of threads: `cpu-16` -> `cpu`."""
-    return _taken_apart(name)[0]
+def parse_price_key(key: str) -> str:
+    """Return the device of a price key: `cpu-16` -> `cpu`."""
+    return _parse(key)[0]
 
 
-def prices_with(prices: Mapping[str, float], threads: int) -> dict[str, float]:
-    """Device -> dollars an hour of a machine with so many threads.
+def merge_prices(prices: Mapping[str, float], threads: int) -> dict[str, float]:
+    """Return dollars per hour by device, for a machine with this number of threads.
 
-    A price of exactly these threads goes before one that says none; a device with neither is left out.
+    A price for exactly this number takes precedence over one without threads; devices with neither are left
+    out.
     """
-    found: dict[str, float] = {}
-    for name, price in prices.items():
-        device, number = _taken_apart(name)
-        if number == threads:
-            found[device] = price
-        elif number is None:
-            found.setdefault(device, price)
-    return found
+    merged: dict[str, float] = {}
+    for key, price in prices.items():
+        device, key_threads = _parse(key)
+        if key_threads == threads:
+            merged[device] = price
+        elif key_threads is None:
+            merged.setdefault(device, price)
+    return merged
 
 
-def unpriced(prices: Mapping[str, float], devices: Iterable[str], threads: int) -> Iterator[str]:
-    """A sentence for each device that has prices, but none with so many threads."""
-    known = prices_with(prices, threads)
+def missing_prices(prices: Mapping[str, float], devices: Iterable[str], threads: int) -> Iterator[str]:
+    """Yield a sentence for each device that has prices, but none for this number of threads."""
+    available = merge_prices(prices, threads)
     for device in dict.fromkeys(devices):
-        numbers = [number for one, number in map(_taken_apart, prices) if one == device]
-        if numbers and device not in known:
+        priced = [number for key_device, number in map(_parse, prices) if key_device == device]
+        if priced and device not in available:
             yield (
-                f"no cost of {device} with {plural(threads, 'thread')}: there are prices with"
-                f" {', '.join(map(str, numbers))} only; add {device}-{threads}, or {device} for all others"
+                f"no price of {device} with {plural(threads, 'thread')}: prices have"
+                f" {', '.join(map(str, priced))} threads; add {device}-{threads}, or {device} for any number"
             )
 
 
-def _taken_apart(name: str) -> tuple[str, int | None]:
-    match = _NAME.fullmatch(name)
-    if match is None:  # no text at all, or with line breaks
-        return name, None
+def _parse(key: str) -> tuple[str, int | None]:
+    match = _KEY.fullmatch(key)
+    if match is None:  # empty, or with line breaks
+        return key, None
     return match[1], int(match[2]) if match[2] else None

@@ -1,3 +1,3 @@
-"""polybench's version, where nothing else has to be imported to know it."""
+"""The version of polybench, importable without any other module."""
 
 __version__ = "0.1.0"

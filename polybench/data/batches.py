@@ -1,13 +1,13 @@
-"""Which images make up which batch: an order that anybody can repeat by hand.
+"""Order of the images in batches: reproducible by hand from the seed.
 
-Epoch e of seed s shuffles 0, 1, ..., N - 1 by Fisher and Yates (Durstenfeld's form), from the raw 64-bit
-output r_0, r_1, ... of PCG64(SeedSequence([s, e])): for i = N - 1 down to 1, with k = N - 1 - i,
+Epoch e of seed s shuffles 0, 1, ..., N - 1 with the Fisher-Yates algorithm in Durstenfeld's form, using the
+raw 64-bit outputs r_0, r_1, ... of PCG64(SeedSequence([s, e])). For i = N - 1 down to 1, with k = N - 1 - i,
 
     u_k = floor(r_k / 2^11) * 2^-53        the top 53 bits, a float64 in [0, 1)
     j = floor(u_k * (i + 1))               in float64, 0 <= j <= i
     swap the values at i and j.
 
-Batch b is the values at b B to b B + B - 1; a last batch that would be partial is dropped.
+Batch b has the values at b B to b B + B - 1; a partial last batch is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Order = NDArray[np.int64]
 
 
 def epoch_order(images: int, batch_size: int, seed: int, epoch: int) -> Order:
-    """The batches of one epoch: (steps, batch) indices of images, none of them twice.
+    """Return the batches of one epoch: (steps, batch) indices of images, each at most once.
 
     Raises:
         BadInput: a batch would be empty, or larger than the data.
@@ -33,7 +33,7 @@ def epoch_order(images: int, batch_size: int, seed: int, epoch: int) -> Order:
 
 
 def batch_stream(images: int, batch_size: int, seed: int, steps: int) -> Order:
-    """The first `steps` batches of training, epoch after epoch: (steps, batch) indices of images.
+    """Return the first `steps` batches of training over consecutive epochs: (steps, batch) indices of images.
 
     Raises:
         BadInput: a batch would be empty, or larger than the data.
@@ -45,16 +45,16 @@ def batch_stream(images: int, batch_size: int, seed: int, steps: int) -> Order:
 
 
 def order_sha256(order: Order) -> str:
-    """SHA-256 of the indices as little-endian int64, batch after batch."""
+    """Return the SHA-256 of the indices as little-endian int64, batch after batch."""
     return hashlib.sha256(np.ascontiguousarray(order, "<i8").data).hexdigest()
 
 
 def _steps_per_epoch(images: int, batch_size: int) -> int:
     if batch_size < 1:
-        raise BadInput(f"batch size {batch_size}: a batch has at least 1 image")
+        raise BadInput(f"invalid batch size {batch_size}: expected at least 1")
     if batch_size > images:
         raise BadInput(
-            f"batch size {batch_size} is larger than the data: {images} images; "
+            f"batch size {batch_size} is larger than the data, which has {images} images; "
             f"use --batch-size {images} or less"
         )
     return images // batch_size

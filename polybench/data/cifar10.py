@@ -1,9 +1,12 @@
-"""CIFAR-10 as its authors publish it: two versions, each as an archive or as the folder it unpacks to.
+"""CIFAR-10 in its two published versions, each as an archive or as the unpacked folder.
 
-binary: `data_batch_1.bin` to `_5.bin`, `test_batch.bin`; a record is 1 byte label, then 3,072 bytes pixels.
-python: the same names without `.bin`; pickled dictionaries, `data` (n, 3072) uint8 and `labels`, a list.
+binary: `data_batch_1.bin` to `_5.bin`, `test_batch.bin`; a record is a 1-byte label, then 3,072 bytes of
+pixels.
+python: the same names without `.bin`; pickled dictionaries with `data` (n, 3072) uint8 and a list of
+`labels`.
 Pixels are red, green, blue planes in row order, which is NCHW. The official files have 10,000 images each;
-fewer are read too, if the training files agree. https://www.cs.toronto.edu/~kriz/cifar.html
+smaller files are accepted if the training files have equally many.
+https://www.cs.toronto.edu/~kriz/cifar.html
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from polybench.core.errors import BadInput
-from polybench.data.chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
+from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
 from polybench.data.cifar10_pickle import read_pickle
-from polybench.data.disk import is_file, is_there
+from polybench.data.disk import exists, is_file
 
-Pieces = Iterator[tuple[Pixels, Pixels]]
+Batches = Iterator[tuple[Pixels, Pixels]]
 
 FILES: dict[Split, tuple[str, ...]] = {
     "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
@@ -35,13 +38,14 @@ FILES: dict[Split, tuple[str, ...]] = {
 }
 FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py")
 ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
-REMEDY = "`polybench data fetch` downloads CIFAR-10"
+HINT = "`polybench data fetch` downloads CIFAR-10"
 
 OFFICIAL_ARCHIVES = (
     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
 )
-"""SHA-256 of `ARCHIVES`, with which torchvision (its Ruby port), GoMLX and Keras fetch the same files."""
+"""SHA-256 of `ARCHIVES`, which torchvision (its Ruby port), GoMLX and Keras use to download the same files.
+"""
 
 _OFFICIAL_FILES = {
     "data_batch_1": ("5dd7e06a14cb22eb9f671a540d1b7c25", "c99cafc152244af753f735de768cd75f"),
@@ -51,41 +55,41 @@ _OFFICIAL_FILES = {
     "data_batch_5": ("53f37980c15c3d472c316c40844f3f0d", "482c414d41f54cd18b22e5b47cb7c3cb"),
     "test_batch": ("803d5f7f4d78ea53de84dbe85f74fb6d", "40351d587109b95175f43aff81a1287e"),
 }
-"""MD5 of the binary and of the python version; the latter are torchvision's (datasets/cifar.py)."""
+"""MD5 of the binary and of the python version; the latter are from torchvision (datasets/cifar.py)."""
 
 _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
-_RECORDS_AT_ONCE = 1000
-_DRAINED_AT_ONCE = 1 << 20
+_RECORDS_PER_CHUNK = 1000
+_READ_BYTES = 1 << 20
 
 
 class _Member(NamedTuple):
-    """One file of the data set: `name` without `.bin`, `place` for messages, `size` in bytes."""
+    """A file of the data set: `name` without `.bin`, `location` for messages, `size` in bytes."""
 
     name: str
     binary: bool
-    place: str
+    location: str
     size: int
     content: IO[bytes]
 
 
 def locate(path: Path) -> Path | None:
-    """The archive, or the folder with the files, that `path` is or contains; None if there is neither."""
+    """Return the archive or the folder with the files that `path` is or contains; None without either."""
     if is_file(path):
         return path
-    if not is_there(path) or not path.is_dir():
+    if not exists(path) or not path.is_dir():
         return None
-    places = (path, *(path / name for name in FOLDERS))
-    folders = (place for place in places if next(place.glob("data_batch_*"), None))
+    candidates = (path, *(path / name for name in FOLDERS))
+    folders = (place for place in candidates if next(place.glob("data_batch_*"), None))
     archives = (path / name for name in ARCHIVES if (path / name).is_file())
     return next(folders, None) or next(archives, None)
 
 
 def read(source: Path, split: Split) -> Iterator[Chunk]:
-    """The images of one split, in chunks, in the order in which the archive has its files.
+    """Yield the images of one split in chunks, in the order of the archive's files.
 
     Args:
-        source: what `locate` found.
+        source: result of `locate`.
         split: "train" or "test".
 
     Raises:
@@ -95,20 +99,18 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
         members = _folder_members if source.is_dir() else _archive_members
         yield from _chunks(members(source, FILES[split]), FILES[split], source)
     except gzip.BadGzipFile as error:
-        raise BadInput(f"{source} is not a .tar.gz archive ({error}); {REMEDY}") from error
+        raise BadInput(f"{source} is not a .tar.gz archive ({error}); {HINT}") from error
     except (EOFError, zlib.error, tarfile.TarError) as error:
-        raise BadInput(
-            f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {REMEDY}"
-        ) from error
+        raise BadInput(f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {HINT}") from error
     except OSError as error:
-        raise BadInput(f"cannot read {source}: {error.strerror or error}; {REMEDY}") from error
+        raise BadInput(f"cannot read {source}: {error.strerror or error}; {HINT}") from error
 
 
-def is_official(source: Path, split: Split) -> bool:
-    """Whether the files of this split are, bit for bit, those that the authors publish.
+def is_official_archive(source: Path, split: Split) -> bool:
+    """Return True if the files of this split are, bit for bit, the published ones.
 
     Args:
-        source: what `locate` found; an archive's members are not unpacked, so it counts as a whole.
+        source: result of `locate`; an archive is compared as a whole, since its members are not unpacked.
         split: "train" or "test".
     """
     if source.is_file():
@@ -126,32 +128,30 @@ def _is_official_file(folder: Path, name: str) -> bool:
 
 
 def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) -> Iterator[Chunk]:
-    places: dict[str, tuple[str, int]] = {}
+    locations: dict[str, tuple[str, int]] = {}
     for member in members:
-        if member.name in places:
-            raise BadInput(f"{member.place} is there twice; {REMEDY}")
-        count, pieces = _read_binary(member) if member.binary else _read_python(member)
-        _check_count(member, count, places)
-        places[member.name] = (member.place, count)
+        if member.name in locations:
+            raise BadInput(f"{member.location}: duplicate file; {HINT}")
+        count, batches = _read_binary(member) if member.binary else _read_python(member)
+        _check_count(member, count, locations)
+        locations[member.name] = (member.location, count)
         read = 0
-        for images, labels in pieces:
-            _check_labels(labels, read, member.place)
+        for images, labels in batches:
+            _check_labels(labels, read, member.location)
             yield Chunk(files.index(member.name) * count + read, images, labels)
             read += len(images)
-    missing = [name for name in files if name not in places]
+    missing = [name for name in files if name not in locations]
     if missing:
         names = ", ".join(missing)
-        raise BadInput(f"{source} is no CIFAR-10, or not all of it: {names} missing; {REMEDY}")
+        raise BadInput(f"{source} is not CIFAR-10, or incomplete: {names} missing; {HINT}")
 
 
-def _check_count(member: _Member, count: int, places: dict[str, tuple[str, int]]) -> None:
-    """Files have equally many images: an image's place in the data set follows from its file's number."""
-    for place, expected in places.values():
+def _check_count(member: _Member, count: int, locations: dict[str, tuple[str, int]]) -> None:
+    """Raise if files differ in their number of images, since an image's index follows from it."""
+    for place, expected in locations.values():
         if count != expected:
-            (fewer, short), (more, full) = sorted(
-                ((member.place, count), (place, expected)), key=itemgetter(1)
-            )
-            raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {REMEDY}")
+            (fewer, short), (more, full) = sorted(((member.location, count), (place, expected)), key=itemgetter(1))
+            raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {HINT}")
 
 
 def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
@@ -164,66 +164,66 @@ def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
 
 
 def _archive_members(archive: Path, files: tuple[str, ...]) -> Iterator[_Member]:
-    """Read from the front to the end, nothing is extracted: what members call themselves cannot do harm."""
+    """Yield members from start to end without extracting them, so that their names can do no harm."""
     with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
         for info in tar:
             path = PurePosixPath(info.name)
             content = tar.extractfile(info) if info.isfile() else None
             if content and path.suffix in ("", ".bin") and path.stem in files:
-                place = f"{archive}: {info.name}"
+                location = f"{archive}: {info.name}"
                 with content:
-                    yield _Member(path.stem, path.suffix == ".bin", place, info.size, content)
-        # The checksum stands at the very end.
-        while stream.read(_DRAINED_AT_ONCE):
+                    yield _Member(path.stem, path.suffix == ".bin", location, info.size, content)
+        # The checksum is at the very end.
+        while stream.read(_READ_BYTES):
             pass
 
 
-def _read_binary(member: _Member) -> tuple[int, Pieces]:
-    count, rest = divmod(member.size, _RECORD)
-    if rest or not count:
+def _read_binary(member: _Member) -> tuple[int, Batches]:
+    count, remainder = divmod(member.size, _RECORD)
+    if remainder or not count:
         raise BadInput(
-            f"{member.place} is truncated or not CIFAR-10: {member.size} bytes, expected {_OFFICIAL_BYTES} "
-            f"(records of {_RECORD}); {REMEDY}"
+            f"{member.location} is truncated or not CIFAR-10: {member.size} bytes, expected"
+            f" {_OFFICIAL_BYTES} (records of {_RECORD}); {HINT}"
         )
-    return count, _binary_pieces(member)
+    return count, _binary_batches(member)
 
 
-def _binary_pieces(member: _Member) -> Pieces:
-    left = member.size
-    while left:
-        wanted = min(left, _RECORDS_AT_ONCE * _RECORD)
-        block = member.content.read(wanted)
-        if len(block) < wanted:
-            found = member.size - left + len(block)
-            raise BadInput(f"{member.place} is truncated: {found} bytes, expected {member.size}; {REMEDY}")
+def _binary_batches(member: _Member) -> Batches:
+    remaining = member.size
+    while remaining:
+        size = min(remaining, _RECORDS_PER_CHUNK * _RECORD)
+        block = member.content.read(size)
+        if len(block) < size:
+            found = member.size - remaining + len(block)
+            raise BadInput(f"{member.location} is truncated: {found} bytes, expected {member.size}; {HINT}")
         records = np.frombuffer(block, np.uint8).reshape(-1, _RECORD)
         yield records[:, 1:].reshape(-1, *IMAGE_SHAPE), records[:, 0]
-        left -= wanted
+        remaining -= size
 
 
-def _read_python(member: _Member) -> tuple[int, Pieces]:
+def _read_python(member: _Member) -> tuple[int, Batches]:
     try:
-        # By way of a file, from which 31 MB are read into one string; from an archive they would be three.
+        # From a file, 31 MB are read into one string; an archive would need three of them.
         with tempfile.TemporaryFile() as file:
             shutil.copyfileobj(member.content, file)
             file.seek(0)
             pixels, labels = read_pickle(file, member.size)
     except ValueError as error:
-        raise BadInput(f"{member.place} is truncated or not CIFAR-10: {error}; {REMEDY}") from error
-    return len(labels), _python_pieces(pixels, labels)
+        raise BadInput(f"{member.location} is truncated or not CIFAR-10: {error}; {HINT}") from error
+    return len(labels), _python_batches(pixels, labels)
 
 
-def _python_pieces(pixels: Pixels, labels: Pixels) -> Pieces:
-    for start in range(0, len(labels), _RECORDS_AT_ONCE):
-        piece = slice(start, start + _RECORDS_AT_ONCE)
+def _python_batches(pixels: Pixels, labels: Pixels) -> Batches:
+    for start in range(0, len(labels), _RECORDS_PER_CHUNK):
+        rows = slice(start, start + _RECORDS_PER_CHUNK)
         # Copies: a view would keep all of this file in memory while the next one is read.
-        yield pixels[piece].reshape(-1, *IMAGE_SHAPE).copy(), labels[piece]
+        yield pixels[rows].reshape(-1, *IMAGE_SHAPE).copy(), labels[rows]
 
 
-def _check_labels(labels: Pixels, first: int, place: str) -> None:
+def _check_labels(labels: Pixels, first: int, location: str) -> None:
     wrong = np.flatnonzero(labels >= CLASSES)
     if wrong.size:
         raise BadInput(
-            f"{place} is damaged or not CIFAR-10: record {first + wrong[0]} has label {labels[wrong[0]]}, "
-            f"labels are 0 to {CLASSES - 1}; {REMEDY}"
+            f"{location} is damaged or not CIFAR-10: record {first + wrong[0]} has label {labels[wrong[0]]}, "
+            f"labels are 0 to {CLASSES - 1}; {HINT}"
         )

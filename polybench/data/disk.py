@@ -1,4 +1,4 @@
-"""Room on the disk: asked for before a large file is written, and named when it runs out all the same."""
+"""Disk space checks, and safe reading and writing of files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import platformdirs
 
 from polybench.core.errors import BadInput
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_ABANDONED_SECONDS = 3600.0
-_RANDOM = r"[a-z0-9_]{8}"
-"""How `mkstemp` ends a name."""
+_DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_STALE_SECONDS = 3600.0
+_RANDOM_SUFFIX = r"[a-z0-9_]{8}"
+"""Suffix of a name from `mkstemp`."""
 
-LARGEST_DOCUMENT = 1 << 30
-"""Bytes of a file that is read as a whole: a study of a week has some 100 MB."""
+MAX_DOCUMENT_BYTES = 1 << 30
+"""Maximum size of a file that is read as a whole: a study of a week has about 100 MB."""
 
 
-def is_there(path: Path) -> bool:
-    """Whether there is anything of this name; one that no file can have is a question, too, until 3.14."""
+def exists(path: Path) -> bool:
+    """Return True if the path exists; False for invalid names, for which Python before 3.14 may raise."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -36,33 +36,33 @@ def is_there(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file has this name."""
-    return is_there(path) and path.is_file()
+    """Return True if the path is a regular file."""
+    return exists(path) and path.is_file()
 
 
-def regular_bytes(path: Path, limit: int = LARGEST_DOCUMENT) -> bytes:
-    """All of a file that has an end: a pipe would be waited for, a device may give bytes for ever.
+def read_regular_file(path: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """Read a whole file; pipes and devices are rejected, since they may block or never end.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+        OSError: it is unreadable, not a regular file, or larger than `max_bytes`.
     """
-    # A pipe is not waited for when it is opened like this; a file is read as ever.
-    with open(path, "rb", opener=_at_once) as file:
+    # Opened this way, a pipe does not block; a file is read as usual.
+    with open(path, "rb", opener=_open_nonblocking) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        if status.st_size > limit:
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if status.st_size > max_bytes:
             raise OSError(errno.EFBIG, f"it has {status.st_size >> 20} MiB", str(path))
-        return file.read(limit)
+        return file.read(max_bytes)
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file, which becomes `path` when it is complete; a reader sees the old one or the new one."""
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file that replaces `path` when complete; readers see the old file or the new one."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -76,26 +76,28 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def drop_abandoned(folder: Path, names: str) -> None:
-    """Remove the unfinished files that killed processes have left of `replacing`; no write takes an hour.
+def remove_stale(folder: Path, names: str) -> None:
+    """Remove the temporary files that killed processes left in `atomic_write`; a write takes less than an
+    hour.
 
-    `names` is a regular expression, of what they were to replace: hidden files of others lie there, too.
+    `names` is a regular expression for the names of their targets, since the folder may contain other hidden
+    files.
     """
-    ours = re.compile(rf"\.{names}\.{_RANDOM}")
+    own_files = re.compile(rf"\.{names}\.{_RANDOM_SUFFIX}")
     for file in folder.iterdir():
         with suppress(OSError):
-            old = time.time() - file.stat().st_mtime > _ABANDONED_SECONDS
-            if old and ours.fullmatch(file.name):
+            is_old = time.time() - file.stat().st_mtime > _STALE_SECONDS
+            if is_old and own_files.fullmatch(file.name):
                 file.unlink()
 
 
-def _remedy(folder: Path) -> str:
-    """What moves that folder to another disk."""
-    for variable, above in (
+def _free_space_hint(folder: Path) -> str:
+    """Return the fix that moves this folder to another disk."""
+    for variable, parent in (
         ("XDG_CACHE_HOME", platformdirs.user_cache_path()),
         ("TMPDIR", tempfile.gettempdir()),
     ):
-        if folder.is_relative_to(above):
+        if folder.is_relative_to(parent):
             return f"free some space, or set {variable} to a folder on a larger disk"
     return "free some space, or choose another folder"
 
@@ -106,22 +108,22 @@ def _umask() -> int:
 
 
 @contextmanager
-def room(folder: Path, needed: int) -> Iterator[None]:
-    """Inside this context about `needed` bytes are written to `folder`, which is made if it is not there.
+def check_free_space(folder: Path, needed: int) -> Iterator[None]:
+    """Create `folder` and check that it has space for about `needed` bytes, which this context writes.
 
     Raises:
-        BadInput: the disk has less than that free, or fills up meanwhile, or the folder cannot be written.
+        BadInput: the disk has too little space, or fills up meanwhile, or the folder is not writable.
     """
     size = f"{needed / 1e6:,.1f} MB ({needed} bytes) are needed"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
         if free < needed:
-            raise BadInput(f"{folder} has {free / 1e6:,.1f} MB free, {size}; {_remedy(folder)}")
+            raise BadInput(f"{folder} has {free / 1e6:,.1f} MB free, but {size}; {_free_space_hint(folder)}")
         yield
     except OSError as error:
-        if error.errno is None:  # not from the system
+        if error.errno is None:  # not from the operating system
             raise
-        if error.errno in _FULL:
-            raise BadInput(f"the disk of {folder} is full, {size}; {_remedy(folder)}") from error
+        if error.errno in _DISK_FULL_ERRORS:
+            raise BadInput(f"the disk of {folder} is full, but {size}; {_free_space_hint(folder)}") from error
         raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another folder") from error

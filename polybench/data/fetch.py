@@ -1,4 +1,4 @@
-"""Download CIFAR-10 from its authors' site, unpack it without trusting it, check what is on disk."""
+"""Download of CIFAR-10 from its authors' site, safe unpacking, and verification of the files on disk."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Literal, NamedTuple
 
 from polybench.core.errors import BadInput
 from polybench.data import cifar10
-from polybench.data.chunks import Split
-from polybench.data.disk import room
+from polybench.data.array_chunks import Split
+from polybench.data.disk import check_free_space
 
-Version = Literal["binary", "python"]
+DatasetVersion = Literal["binary", "python"]
 
 
 class Archive(NamedTuple):
-    """A published file: where it is, what it must be, and the folder that it unpacks to."""
+    """A published file: its URL, its hash, and the folder that it unpacks to."""
 
     url: str
     sha256: str
     folder: str
 
 
-ARCHIVES: dict[Version, Archive] = {
+ARCHIVES: dict[DatasetVersion, Archive] = {
     "binary": Archive(
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         cifar10.OFFICIAL_ARCHIVES[0],
@@ -38,109 +38,108 @@ ARCHIVES: dict[Version, Archive] = {
     ),
 }
 
-_DOWNLOADED_AND_UNPACKED = 360_000_000
-"""Bytes: an archive of 170 MB, 184 MB unpacked."""
+_NEEDED_BYTES = 360_000_000
+"""An archive of 170 MB, and 184 MB unpacked."""
 
-_SECONDS_WITHOUT_DATA = 30
+_TIMEOUT_SECONDS = 30
 
 
-class Checked(NamedTuple):
-    """What `verify` found: images in each split, and whether they are, bit for bit, the published ones."""
+class VerifiedArchive(NamedTuple):
+    """Result of `verify`: images in each split, and whether they are, bit for bit, the published ones."""
 
     source: Path
     images: dict[Split, int]
-    official: bool
+    is_official: bool
 
 
-def fetch(version: Version, folder: Path) -> Path:
-    """Download one version into `folder`, unless it is there already, and unpack it.
+def fetch(version: DatasetVersion, folder: Path) -> Path:
+    """Download one version to `folder` and unpack it, unless it is already there.
 
     Returns:
         The unpacked folder.
 
     Raises:
-        BadInput: no network, no room, or the file is not the published one.
+        BadInput: the network is unreachable, the disk is too small, or the file is not the published one.
     """
     archive = ARCHIVES[version]
     target = folder / archive.folder
     if target.is_dir():
         verify(target)
         return target
-    with room(folder, _DOWNLOADED_AND_UNPACKED):
+    with check_free_space(folder, _NEEDED_BYTES):
         extract(_download(archive, folder), target)
     return target
 
 
-def verify(path: Path) -> Checked:
-    """Read all of CIFAR-10 that `path` is or contains, both splits.
+def verify(path: Path) -> VerifiedArchive:
+    """Read both splits of the CIFAR-10 that `path` is or contains.
 
     Raises:
-        BadInput: there is none, or a file is missing, truncated, damaged or foreign; the message names it.
+        BadInput: CIFAR-10 is missing, or a file is missing, truncated, damaged or unknown; the message names
+            it.
     """
     source = cifar10.locate(path)
     if source is None:
-        raise BadInput(f"there is no CIFAR-10 in {path}; {cifar10.REMEDY}")
+        raise BadInput(f"CIFAR-10 not found in {path}; {cifar10.HINT}")
     splits: tuple[Split, ...] = ("train", "test")
     images = {split: sum(len(chunk.labels) for chunk in cifar10.read(source, split)) for split in splits}
-    return Checked(source, images, all(cifar10.is_official(source, split) for split in splits))
+    return VerifiedArchive(source, images, all(cifar10.is_official_archive(source, split) for split in splits))
 
 
 def extract(archive: Path, target: Path) -> None:
-    """Unpack the folder `target.name` of a .tar.gz archive to `target`: all of it or nothing.
+    """Unpack the folder `target.name` of a .tar.gz archive to `target`, completely or not at all.
 
     Raises:
-        BadInput: it is no such archive, has no such folder, or has a member that is a link, a device,
-            or would land outside of the folder.
+        BadInput: the archive is invalid, lacks the folder, or has a member that is a link, a device, or
+            outside of the folder.
     """
-    # Beside the target, so that the rename stays on one disk.
+    # Next to the target, so that the rename stays on one disk.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-") as temporary:
         try:
             with tarfile.open(archive, "r:gz") as tar:
                 for member in tar:
-                    _refuse_unsafe(member, temporary, archive)
+                    _reject_unsafe(member, temporary, archive)
                     tar.extract(member, temporary, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
-            # OSError too: gzip says with it that something is no gzip file. A full disk goes on to `room`.
+            # gzip raises OSError for an invalid file. `check_free_space` handles a full disk.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise BadInput(f"cannot unpack {archive}: {error}; delete it and fetch again") from error
         unpacked = Path(temporary) / target.name
         if not unpacked.is_dir():
-            raise BadInput(f"{archive} has no folder {target.name}; delete it and fetch again")
+            raise BadInput(f"{archive} lacks the folder {target.name}; delete it and fetch again")
         if target.exists():
             shutil.rmtree(target)
         unpacked.rename(target)
 
 
-def _refuse_unsafe(member: tarfile.TarInfo, folder: str, archive: Path) -> None:
-    # The "data" filter would make some of these harmless. The real archive has none, so here is a stranger.
+def _reject_unsafe(member: tarfile.TarInfo, folder: str, archive: Path) -> None:
+    # The "data" filter would make some of these harmless. The official archive has none of them.
     root = Path(folder).resolve()
-    inside = (root / member.name).resolve().is_relative_to(root)
-    if not inside or not (member.isreg() or member.isdir()):
-        what = "is a link or a device" if inside else "would land outside of the folder"
-        raise BadInput(f"{archive} is not unpacked: its member {member.name!r} {what}")
+    is_inside = (root / member.name).resolve().is_relative_to(root)
+    if not is_inside or not (member.isreg() or member.isdir()):
+        problem = "is a link or a device" if is_inside else "is outside of the folder"
+        raise BadInput(f"unsafe archive {archive}: its member {member.name!r} {problem}; it was not unpacked")
 
 
 def _download(archive: Archive, folder: Path) -> Path:
     import pooch
 
-    # Only the progress bar speaks, and only to a terminal; what happened is said by the command.
+    # Only the progress bar prints, and only to a terminal; the command reports the result.
     pooch.get_logger().setLevel("ERROR")
-    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_SECONDS_WITHOUT_DATA)
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT_SECONDS)
     name = archive.url.rsplit("/", 1)[1]
-    by_hand = f"download {archive.url} by hand and give --data the path of the file"
+    manual_hint = f"download {archive.url} manually and pass the file's path to --data"
     try:
-        return Path(
-            pooch.retrieve(archive.url, f"sha256:{archive.sha256}", name, folder, downloader=downloader)
-        )
+        return Path(pooch.retrieve(archive.url, f"sha256:{archive.sha256}", name, folder, downloader=downloader))
     except OSError as error:
-        # requests' errors are OSErrors without a number; those with one come from the disk.
+        # requests raises OSErrors without a number; those with a number come from the disk.
         if error.errno is not None:
             raise
         raise BadInput(
-            f"cannot download {archive.url} ({type(error).__name__}): no network? {by_hand}"
+            f"cannot download {archive.url} ({type(error).__name__}): check the network, or {manual_hint}"
         ) from error
-    except ValueError as error:  # last: a proxy that is no URL is an error of both kinds
+    except ValueError as error:  # after OSError: an invalid proxy URL raises an error of both types
         raise BadInput(
-            f"what {archive.url} sent is not CIFAR-10 (wrong SHA-256); try again, or {by_hand}"
+            f"the file from {archive.url} is not CIFAR-10 (wrong SHA-256); try again, or {manual_hint}"
         ) from error

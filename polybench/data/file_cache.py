@@ -1,11 +1,11 @@
-"""Files that are kept between studies, because many studies need the same ones.
+"""Cache of files that many studies need.
 
-An entry is a folder: the files, and a manifest with their checksums and a note. It appears whole, by
-renaming, and whoever uses it has its files under names of its own (hard links), so that it can be removed at
-any time, by any process. No process waits for another.
+An entry is a folder with the files and a manifest of their checksums and a note. A rename makes it appear
+complete. Its users have the files under names of their own (hard links), so any process can remove an entry
+at any time, and no process waits for another.
 
-Libraries for this (diskcache, joblib) keep pickled objects, and none checks what it kept. These are files of
-up to hundreds of megabytes, which are mapped, or compared tensor by tensor.
+Libraries for this purpose (diskcache, joblib) store pickled objects and do not verify them. These files have
+up to hundreds of megabytes and are memory-mapped, or compared tensor by tensor.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Generic, TypeVar
 import msgspec
 
 T = TypeVar("T")
-"""The kind of note: something that msgspec can write."""
+"""Type of an entry's note, serializable by msgspec."""
 
 _MANIFEST = "manifest.json"
 
-_FRESH = "tmp"
-_ABANDONED_NS = 3600 * 10**9
-"""No entry takes so long to write."""
+_TEMPORARY_PREFIX = "tmp"
+_STALE_NS = 3600 * 10**9
+"""Writing an entry never takes an hour."""
 
-_SAMPLES = 64
+_SAMPLE_COUNT = 64
 _SAMPLE_BYTES = 1 << 16
 
 
@@ -40,132 +40,129 @@ class _Manifest(msgspec.Struct, Generic[T], frozen=True):
     checksums: dict[str, str]
 
 
-def key_of(*what: object) -> str:
-    """A name for what these values decide; of a path, its content counts."""
+def cache_key(*what: object) -> str:
+    """Return a key that depends on all these values; a path stands for the file's content."""
     values = [sha256(value) if isinstance(value, Path) else value for value in what]
     return hashlib.sha256(msgspec.json.encode(values)).hexdigest()[:32]
 
 
 def sha256(path: Path) -> str:
-    """Of the whole content."""
+    """Return the SHA-256 of the whole content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sampled_sha256(path: Path) -> str:
-    """Of the size, the time of the last change and 64 pieces of the content.
+def partial_sha256(path: Path) -> str:
+    """Return the SHA-256 of the size, the modification time and 64 samples of the content.
 
-    For files that are made as fast as they are read: it finds what was cut short, written to, or did not
-    reach the disk.
+    For files that are as fast to generate as to read. Detects truncation, modification and lost writes.
     """
     status = path.stat()
     digest = hashlib.sha256(f"{status.st_size} {status.st_mtime_ns}".encode())
     with path.open("rb") as file:
-        for number in range(_SAMPLES):
-            file.seek(max(0, status.st_size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
+        for number in range(_SAMPLE_COUNT):
+            file.seek(max(0, status.st_size - _SAMPLE_BYTES) * number // (_SAMPLE_COUNT - 1))
             digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 
 
 class FileCache(Generic[T]):
-    """A folder of entries; beyond `limit` bytes, those that were not used for longest are removed.
+    """A folder of entries; if they exceed `limit` bytes, the least recently used ones are removed.
 
     Args:
-        folder: of the entries; it need not be there.
-        note: the kind of note that an entry has.
-        limit: bytes of all entries. Nothing is kept on a disk that has less than that free.
-        checksum: by which a damaged file is known.
+        folder: folder of the entries; created if it is missing.
+        note: type of the entries' notes.
+        limit: bytes of all entries. The cache is disabled if the disk has less free space.
+        checksum: function that detects damaged files.
     """
 
-    def __init__(
-        self, folder: Path, note: type[T], limit: int, checksum: Callable[[Path], str] = sha256
-    ) -> None:
+    def __init__(self, folder: Path, note: type[T], limit: int, checksum: Callable[[Path], str] = sha256) -> None:
         self._folder, self._limit, self._checksum = folder, limit, checksum
         self._decoder = msgspec.json.Decoder(_Manifest[note])  # type: ignore[valid-type]
 
-    def fetch(self, key: str, into: Path, make: Callable[[], T]) -> T:
-        """Put the files of an entry into a folder; they are the caller's own, and not to be written to.
+    def fetch(self, key: str, into: Path, build: Callable[[], T]) -> T:
+        """Put the files of an entry into a folder; they belong to the caller, who must not write to them.
 
         Args:
-            key: names the entry, by everything that decides what is in its files.
+            key: name of the entry, which depends on everything that determines its files.
             into: a folder for these files alone.
-            make: writes the files there, if there is no such entry or a damaged one, which is removed.
+            build: writes the files there if the entry is missing or damaged; a damaged entry is removed.
 
         Returns:
             The entry's note.
         """
-        known = self._taken(key, into)
-        if known is not None:
-            return known.note
-        note = make()
-        # A cache that cannot be written, or that is full, costs time only.
+        cached = self._take(key, into)
+        if cached is not None:
+            return cached.note
+        note = build()
+        # A cache that is full or not writable only costs time.
         with contextlib.suppress(OSError):
-            self._keep(key, into, note)
+            self._store(key, into, note)
         return note
 
     def find(self, key: str, into: Path) -> T | None:
-        """The note of an entry, whose files are now in `into`; None if it is not there as it was.
+        """Put the files of an entry into `into` and return its note; None if it is missing.
 
-        An entry that is damaged, or of another kind, is removed.
+        An entry that is damaged or of another type is removed.
         """
-        known = self._taken(key, into)
-        return None if known is None else known.note
+        cached = self._take(key, into)
+        return None if cached is None else cached.note
 
     def replace(self, key: str, files: Path, note: T) -> None:
-        """Keep this entry, with the files of a folder, in place of one that may be there."""
-        self.drop(key)
+        """Store this entry with the files of a folder, replacing an existing one."""
+        self.evict(key)
         with contextlib.suppress(OSError):
-            self._keep(key, files, note)
+            self._store(key, files, note)
 
-    def drop(self, key: str) -> None:
-        """Keep this entry no longer, if it is there."""
+    def evict(self, key: str) -> None:
+        """Remove this entry, if it exists."""
         shutil.rmtree(self._folder / key, ignore_errors=True)
 
-    def _taken(self, key: str, into: Path) -> _Manifest[T] | None:
-        """The manifest of an entry whose files are now in `into`; None if it is not there as it was."""
+    def _take(self, key: str, into: Path) -> _Manifest[T] | None:
+        """Put the files of an entry into `into` and return its manifest; None if it is missing or damaged."""
         entry = self._folder / key
         try:
             if not entry.exists():
                 return None
             manifest = self._decoder.decode((entry / _MANIFEST).read_bytes())
-            _stamp(entry)
+            _touch(entry)
             into.mkdir(parents=True, exist_ok=True)
             _link(entry, into, manifest.checksums)
-            sound = all(self._checksum(into / name) == sum for name, sum in manifest.checksums.items())
+            is_intact = all(self._checksum(into / name) == sum for name, sum in manifest.checksums.items())
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Another process may just remove it.
-            sound = False
-        if sound:
+            # Another process may be removing it.
+            is_intact = False
+        if is_intact:
             return manifest
         shutil.rmtree(entry, ignore_errors=True)
         for file in into.glob("*"):
             file.unlink()
         return None
 
-    def _keep(self, key: str, files: Path, note: T) -> None:
+    def _store(self, key: str, files: Path, note: T) -> None:
         names = [file.name for file in files.iterdir()]
         self._folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(self._folder).free < self._limit:
             return
-        self._drop_abandoned()
-        fresh = Path(tempfile.mkdtemp(dir=self._folder, prefix=_FRESH))
+        self._remove_stale()
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=_TEMPORARY_PREFIX))
         try:
-            _link(files, fresh, names)
-            manifest = _Manifest(note, {name: self._checksum(fresh / name) for name in names})
-            (fresh / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
-            entry = fresh.rename(self._folder / key)  # fails if another process was faster
-            _stamp(entry)
+            _link(files, temporary, names)
+            manifest = _Manifest(note, {name: self._checksum(temporary / name) for name in names})
+            (temporary / _MANIFEST).write_bytes(msgspec.json.encode(manifest))
+            entry = temporary.rename(self._folder / key)  # fails if another process was first
+            _touch(entry)
         finally:
-            shutil.rmtree(fresh, ignore_errors=True)  # it is there no more, if all went well
-        self._make_room(entry)
+            shutil.rmtree(temporary, ignore_errors=True)  # already renamed if nothing failed
+        self._evict_oldest(entry)
 
-    def _drop_abandoned(self) -> None:
-        """What a killed process has left half done."""
-        for folder in self._folder.glob(f"{_FRESH}*"):
-            if time.time_ns() - _last_use(folder) > _ABANDONED_NS:
+    def _remove_stale(self) -> None:
+        """Remove incomplete entries of killed processes."""
+        for folder in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):
+            if time.time_ns() - _last_use(folder) > _STALE_NS:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _make_room(self, newest: Path) -> None:
+    def _evict_oldest(self, newest: Path) -> None:
         entries = sorted(self._folder.iterdir(), key=_last_use)
         sizes = {entry: _size(entry) for entry in entries}
         total = sum(sizes.values())
@@ -178,9 +175,9 @@ class FileCache(Generic[T]):
 
 
 def _link(source: Path, target: Path, names: Iterable[str]) -> None:
-    """The files under a second name; copies, where the file system has no such links.
+    """Hard-link the files, or copy them if the file system lacks hard links.
 
-    What had that name before keeps its content for those that have it open.
+    An existing target keeps its content for processes that have it open.
     """
     for name in names:
         (target / name).unlink(missing_ok=True)
@@ -192,8 +189,8 @@ def _link(source: Path, target: Path, names: Iterable[str]) -> None:
             shutil.copy2(source / name, target / name)
 
 
-def _stamp(entry: Path) -> None:
-    """Used now; the kernel's own time stamps are milliseconds apart."""
+def _touch(entry: Path) -> None:
+    """Mark as used now; the kernel's own time stamps are milliseconds apart."""
     now = time.time_ns()
     os.utime(entry, ns=(now, now))
 

@@ -1,9 +1,9 @@
-"""A user's own images: a folder with one subfolder for each class, read with Pillow, resized once.
+"""User images: a folder with one subfolder per class, read with Pillow and resized once.
 
-Classes are numbered by the order of their names, images are ordered by class and path. A folder that has a
-subfolder `train` has its classes there, and in `test` those of the test images. Each image becomes RGB and
-exactly as large as the network's input, whatever its proportions, by Pillow's bilinear filter, which
-averages over all pixels where it makes an image smaller.
+Classes are numbered in the order of their names; images are ordered by class and path. If the folder has a
+subfolder `train`, this contains the classes, and `test` contains the test images' classes. Each image is
+converted to RGB and to the network's input size, ignoring its aspect ratio. Pillow's bilinear filter averages
+over all pixels if it reduces an image.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polybench.core.distribution import install_command
 from polybench.core.errors import BadInput
-from polybench.data.chunks import Chunk, Pixels, Shape, Split
+from polybench.data.array_chunks import Chunk, Pixels, Shape, Split
 
-_AT_ONCE = 64
-"""Images read side by side: Pillow decodes and resizes without Python's global lock."""
-_MOST_PIXELS = 64 << 20
-"""Of one image: a file of half a megabyte may hold far more, and each is decoded as a whole."""
+_BATCH_IMAGES = 64
+"""Images read in parallel: Pillow decodes and resizes without Python's global lock."""
+_MAX_PIXELS = 64 << 20
+"""Maximum size of an image: a file of half a megabyte may contain far more pixels, and is decoded as a whole.
+"""
 
 
 class ImageFolder(NamedTuple):
-    """The image files, and the number of each one's class in the sorted `classes`."""
+    """The image files, and the index of each one's class in the sorted `classes`."""
 
     files: list[Path]
     labels: list[int]
@@ -34,15 +36,15 @@ class ImageFolder(NamedTuple):
 
 
 def is_image_folder(folder: Path) -> bool:
-    """Whether `folder` has subfolders."""
+    """Return True if `folder` has subfolders."""
     return folder.is_dir() and bool(_subfolders(folder))
 
 
 def find_images(folder: Path, split: Split) -> ImageFolder:
-    """Look what is there, without opening an image; files that are no images by their names are left out.
+    """List the images without opening them; files whose names are not those of images are ignored.
 
     Raises:
-        BadInput: Pillow is missing, there are no images of this split, or a class has none.
+        BadInput: Pillow is missing, this split or a class has no images.
     """
     root = _root(folder, split)
     extensions = _extensions()
@@ -59,36 +61,36 @@ def find_images(folder: Path, split: Split) -> ImageFolder:
 
 
 def read_images(images: ImageFolder, shape: Shape) -> Iterator[Chunk]:
-    """All images in order, each (3, height, width) as `shape` says.
+    """Yield all images in order, each of `shape` (3, height, width).
 
     Raises:
-        BadInput: a file is no image that Pillow can read; the message names it.
+        BadInput: Pillow cannot read a file; the message names it.
     """
     with ThreadPoolExecutor() as pool:
-        for first in range(0, len(images.files), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            with warnings.catch_warnings():  # Pillow's, of damaged metadata: the pixels are what counts
+        for first in range(0, len(images.files), _BATCH_IMAGES):
+            batch = slice(first, first + _BATCH_IMAGES)
+            with warnings.catch_warnings():  # Pillow warns about damaged metadata; only the pixels matter
                 warnings.simplefilter("ignore")
-                pixels = list(pool.map(lambda path: _read(path, shape), images.files[some]))
-            yield Chunk(first, np.stack(pixels), np.array(images.labels[some], np.uint8))
+                pixels = list(pool.map(lambda path: _read(path, shape), images.files[batch]))
+            yield Chunk(first, np.stack(pixels), np.array(images.labels[batch], np.uint8))
 
 
 def _read(path: Path, shape: Shape) -> Pixels:
     from PIL import Image
 
     _, height, width = shape
-    if not path.is_file():  # a pipe would be waited for, a device may never end
-        raise BadInput(f"{path} is no regular file; remove it")
+    if not path.is_file():  # a pipe may block, a device may never end
+        raise BadInput(f"{path} is not a regular file; remove it")
     try:
         with Image.open(path) as image:
-            if image.width * image.height > _MOST_PIXELS:
+            if image.width * image.height > _MAX_PIXELS:
                 raise BadInput(
-                    f"{path} has {image.width} x {image.height} pixels, at most {_MOST_PIXELS:,} are read; "
+                    f"{path} has {image.width} x {image.height} pixels: expected at most {_MAX_PIXELS:,}; "
                     "make it smaller"
                 )
             resized = image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise BadInput(f"{path} is no image that Pillow can read: {error}; mend or remove it") from error
+        raise BadInput(f"Pillow cannot read {path}: {error}; fix or remove it") from error
     return np.asarray(resized).transpose(2, 0, 1)
 
 
@@ -97,11 +99,11 @@ def _root(folder: Path, split: Split) -> Path:
         if split == "train":
             return folder
         raise BadInput(
-            f"--data {folder} has no test images; put the classes' folders into {folder / 'train'} and "
-            f"those of the test images into {folder / 'test'}"
+            f"--data {folder} has no test images; move the classes' folders to {folder / 'train'} and "
+            f"those of the test images to {folder / 'test'}"
         )
     if not is_image_folder(folder / split):
-        raise BadInput(f"--data {folder}: there are no folders of images in {folder / split}")
+        raise BadInput(f"--data {folder}: no folders of images in {folder / split}")
     return folder / split
 
 
@@ -114,6 +116,6 @@ def _extensions() -> frozenset[str]:
         from PIL import Image
     except ImportError:
         raise BadInput(
-            "a folder of images is read with Pillow, which is not installed; pip install 'polybench[images]'"
+            f"Pillow, which reads folders of images, is not installed; {install_command('images')}"
         ) from None
     return frozenset(Image.registered_extensions())

@@ -1,8 +1,8 @@
-"""MNIST as its authors publish it: four IDX files, as they are or with gzip around them.
+"""MNIST as its authors publish it: four IDX files, plain or gzipped.
 
-`train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, `t10k-...` for the test images. An IDX file begins
-with its magic number and the length of each axis, big-endian 32 bits; a byte for each value follows. The
-official files have 60,000 and 10,000 images; fewer are read too. http://yann.lecun.com/exdb/mnist/
+`train-images-idx3-ubyte` and `train-labels-idx1-ubyte`, `t10k-...` for the test images. An IDX file has a
+magic number and the length of each axis as big-endian 32-bit integers, then a byte per value. The official
+files have 60,000 and 10,000 images; smaller files are accepted. http://yann.lecun.com/exdb/mnist/
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from polybench.core.errors import BadInput
-from polybench.data.chunks import Chunk, Pixels, Split
+from polybench.data.array_chunks import Chunk, Pixels, Split
 
 IMAGE_SHAPE = (1, 28, 28)
 CLASSES = 10
@@ -28,53 +28,53 @@ FILES: dict[Split, tuple[str, str]] = {
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
 FOLDERS = ("mnist", "MNIST/raw")
-"""Below a folder of data sets; the second is torchvision's."""
-REMEDY = f"MNIST is {', '.join(name for files in FILES.values() for name in files)}, each with or without .gz"
+"""Subfolders of a folder of data sets; the second is torchvision's."""
+HINT = f"MNIST is {', '.join(name for files in FILES.values() for name in files)}, each with or without .gz"
 
-_MOST_IMAGES = 150_000
-"""More than any file has that is called so; a header that says more is taken for damage."""
-_AT_ONCE = 1000
+_MAX_IMAGES = 150_000
+"""More than any published file has; a larger number in a header is treated as damage."""
+_IMAGES_PER_CHUNK = 1000
 _UNSIGNED_BYTES = 8
 
 
 def locate(path: Path) -> Path | None:
-    """The folder with the files, that `path` is or contains; None if there is none."""
-    places = (path, *(path / name for name in FOLDERS))
-    return next((place for place in places if _file(place, FILES["train"][0]) is not None), None)
+    """Return the folder with the files that `path` is or contains, or None."""
+    candidates = (path, *(path / name for name in FOLDERS))
+    return next((place for place in candidates if _find_file(place, FILES["train"][0]) is not None), None)
 
 
 def read(folder: Path, split: Split) -> Iterator[Chunk]:
-    """The images of one split, in chunks, in their order.
+    """Yield the images of one split in chunks, in their order.
 
     Args:
-        folder: what `locate` found.
+        folder: result of `locate`.
         split: "train" or "test".
 
     Raises:
-        BadInput: a file is missing, truncated, damaged or no MNIST; the message names it, and the place.
+        BadInput: a file is missing, truncated, damaged or not MNIST; the message names the file and position.
     """
     image_file, label_file = FILES[split]
-    with _opened(folder, image_file) as images, _opened(folder, label_file) as labels:
-        count, *shape = _header(images, 3)
+    with _open(folder, image_file) as images, _open(folder, label_file) as labels:
+        count, *shape = _read_header(images, 3)
         if tuple(shape) != IMAGE_SHAPE[1:]:
-            raise BadInput(f"{images.path}: images of {shape[0]} x {shape[1]}, those of MNIST are 28 x 28")
-        (labelled,) = _header(labels, 1)
+            raise BadInput(f"{images.path}: images of {shape[0]} x {shape[1]}: expected 28 x 28")
+        (labelled,) = _read_header(labels, 1)
         if labelled != count:
             raise BadInput(f"{labels.path} has {labelled} labels for the {count} images of {images.path}")
-        for first in range(0, count, _AT_ONCE):
-            some = min(_AT_ONCE, count - first)
-            classes = _values(labels, some)
+        for first in range(0, count, _IMAGES_PER_CHUNK):
+            batch_size = min(_IMAGES_PER_CHUNK, count - first)
+            classes = _read_values(labels, batch_size)
             wrong = np.flatnonzero(classes >= CLASSES)
             if wrong.size:
                 raise BadInput(
-                    f"{labels.path}: the label at {first + wrong[0]} is {classes[wrong[0]]}, "
-                    f"labels are 0 to {CLASSES - 1}"
+                    f"{labels.path}: the label at {first + wrong[0]} is {classes[wrong[0]]}: "
+                    f"expected 0 to {CLASSES - 1}"
                 )
-            pixels = _values(images, some * 28 * 28)
-            yield Chunk(first, pixels.reshape(some, *IMAGE_SHAPE), classes)
+            pixels = _read_values(images, batch_size * 28 * 28)
+            yield Chunk(first, pixels.reshape(batch_size, *IMAGE_SHAPE), classes)
         for file in (images, labels):
             if _read(file, 1):
-                raise BadInput(f"{file.path} goes on behind the {count} entries that its header says")
+                raise BadInput(f"{file.path} has more than the {count} entries of its header")
 
 
 class _Idx(NamedTuple):
@@ -83,54 +83,54 @@ class _Idx(NamedTuple):
 
 
 @contextmanager
-def _opened(folder: Path, name: str) -> Iterator[_Idx]:
-    path = _file(folder, name)
+def _open(folder: Path, name: str) -> Iterator[_Idx]:
+    path = _find_file(folder, name)
     if path is None:
-        raise BadInput(f"there is no {name} in {folder}; {REMEDY}")
+        raise BadInput(f"{name} not found in {folder}; {HINT}")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
             yield _Idx(path, content)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def _find_file(folder: Path, name: str) -> Path | None:
     try:
         return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
     except OSError:
         return None
 
 
-def _header(file: _Idx, axes: int) -> tuple[int, ...]:
-    """The length of each axis."""
-    zeros, kind, found, *shape = struct.unpack(f">HBB{axes}I", _exactly(file, 4 + 4 * axes))
+def _read_header(file: _Idx, axes: int) -> tuple[int, ...]:
+    """Return the length of each axis."""
+    zeros, kind, found, *shape = struct.unpack(f">HBB{axes}I", _read_exactly(file, 4 + 4 * axes))
     if (zeros, kind, found) != (0, _UNSIGNED_BYTES, axes):
-        raise BadInput(f"{file.path} is no IDX file of bytes with {axes} axes; {REMEDY}")
-    if not 0 < shape[0] <= _MOST_IMAGES:
-        raise BadInput(f"{file.path}: its header says {shape[0]} entries; 1 to {_MOST_IMAGES:,} are read")
+        raise BadInput(f"{file.path} is not an IDX file of bytes with {axes} axes; {HINT}")
+    if not 0 < shape[0] <= _MAX_IMAGES:
+        raise BadInput(f"{file.path}: {shape[0]} entries in its header: expected 1 to {_MAX_IMAGES:,}")
     return tuple(shape)
 
 
-def _values(file: _Idx, count: int) -> Pixels:
-    return np.frombuffer(_exactly(file, count), np.uint8)
+def _read_values(file: _Idx, count: int) -> Pixels:
+    return np.frombuffer(_read_exactly(file, count), np.uint8)
 
 
-def _exactly(file: _Idx, size: int) -> bytes:
+def _read_exactly(file: _Idx, size: int) -> bytes:
     content = _read(file, size)
     if len(content) < size:
-        raise BadInput(f"{file.path} is truncated: {file.content.tell()} bytes; {REMEDY}")
+        raise BadInput(f"{file.path} is truncated: {file.content.tell()} bytes; {HINT}")
     return content
 
 
 def _read(file: _Idx, size: int) -> bytes:
-    """No more than this: what an archive unpacks to, its header must have said."""
+    """Read at most `size` bytes, which the header announced, however much the archive unpacks to."""
     try:
         return file.content.read(size)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadInput(f"{file.path} is truncated, damaged or no gzip file ({error}); {REMEDY}") from error
-    except OSError as error:  # here, where it is known which of the two files it is
-        raise _unreadable(file.path, error) from error
+        raise BadInput(f"{file.path} is truncated, damaged or not a gzip file ({error}); {HINT}") from error
+    except OSError as error:  # caught here, where the file is known
+        raise _read_error(file.path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"cannot read {path}: {error.strerror or error}; {REMEDY}")
+def _read_error(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"cannot read {path}: {error.strerror or error}; {HINT}")

@@ -1,6 +1,7 @@
-"""The engines. ADD AN ENGINE: one folder with a class that follows `engines.base.Engine`, and its row here.
+"""Registry of engines.
 
-A row is data: nothing of a framework is imported before a worker loads `factory`.
+ADD AN ENGINE: a folder with a class that implements `engines.base.Engine`, and an entry here.
+An entry is plain data: no framework is imported until a worker loads `factory`.
 """
 
 from __future__ import annotations
@@ -10,52 +11,75 @@ from typing import Literal
 
 import msgspec
 
+from polybench.core.distribution import install_command
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """Software that an engine or variant needs in addition to the packages of its extra.
+
+    Attributes:
+        name: name for users, such as "Enzyme.jl".
+        install: command that installs it.
+    """
+
+    name: str
+    install: str
+
 
 class Variant(msgspec.Struct, frozen=True):
-    """Another way to use an engine: what it is, and whether it exists on CUDA only.
+    """Alternative configuration of an engine, requested as `engine+variant`.
 
-    `whole_step` says that the step is compiled or replayed as a whole: its layers have no times of their own.
-    `pools` says that it is the plain engine with other sizes of its thread pools: a sweep has their matrix.
-    `lesson` says that it shows what something costs, and is no way to train: nothing ever advises it.
-    `besides` says that it needs a package that the engine's own setup does not bring: nothing advises it.
+    Attributes:
+        summary: one line for `polybench engines`.
+        cuda_only: the variant exists on CUDA devices only.
+        compiled_as_whole: the step is compiled or replayed as a whole, so layers cannot be timed.
+        changes_thread_pools: the plain engine with other thread pool sizes; a sweep shows these as a grid.
+        diagnostic_only: it shows the cost of a feature and is not meant for training; never recommended.
+        needs_extra_package: it needs a package that the engine's setup does not install; never recommended.
+        requires: software that it needs in addition to its engine.
     """
 
     summary: str
     cuda_only: bool = False
-    whole_step: bool = False
-    pools: bool = False
-    lesson: bool = False
-    besides: bool = False
+    compiled_as_whole: bool = False
+    changes_thread_pools: bool = False
+    diagnostic_only: bool = False
+    needs_extra_package: bool = False
+    requires: Requirement | None = None
 
 
-class EngineRow(msgspec.Struct, frozen=True):
-    """How to find an engine and what may be asked of it.
+class EngineSpec(msgspec.Struct, frozen=True):
+    """Location, requirements and capabilities of an engine.
 
     Attributes:
         factory: `module:class`.
-        summary: what is timed, in a line.
-        extra: the extra of the polybench package that installs the framework.
-        variants: by the name that is asked for, `torch+compile`.
-        runs_on: devices, in words.
-        devices: kinds of them that it is written for.
-        environment: set for its workers; `{threads}` in a value is the study's number of threads.
-        cuda_environment: set for its workers on a GPU, by precision.
-        environment_factory: `module:function` for variables that are known at run time only; it is given
-            device, threads and variants, and what it answers is set as well. Where it has `project_files`, a
-            project that is not the one it would find may follow.
-        packages: what the extra installs: pip's names, for environments that are not polybench's own.
-        project_files: a folder with one of them may be an environment (`--env`), as one with a Python is.
-        memory_bytes: anonymous memory of a worker of the hungriest variant that has trained `lenet`, less
-            the data. As large as any until somebody measures it: fewer workers then live at one time.
-        start_seconds: the cold start of a worker for `lenet`, beside two other engines on two cores; for
-            estimates only.
+        summary: one-line description of what is timed.
+        extra: polybench extra that installs the framework.
+        variants: variants by name, as in `torch+compile`.
+        runs_on: supported devices, as text.
+        devices: supported device types.
+        environment: variables of its workers; `{threads}` in a value stands for the study's thread count.
+        cuda_environment: variables of its workers on a GPU, by precision.
+        environment_factory: `module:function` that returns variables known only at run time. It takes device,
+            threads and variants; an engine with `project_files` also takes the project to use.
+        packages: pip names of the packages that the extra installs, for environments other than polybench's.
+        requires: software that it needs in addition to `packages`.
+        requirement_check: `module:function` that takes variants and raises EngineUnavailable if software that
+            the engine or these variants require is missing. It does not start the framework.
+        project_files: a folder that contains one of these files is accepted as an environment (`--env`).
+        memory_bytes: anonymous memory of a worker after training `lenet` with the largest variant, without
+            data. The default is an upper bound: an unmeasured engine gets fewer simultaneous workers.
+        startup_seconds: cold start of a worker for `lenet`, measured with two other engines on two cores;
+            used for estimates only.
         copies_data: `load` makes a private copy of the batches.
-        does_arithmetic: False for an engine that only plays a script: nothing can be checked.
-        whole_step: as of a variant, but of all of them: the engine has no `replay`.
-        replicas: how several of them train together: as `processes`, each with an engine that is told its
-            `Rank`, or as `devices` of one process; None is not at all.
-        replicas_environment: set for its workers with several; `{replicas}` in a value is their number.
-        why_alone: why not.
+        computes: False for an engine that only simulates training and cannot be checked.
+        compiled_as_whole: as in `Variant`, for all variants: the engine lacks `build_layer_operations`.
+        replicas: how replicas train together: as `processes`, each with its own engine and `Rank`, or as
+            `devices` of one process. None: no data-parallel training.
+        replicas_environment: variables of its workers in data-parallel training; `{replicas}` stands for
+            the number of replicas.
+        no_data_parallel_reason: the reason if `replicas` is None.
+        internal: part of polybench's own checks; `polybench engines` lists it with `--all` only.
     """
 
     factory: str
@@ -68,148 +92,185 @@ class EngineRow(msgspec.Struct, frozen=True):
     cuda_environment: dict[str, dict[str, str]] = {}
     environment_factory: str | None = None
     packages: tuple[str, ...] = ()
+    requires: Requirement | None = None
+    requirement_check: str | None = None
     project_files: tuple[str, ...] = ()
     memory_bytes: int = 1 << 30
-    start_seconds: float = 10.0
+    startup_seconds: float = 10.0
     copies_data: bool = True
-    does_arithmetic: bool = True
-    whole_step: bool = False
+    computes: bool = True
+    compiled_as_whole: bool = False
     replicas: Literal["processes", "devices"] | None = None
     replicas_environment: dict[str, str] = {}
-    why_alone: str = "this engine has no data-parallel training in polybench"
+    no_data_parallel_reason: str = "this engine has no data-parallel training in polybench"
+    internal: bool = False
 
-    def times_layers(self, variants: Iterable[str]) -> bool:
-        """Whether layers have times of their own with these variants."""
-        found = (self.variants[name] for name in variants if name in self.variants)
-        return not self.whole_step and not any(variant.whole_step for variant in found)
+    def supports_layer_timing(self, variants: Iterable[str]) -> bool:
+        """Return True if these variants time each layer separately."""
+        requested = (self.variants[name] for name in variants if name in self.variants)
+        return not self.compiled_as_whole and not any(variant.compiled_as_whole for variant in requested)
 
 
-ALLOCATORS: dict[str, Variant] = {
-    "jemalloc": Variant("the allocator jemalloc in place of the C library's, preloaded"),
-    "systemheap": Variant("the C library's heap by its own rule, whatever --heap says"),
-    "tcmalloc": Variant("the allocator tcmalloc in place of the C library's, preloaded"),
+ALLOCATOR_VARIANTS: dict[str, Variant] = {
+    "jemalloc": Variant(
+        "jemalloc, preloaded in place of the C library's allocator",
+        requires=Requirement("libjemalloc", "apt-get install libjemalloc2"),
+    ),
+    "system_malloc": Variant("the C library's default malloc policy, regardless of --malloc"),
+    "tcmalloc": Variant(
+        "tcmalloc, preloaded in place of the C library's allocator",
+        requires=Requirement("libtcmalloc", "apt-get install libtcmalloc-minimal4"),
+    ),
 }
-"""Variants of every engine: `wire.environment` makes them, and the engine knows nothing of it."""
+"""Variants of every engine. `protocol.environment` implements them; engines are not involved."""
 
-_CUDA_UNTRIED = "CPU; CUDA is written but has not run on a GPU yet"
 
-ENGINES: dict[str, EngineRow] = {
-    "flux": EngineRow(
+def _julia_package(name: str) -> Requirement:
+    return Requirement(f"{name}.jl", f"polybench setup flux --add-package {name}")
+
+
+_CUDA_UNTESTED = "CPU; CUDA is implemented but has not been tested on a GPU yet"
+
+ENGINES: dict[str, EngineSpec] = {
+    "flux": EngineSpec(
         "polybench.engines.flux.engine:FluxEngine",
         "Flux.jl with Zygote, a plain `Chain`, through juliacall",
         extra="flux",
         variants={
-            "default_threads": Variant(
-                "one Julia thread, as Julia starts; BLAS threads from the study", pools=True
+            "framework_threads": Variant(
+                "one Julia thread, Julia's default; BLAS threads from the study", changes_thread_pools=True
             ),
             **{
-                f"blas{n}": Variant(f"Julia's threads from the study; BLAS threads: {n}", pools=True)
+                f"blas{n}": Variant(f"Julia threads from the study; BLAS threads: {n}", changes_thread_pools=True)
                 for n in (1, 2, 4, 8)
             },
-            "all_threads": Variant(
-                "as many BLAS threads as Julia threads: NNlib's tasks share them", pools=True
+            "all_cores": Variant(
+                "as many BLAS threads as Julia threads, shared by NNlib's tasks", changes_thread_pools=True
             ),
             "gc_every_step": Variant(
-                "a full collection of garbage after each step, in its time", lesson=True
+                "a full garbage collection after each step, included in its time", diagnostic_only=True
             ),
-            "gc_off": Variant("no collection of garbage in timed steps, but between them", lesson=True),
+            "gc_off": Variant("garbage collection between timing blocks only", diagnostic_only=True),
             "enzyme": Variant(
-                "gradients by Enzyme.jl, into a `Duplicated` model", whole_step=True, besides=True
+                "gradients by Enzyme.jl, into a `Duplicated` model",
+                compiled_as_whole=True,
+                needs_extra_package=True,
+                requires=_julia_package("Enzyme"),
             ),
-            "mooncake": Variant("gradients by Mooncake.jl (`AutoMooncake()`)", whole_step=True, besides=True),
+            "mooncake": Variant(
+                "gradients by Mooncake.jl (`AutoMooncake()`)",
+                compiled_as_whole=True,
+                needs_extra_package=True,
+                requires=_julia_package("Mooncake"),
+            ),
             "reactant": Variant(
-                "the step compiled with XLA: `Flux.trainstep!` on Reactant.jl's arrays",
-                whole_step=True,
-                besides=True,
+                "step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays",
+                compiled_as_whole=True,
+                needs_extra_package=True,
+                requires=_julia_package("Reactant"),
             ),
-            "mkl": Variant("Intel's MKL in place of OpenBLAS (MKL.jl)", besides=True),
-            "train": Variant("`Flux.train!` makes the steps, instead of `withgradient` and `update!`"),
+            "mkl": Variant(
+                "Intel MKL in place of OpenBLAS (MKL.jl)",
+                needs_extra_package=True,
+                requires=_julia_package("MKL"),
+            ),
+            "train": Variant("steps by `Flux.train!` in place of `withgradient` and `update!`"),
         },
-        runs_on=_CUDA_UNTRIED,
+        runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
         environment_factory="polybench.engines.flux.julia.environment:environment",
-        # cuDNN.jl has no mode without TensorFloat-32; NVIDIA's libraries read this when they are first used.
+        # cuDNN.jl cannot disable TensorFloat-32; NVIDIA's libraries read this variable on first use.
         cuda_environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
         packages=("juliacall",),
+        requires=Requirement("Julia and Flux.jl", "polybench setup flux"),
+        requirement_check="polybench.engines.flux.julia.extra_packages:check_requirements",
         project_files=("Project.toml", "JuliaProject.toml"),
-        why_alone="Flux's DistributedUtils speaks through MPI.jl (CPU) or NCCL.jl (GPU), and neither is among"
-        " the packages that `polybench setup flux` installs",
+        no_data_parallel_reason="Flux's DistributedUtils needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench"
+        " setup flux` installs neither",
         memory_bytes=700 << 20,
-        start_seconds=17.4,
+        startup_seconds=17.4,
         copies_data=False,
     ),
-    "lux": EngineRow(
+    "lux": EngineSpec(
         "polybench.engines.flux.lux:LuxEngine",
         "Lux.jl with Zygote, `Training.single_train_step!`, through juliacall",
         extra="flux",
         environment_factory="polybench.engines.flux.lux:environment",
         packages=("juliacall",),
+        requires=_julia_package("Lux"),
+        requirement_check="polybench.engines.flux.lux:check_requirements",
         project_files=("Project.toml", "JuliaProject.toml"),
-        whole_step=True,
-        why_alone="Lux's DistributedUtils speaks through MPI.jl (CPU) or NCCL.jl (GPU), and neither is among"
-        " the packages that `polybench setup flux` installs",
+        compiled_as_whole=True,
+        no_data_parallel_reason="Lux's DistributedUtils needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench"
+        " setup flux` installs neither",
         copies_data=False,
     ),
-    "torch": EngineRow(
-        "polybench.engines.pytorch.engine:TorchEngine",
+    "torch": EngineSpec(
+        "polybench.engines.torch.engine:TorchEngine",
         "eager PyTorch, NCHW",
         extra="torch",
         packages=("torch",),
+        requirement_check="polybench.engines.torch.requirements:check_requirements",
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
-            "compile": Variant("the training step's forward and loss through torch.compile", whole_step=True),
-            "cudagraph": Variant(
-                "the whole step, replayed as a CUDA graph, with a copy of its batch on the device",
-                cuda_only=True,
-                whole_step=True,
+            "compile": Variant(
+                "forward pass and loss through torch.compile",
+                compiled_as_whole=True,
+                requires=Requirement("a C++ compiler", "apt-get install g++"),
             ),
-            "foreach": Variant("an optimizer that updates all tensors at once, as PyTorch's does on CUDA"),
+            "cudagraph": Variant(
+                "the whole step, replayed as a CUDA graph; the batch is copied on the device first",
+                cuda_only=True,
+                compiled_as_whole=True,
+            ),
+            "foreach": Variant("multi-tensor optimizer, PyTorch's default on CUDA"),
         },
-        runs_on=_CUDA_UNTRIED,
+        runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
         memory_bytes=350 << 20,
-        start_seconds=5.0,
+        startup_seconds=5.0,
         copies_data=False,
         replicas="processes",
     ),
-    "tf": EngineRow(
-        "polybench.engines.tensorflow.engine:TensorFlowEngine",
+    "tf": EngineSpec(
+        "polybench.engines.tf.engine:TensorFlowEngine",
         "a Keras model in a `tf.function` step",
         extra="tf",
         packages=("tensorflow",),
         variants={
             "eager": Variant("the step without `tf.function`: Python calls each operation"),
             "keras_fit": Variant("Keras's own model.fit instead of a tf.function step"),
-            "nofuse": Variant(
-                "LSTMs without cuDNN's fused kernel (use_cudnn=False); on the CPU nothing else than `tf`",
-                lesson=True,
+            "no_fusion": Variant(
+                "LSTMs without cuDNN's fused kernel (use_cudnn=False); the same as `tf` on the CPU",
+                diagnostic_only=True,
             ),
             "unrolled": Variant(
-                "LSTMs without a loop: each time has operations of its own (unroll=True)", lesson=True
+                "LSTMs without a loop: separate operations for each time step (unroll=True)",
+                diagnostic_only=True,
             ),
-            "xla": Variant("the step compiled with XLA (jit_compile=True)", whole_step=True),
+            "xla": Variant("the step compiled with XLA (jit_compile=True)", compiled_as_whole=True),
         },
-        runs_on=_CUDA_UNTRIED,
+        runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
-        # cuDNN's algorithms are chosen by trying them, whatever the user's environment says.
+        # TF_CUDNN_USE_AUTOTUNE overrides the user's environment: cuDNN always benchmarks its algorithms.
         environment={
             "KERAS_BACKEND": "tensorflow",
             "TF_CPP_MIN_LOG_LEVEL": "2",
             "TF_CUDNN_USE_AUTOTUNE": "1",
         },
         memory_bytes=480 << 20,
-        start_seconds=8.1,
+        startup_seconds=8.1,
         replicas="devices",
     ),
-    "jax": EngineRow(
+    "jax": EngineSpec(
         "polybench.engines.jax.engine:JaxEngine",
         "plain JAX, NCHW: pure functions and optax in one `jax.jit` step",
         extra="jax",
         packages=("jax", "optax"),
-        runs_on=_CUDA_UNTRIED,
+        runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
-        # Nothing else sizes XLA's thread pools on the CPU (xla/pjrt/utils.cc, DefaultThreadPoolSize). By
-        # itself JAX takes three quarters of a GPU's memory, and says nothing about what it needs.
+        # Only NPROC sizes XLA's CPU thread pools (xla/pjrt/utils.cc, DefaultThreadPoolSize). By default JAX
+        # preallocates three quarters of a GPU's memory, which hides how much it needs.
         environment={
             "NPROC": "{threads}",
             "PJRT_NPROC": "{threads}",
@@ -218,48 +279,57 @@ ENGINES: dict[str, EngineRow] = {
         replicas="devices",
         replicas_environment={"JAX_NUM_CPU_DEVICES": "{replicas}"},
     ),
-    "keras": EngineRow(
+    "keras": EngineSpec(
         "polybench.engines.keras.engine:KerasEngine",
         "Keras 3's `train_on_batch` on TensorFlow, its default backend",
         extra="keras",
         packages=("keras",),
         variants={
-            "jax": Variant("on JAX: the step compiled with XLA, as Keras does there"),
-            "torch": Variant("on PyTorch: the step is eager"),
+            "jax": Variant(
+                "on JAX: Keras compiles the step with XLA",
+                requires=Requirement("JAX", install_command("jax")),
+            ),
+            "torch": Variant(
+                "on PyTorch: the step is eager", requires=Requirement("PyTorch", install_command("torch"))
+            ),
         },
+        requires=Requirement("TensorFlow", install_command("tf")),
+        requirement_check="polybench.engines.keras.environment:check_requirements",
         environment_factory="polybench.engines.keras.environment:environment",
-        whole_step=True,
-        why_alone="keras.distribution.DataParallel has no place in polybench yet; tf has replicas of Keras's"
-        " models",
+        compiled_as_whole=True,
+        no_data_parallel_reason="polybench does not support keras.distribution.DataParallel yet; tf trains"
+        " Keras models data-parallel",
     ),
-    "reference": EngineRow(
+    "reference": EngineSpec(
         "polybench.engines.reference.engine:ReferenceEngine",
-        "NumPy in float64, the oracle of the identity check",
+        "NumPy in float64: the reference of the parity check",
         memory_bytes=300 << 20,
-        start_seconds=1.0,
+        startup_seconds=1.0,
         copies_data=False,
-        why_alone="it is what replicas are checked against",
+        no_data_parallel_reason="data-parallel engines are checked against it",
+        internal=True,
     ),
-    "fake": EngineRow(
+    "fake": EngineSpec(
         "polybench.engines.fake.engine:FakeEngine",
-        "a script with a clock of its own; tries polybench without a framework",
+        "simulated training with simulated times, to try polybench without a framework",
         variants={
-            "crash": Variant("the process dies while it is measured"),
-            "diverge": Variant("the loss stops being finite in a long training"),
-            "garbage": Variant("answers something that is no message"),
-            "hang": Variant("never answers when it is measured"),
-            "hungry": Variant("takes 1 GiB of memory when it is measured"),
-            "line": Variant("a step takes 2 ms, and 10 us for each of its images"),
-            "nan": Variant("the loss stops being finite"),
+            "bad_message": Variant("sends a malformed message"),
+            "crash": Variant("crashes while it is measured"),
+            "diverge": Variant("the loss becomes NaN in a long training"),
+            "hang": Variant("does not reply when it is measured"),
+            "linear_cost": Variant("a step takes 2 ms plus 10 us per image"),
+            "memory_hog": Variant("allocates 1 GiB while it is measured"),
+            "nan": Variant("the loss becomes NaN"),
+            "no_allocation_count": Variant("counting allocations fails"),
             "slow": Variant("steps take twice as long"),
-            "uneven": Variant("the weight gradient of the last layer that has one takes a step's time more"),
-            "uncountable": Variant("fails when its allocations are counted"),
-            "unavailable": Variant("says that its framework is missing"),
+            "slow_last_layer": Variant("the last trained layer's weight gradient takes one step time longer"),
+            "unavailable": Variant("reports that its framework is not installed"),
         },
         memory_bytes=64 << 20,
-        start_seconds=1.0,
+        startup_seconds=1.0,
         copies_data=False,
-        does_arithmetic=False,
+        computes=False,
+        internal=True,
         replicas="processes",
     ),
 }

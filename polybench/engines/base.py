@@ -1,4 +1,4 @@
-"""The Engine protocol: the few things that a framework must be able to do to be measured."""
+"""Engine protocol: the operations that a framework must implement to be measured."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from polybench.core.document.layers import Part
-from polybench.core.document.places import Places
-from polybench.core.document.resources import Allocations
-from polybench.core.errors import Unavailable
-from polybench.core.job import Collected, Conventions, Job, Probe, Rank
-from polybench.core.pieces import Piece
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.core.layers import Operation
+from polybench.networks.timed_layers import TimedLayer
+from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.resources import Allocations
 
 Array = NDArray[Any]
 
 
 Weights = Mapping[str, Array]
-"""`layer_name.weight` and the like, see `core.model.Model.tensor_shapes` -> array in the canonical layout."""
+"""Arrays in the canonical layout by name (`layer_name.weight`); see `core.model.Model.tensor_shapes`."""
 
 
-class Stream(NamedTuple):
-    """What an input pipeline is made from; all arrays are read-only.
+class PipelineInput(NamedTuple):
+    """Data set and batch order for an input pipeline; all arrays are read-only.
 
     Attributes:
-        images: (N, channels, height, width) uint8, mapped.
+        images: (N, channels, height, width) uint8, memory-mapped.
         labels: (N,) int64.
-        order: (steps, batch) int64, the images of each batch.
-        decisions: (steps, batch, 3) int8: flip (left and right, 0 or 1), then dy, dx: the pixel at (y, x) is
-            the flipped image's at (y + dy, x + dx), and 0 outside it. Neither is more than LARGEST_SHIFT.
-            None varies nothing.
-        workers: how many prepare batches; 0 does it in the thread that trains.
+        order: (steps, batch) int64, the image indices of each batch.
+        augmentations: (steps, batch, 3) int8, or None for no augmentation. The columns are flip (left-right,
+            0 or 1), dy and dx, with |dy|, |dx| <= MAX_CROP_OFFSET. Pixel (y, x) is the flipped image's pixel
+            (y + dy, x + dx), or 0 outside the image.
+        workers: number of workers that prepare batches; with 0, the training thread does.
     """
 
     images: Array
     labels: Array
     order: Array
-    decisions: Array | None
+    augmentations: Array | None
     workers: int
 
 
 class Snapshot(NamedTuple):
-    """Loss of one batch at the current weights, its gradients, and those weights; canonical, as computed.
+    """Loss and gradients of one batch at the current weights, and these weights, in the canonical layout.
 
-    `gradients` has `model.weight_shapes()`, `weights` all of `model.tensor_shapes()`: last the state.
+    `gradients` has the tensors of `model.weight_shapes()`, `weights` those of `model.tensor_shapes()`.
     """
 
     loss: float
@@ -53,14 +53,14 @@ class Snapshot(NamedTuple):
 
 
 class LayerTensors(NamedTuple):
-    """What one layer computes in a training step, canonical.
+    """Tensors of one layer in a training step, in the canonical layout.
 
     Attributes:
-        x: what goes in.
-        dy: the gradient of the loss with respect to what comes out.
-        y: what comes out.
-        dx: the gradient of x.
-        gradients: those of the weights, by part (`weight`).
+        x: input.
+        dy: gradient of the loss with respect to the output.
+        y: output.
+        dx: gradient of the loss with respect to the input.
+        gradients: gradients of the layer's weights, by tensor (`weight`, `bias`).
     """
 
     x: Array
@@ -70,66 +70,69 @@ class LayerTensors(NamedTuple):
     gradients: Weights
 
 
-class Replayed(NamedTuple):
-    """A part of a layer or of the step that can be timed alone.
+class TimedOperation(NamedTuple):
+    """Operation of a layer or of the training step that can be timed separately.
 
     Attributes:
-        run: does it n times and returns the seconds of all, the device synchronized before the clock stops.
-        empty: the same way of asking for something that costs nothing, where whole steps do not ask like
-            that: its seconds are the replay's own, and are taken off.
+        run: executes the operation n times and returns the total seconds; the device is synchronized before
+            the clock stops.
+        overhead: executes an empty operation n times in the same way, if whole steps do not have this call
+            overhead. Its seconds are subtracted.
     """
 
     run: Callable[[int], float]
-    empty: Callable[[int], float] | None = None
+    overhead: Callable[[int], float] | None = None
 
 
 class Engine(Protocol):
-    """One framework in one process. Methods are called in the order in which they are written here.
+    """Framework in a process. The methods are called in the order in which they are defined.
 
-    Constructing an engine must not import its framework: `load_framework` does, and is timed.
+    The constructor must not import the framework: `load_framework` does, and is timed.
     """
 
-    sample_kind: Literal["step", "block"]
-    """"block" when steps can only be timed together: a sample is then the mean of a block."""
+    timing_resolution: Literal["step", "block"]
+    """"block" if steps can only be timed together; a step time is then the mean of a timing block."""
 
-    calls_cost: bool = False
-    """Whether each call of `run_steps` costs its users something of its own: an epoch is then one call."""
+    has_call_overhead: bool = False
+    """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
 
     def load_framework(self) -> None:
         """Import the framework and set its thread pools.
 
         Raises:
-            Unavailable: with the reason and the remedy.
+            EngineUnavailable: with the reason and a hint.
         """
         ...
 
-    def join(self, rank: Rank) -> None:
-        """Train with other processes from `build` on, each on its part of every batch, which it is given.
+    def join_process_group(self, rank: Rank) -> None:
+        """Train data-parallel with other processes: from `build` on, `load` gets this rank's shards.
 
-        Gradients and losses are means over all of them; `reset`, `run_steps`, `loss` and `snapshot` are
-        called in all at the same time.
+        Gradients and losses are means over all ranks. All ranks call `reset`, `run_steps`, `loss` and
+        `snapshot` at the same time.
 
         Raises:
-            NotImplementedError: its row has no replicas that are processes.
+            NotImplementedError: the engine has no replicas that are processes.
         """
         raise NotImplementedError
 
-    def probe(self) -> Probe: ...
+    def probe(self) -> EngineInfo:
+        """Return versions, build details and visible devices."""
+        ...
 
     def build(self, job: Job, weights: Weights) -> None:
-        """Make model, optimizer and training step, with these initial weights.
+        """Build model, optimizer and training step with these initial weights.
 
         Raises:
-            Unavailable: the device is not there.
+            EngineUnavailable: the device does not exist, or the engine does not support the job.
         """
         ...
 
-    def conventions(self) -> Conventions:
-        """The declared deviations of what `build` made."""
+    def conventions(self) -> NumericalConventions:
+        """Return the declared deviations of the model that `build` made."""
         ...
 
     def load(self, images: Array, labels: Array) -> None:
-        """Put batches on the device in the engine's own layout.
+        """Copy batches to the device in the engine's own layout.
 
         Args:
             images: (steps, batch, *input_shape), float32 in 0..1, or int32 tokens; C order, read-only.
@@ -137,61 +140,61 @@ class Engine(Protocol):
         """
         ...
 
-    def open_stream(self, stream: Stream) -> None:  # noqa: ARG002
-        """Instead of `load`: draw batches from the framework's own input pipeline while training.
+    def open_pipeline(self, source: PipelineInput) -> None:  # noqa: ARG002
+        """Read batches from the framework's own input pipeline during training; called instead of `load`.
 
-        A batch is float32 pixels in 0..1 (value / 255) of varied images. Reading batches in order never
-        starts the pipeline anew; everything else may.
+        A batch is float32 pixels in 0..1 (value / 255) of augmented images. Reading batches in order must
+        not restart the pipeline; any other access may.
 
-        How long a single step takes depends on how far the pipeline ran ahead in others, so `sample_kind` is
-        "block" from here on.
+        The time of a single step depends on how far the pipeline has prefetched, so `timing_resolution`
+        becomes "block".
 
         Raises:
-            Unavailable: there is no such pipeline.
+            EngineUnavailable: the engine has no input pipeline.
         """
-        raise Unavailable("this engine has no input pipeline", "use --input preload")
+        raise EngineUnavailable("this engine has no input pipeline", "use --input preload")
 
     def reset(self) -> None:
-        """Initial weights and zero optimizer state; nothing of this is timed."""
+        """Restore the initial weights and a zero optimizer state; never timed."""
         ...
 
-    def start_from(self, weights: Weights) -> None:
-        """Take these as the initial weights, which `reset` goes back to; canonical, as in `build`."""
+    def set_initial_weights(self, weights: Weights) -> None:
+        """Replace the weights that `reset` restores; canonical layout, as in `build`."""
         ...
 
     def training_state(self) -> Weights:
-        """Copies of all that the next step depends on besides its batch, of any names, shapes and types.
+        """Copies of everything except the batch that the next step depends on: a checkpoint.
 
-        That is weights and running statistics, the optimizer's state, the generator of dropout. It is for
-        `go_on_from` of the same job in another process of the same versions. None of it: this engine's
-        trainings cannot go on there.
+        That is weights, running statistics, optimizer state and dropout generator, with any names, shapes and
+        types. `restore_training_state` takes them for the same job in another process with the same versions.
+        If the result is empty, this engine cannot resume a training in another process.
         """
         return {}
 
-    def go_on_from(self, state: Weights) -> None:
-        """Put what `training_state` gave back, after `reset` and at least one step in this process."""
+    def restore_training_state(self, state: Weights) -> None:
+        """Restore a result of `training_state`, after `reset` and at least one step in this process."""
         raise NotImplementedError
 
     def run_steps(self, first: int, n: int) -> float:
-        """Train on batches first, first + 1, ... (modulo the loaded steps), each at its rate: the hot loop.
+        """Train on batches first, first + 1, ... (modulo the loaded steps) with the scheduled learning rates.
 
         Returns:
-            Wall seconds of the n steps, the device synchronized before the clock stops.
+            Wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
         ...
 
-    def run_steps_apart(self, first: int, n: int) -> float | None:  # noqa: ARG002
-        """The same without the exchange of gradients between replicas; None where it cannot be left out."""
+    def run_steps_without_allreduce(self, first: int, n: int) -> float | None:  # noqa: ARG002
+        """Train like `run_steps` without exchanging gradients; None if the exchange cannot be omitted."""
         return None
 
     def loss(self) -> float:
-        """The loss that the last step of `run_steps` computed (before its update)."""
+        """Return the loss that the last step of `run_steps` computed before its update."""
         ...
 
-    def correct(self, images: Array, labels: Array) -> int:
-        """How many images the current weights classify rightly: the largest logit is the label's.
+    def count_correct(self, images: Array, labels: Array) -> int:
+        """Count the images whose largest logit is that of the label, at the current weights.
 
-        As at inference: no dropout, batch norm with its running statistics. Changes nothing.
+        Inference mode: no dropout, batch norm with its running statistics. No state changes.
 
         Args:
             images: (n, *input_shape), as in `load`; any n, whatever the training's batch size.
@@ -200,101 +203,109 @@ class Engine(Protocol):
         ...
 
     def snapshot(self, step: int) -> Snapshot:
-        """Loss and gradients of step `step` at the current weights, without changing these or any state."""
+        """Compute loss and gradients of step `step` at the current weights, without changing any state."""
         ...
 
     def batch(self, step: int) -> tuple[Array, Array]:
-        """The batch that the pipeline of `open_stream` gives to step `step`, canonical: float32, int64."""
+        """Return the pipeline's batch of step `step` in the canonical layout: float32, int64."""
         raise NotImplementedError
 
-    def draw_batches(self, first: int, n: int) -> float:
-        """Take batches first, first + 1, ... from the pipeline, onto the device, and train on none.
+    def drain_pipeline(self, first: int, n: int) -> float:
+        """Read batches first, first + 1, ... from the pipeline to the device without training.
 
         Returns:
-            Wall seconds of the n batches.
+            Wall-clock seconds of the n batches.
         """
         raise NotImplementedError
 
-    def waited(self) -> float | None:
-        """Seconds that training has waited for its pipeline so far; None without one, or if nobody can tell.
+    def data_wait_seconds(self) -> float | None:
+        """Total seconds that training has waited for its pipeline; None without a pipeline, or if unknown.
 
-        It is read at both ends of timed steps, so it must cost next to nothing.
+        It is read before and after timed steps, so it must be very cheap.
         """
         return None
 
     def wait_until_idle(self) -> None:
-        """A request is answered: return when nothing of this engine runs on, for others are measured now."""
+        """Return when the engine has no background work left, because other engines are measured next."""
 
-    def collected(self) -> Collected | None:
-        """What the garbage collector of the engine's own language did so far; None without one.
+    def gc_stats(self) -> GcStats | None:
+        """Totals of the garbage collector of the engine's own language; None if it has none.
 
-        It is read at both ends of timed steps, so it must cost next to nothing.
+        It is read before and after timed steps, so it must be very cheap.
         """
         return None
 
-    def collect(self) -> None:
-        """Collect all garbage of the engine's own language, so that nobody's pays for somebody else's."""
+    def run_gc(self) -> None:
+        """Run the garbage collector of the engine's own language before a measurement."""
 
     def count_allocations(self, first: int, n: int) -> Allocations:  # noqa: ARG002
-        """Train as `run_steps` does, and count what that allocates: means of a step. Never timed.
+        """Train as `run_steps` does, and count allocations: means per step. Never timed.
 
-        Empty is what no source can see; each number says where it is from and what it covers.
+        A field is empty if no source can count it. Each number has its source and coverage.
         """
         return Allocations()
 
-    def allocation_places(self, first: int, n: int) -> Places:  # noqa: ARG002
-        """Train as `run_steps` does, and tell which operators or functions allocate. Never timed.
+    def allocation_sites(self, first: int, n: int) -> AllocationProfile:  # noqa: ARG002
+        """Train as `run_steps` does, and find which operators or functions allocate. Never timed.
 
         Raises:
-            Unavailable: no source tells it.
+            EngineUnavailable: no source reports allocation sites.
         """
-        raise Unavailable(
-            "nothing tells where this engine allocates",
-            "polybench compare --columns native_allocated counts what it allocates in all",
+        raise EngineUnavailable(
+            "this engine has no source of allocation sites",
+            "polybench compare --columns native_bytes_per_step counts the total",
         )
 
-    def unseen_natively(self) -> str:
-        """What a step has from pools that need not ask the C library or the kernel, in words; or ""."""
+    def untraced_native_allocations(self) -> str:
+        """Describe allocations that pools serve without calling the C library or the kernel; "" if none."""
         return ""
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:
-        """What each layer computes at batch `step` at the current weights: the reference only.
+        """Compute every layer's tensors for batch `step` at the current weights; reference engine only.
 
-        In the order of `model.activations()`; nothing changes. A residual block is here the sum at its end,
-        x + x of what its body puts out.
+        In the order of `model.activations()`, without changing any state. A residual block stands for the sum
+        at its end, as x + x with x the output of its body.
         """
         raise NotImplementedError
 
-    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:  # noqa: ARG002
-        """Build one piece of the network alone, as `build` builds it, so that its parts can be timed.
+    def build_layer_operations(
+        self,
+        timed_layer: TimedLayer,  # noqa: ARG002
+        weights: Weights,  # noqa: ARG002
+        x: Array,  # noqa: ARG002
+        dy: Array,  # noqa: ARG002
+    ) -> Mapping[Operation, TimedOperation]:
+        """Build one layer of the network separately, as `build` builds it, to time its operations.
 
-        A gradient is computed as in a training step, from what the forward pass kept for it.
+        Gradients are computed as in a training step, from the values that the forward pass saved.
 
         Args:
-            piece: of the job's model, or of any other.
-            weights: all of `piece.tensor_shapes()`, canonical.
-            x: (batch, *piece.input_shape), float32, or int32 tokens.
-            dy: the gradient of the loss with respect to what comes out, behind the ReLU; float32.
+            timed_layer: layer of the job's model or of any other.
+            weights: all tensors of `timed_layer.tensor_shapes()`, canonical layout.
+            x: (batch, *timed_layer.input_shape), float32, or int32 tokens.
+            dy: gradient of the loss with respect to the output, after the ReLU; float32.
 
         Returns:
-            "forward", the parts in `piece.gradients()`, and "activation" where it has one. A gradient with
-            respect to data and weights computes both, as one call of the framework does.
+            "forward", the operations of `timed_layer.gradients()`, and "activation" if the layer has a ReLU.
+            A gradient with respect to input and weights computes both, as one call of the framework does.
 
         Raises:
-            Unavailable: the step is compiled or replayed as a whole, so a layer has no time of its own.
+            EngineUnavailable: the step is compiled or replayed as a whole, so layers cannot be timed.
         """
-        raise Unavailable("this engine cannot run a layer alone", "its whole step is timed all the same")
+        raise EngineUnavailable("this engine cannot run a single layer", "only its whole step can be timed")
 
-    def replay_step(self) -> Mapping[Part, Replayed]:
-        """The parts of a step that belong to no layer: "loss", "update", and a "call" that does nothing."""
+    def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
+        """Build the operations outside of layers: "loss", "update", and "call", which is empty."""
         return {}
 
     def device_peak_bytes(self) -> int | None:
-        """The most bytes that this engine's allocator ever had in use on its GPU; None on the CPU."""
+        """Peak bytes in use in this engine's GPU allocator; None on the CPU."""
         return None
 
     def startup_detail(self) -> dict[str, float]:
-        """Parts of the startup in seconds, and `cached_code` (1) where an earlier process compiled for it."""
+        """Return startup phases in seconds, and `cached_code` (1) if code compiled earlier was reused."""
         return {}
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release batches, worker processes and threads."""
+        ...

@@ -1,1 +1,1 @@
-"""This machine: what it is, what else it does, and what its meters say."""
+"""Properties of this machine, its current load, and its meters."""

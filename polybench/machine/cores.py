@@ -1,4 +1,4 @@
-"""Physical cores, and which of them to run on.
+"""Physical cores, and the choice of those to run on.
 
 https://docs.kernel.org/admin-guide/cputopology.html
 """
@@ -11,100 +11,102 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-CPUS = Path("/sys/devices/system/cpu")
+CPU_FOLDER = Path("/sys/devices/system/cpu")
 
 _FULL_CAPACITY = 1024
-"""Of a core that is as fast as any other."""
+"""Capacity of a core of the fastest kind."""
 
 
 class Core(NamedTuple):
-    """A physical core, for a process that may not run on all of it.
+    """A physical core, of which this process may be allowed to use only a part.
 
-    `cpus` are those of its hyper-threads that it may use, and `first` says whether CPU 0 is one of them,
-    usable or not. `node` is of NUMA. `capacity` is its speed, 1024 for the fastest kind.
+    `cpus` are its usable hyper-threads. `has_cpu0` is True if CPU 0 is one of its hyper-threads, usable or
+    not. `node` is the NUMA node. `capacity` is the speed: 1024 for the fastest kind.
     """
 
     cpus: tuple[int, ...]
-    first: bool
+    has_cpu0: bool
     package: int
     node: int
     capacity: int
 
 
 def usable_cpus() -> set[int]:
-    """The logical CPUs on which this process may run: by its affinity, within its control groups."""
+    """Return the logical CPUs that this process may run on, by its affinity and its control groups."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
 
 
-def physical_cores(usable: Collection[int] | None = None, folder: Path = CPUS) -> list[Core]:
-    """The physical cores with a usable CPU, by number; none where the system does not tell.
+def physical_cores(cpus: Collection[int] | None = None, cpu_folder: Path = CPU_FOLDER) -> list[Core]:
+    """Return the physical cores with a usable CPU, ordered by number; empty if the system does not describe
+    them.
 
     Args:
-        usable: logical CPUs, by default those of this process.
-        folder: where the kernel describes them.
+        cpus: usable logical CPUs, by default those of this process.
+        cpu_folder: the kernel's folder that describes the CPUs.
     """
     cores: dict[int, Core] = {}
-    for cpu in sorted(usable_cpus() if usable is None else usable):
-        files = folder / f"cpu{cpu}"
+    for cpu in sorted(usable_cpus() if cpus is None else cpus):
+        files = cpu_folder / f"cpu{cpu}"
         try:
-            threads = set(_numbers((files / "topology" / "thread_siblings_list").read_text()))
+            threads = set(_parse_cpu_list((files / "topology" / "thread_siblings_list").read_text()))
             package = int((files / "topology" / "physical_package_id").read_text())
         except OSError:
             return []
-        key = min(threads)
-        earlier = cores[key].cpus if key in cores else ()
-        cores[key] = Core((*earlier, cpu), 0 in threads, package, _node(files), _capacity(files))
+        first_sibling = min(threads)
+        known_cpus = cores[first_sibling].cpus if first_sibling in cores else ()
+        cores[first_sibling] = Core((*known_cpus, cpu), 0 in threads, package, _numa_node(files), _capacity(files))
     return list(cores.values())
 
 
-def choose(cores: Iterable[Core], wanted: int) -> tuple[int, ...]:
-    """One logical CPU on each of `wanted` physical cores, in order; empty where there are not so many.
+def select_cores(cores: Iterable[Core], count: int) -> tuple[int, ...]:
+    """Return one logical CPU on each of `count` physical cores, in order; empty if there are not enough
+    cores.
 
-    They share a NUMA node, or else a package, where one has enough of them. Then faster cores are preferred,
-    and any other to that of CPU 0, where most interrupts arrive.
+    The cores share a NUMA node, or else a package, if one has enough of them. Among these, faster cores are
+    preferred. The core of CPU 0 is avoided, since most interrupts arrive there.
     """
-    ranked = sorted(cores, key=lambda core: (-core.capacity, core.first, core.cpus))
+    ranked = sorted(cores, key=lambda core: (-core.capacity, core.has_cpu0, core.cpus))
     for depth in (2, 1, 0):
-        near: dict[tuple[int, ...], list[Core]] = defaultdict(list)
+        groups: dict[tuple[int, ...], list[Core]] = defaultdict(list)
         for core in ranked:
-            near[(core.package, core.node)[:depth]].append(core)
-        candidates = [group[:wanted] for group in near.values() if len(group) >= wanted]
+            groups[(core.package, core.node)[:depth]].append(core)
+        candidates = [group[:count] for group in groups.values() if len(group) >= count]
         if candidates:
-            return tuple(sorted(core.cpus[0] for core in min(candidates, key=_rank)))
+            return tuple(sorted(core.cpus[0] for core in min(candidates, key=_preference)))
     return ()
 
 
-def divide(cpus: Collection[int], parts: int) -> list[tuple[int, ...]]:
-    """Logical CPUs for so many processes, physical cores undivided; () for each where there are too few.
+def split_cores(cpus: Collection[int], processes: int) -> list[tuple[int, ...]]:
+    """Return each process's logical CPUs, on whole physical cores; () for each if there are too few.
 
     Args:
-        cpus: to be divided; none are all that this process may use.
-        parts: as many as processes; what is left over is nobody's.
+        cpus: CPUs to split; empty stands for all that this process may use.
+        processes: number of processes; cores that remain after an even split are unused.
     """
-    usable = list(cpus) or sorted(usable_cpus())
-    whole = [core.cpus for core in physical_cores(usable)] or [(cpu,) for cpu in usable]
-    each = len(whole) // parts
-    shares = [whole[number * each : (number + 1) * each] for number in range(parts)]
-    return [tuple(sorted(cpu for core in share for cpu in core)) for share in shares]
+    all_cpus = list(cpus) or sorted(usable_cpus())
+    cores = [core.cpus for core in physical_cores(all_cpus)] or [(cpu,) for cpu in all_cpus]
+    cores_per_process = len(cores) // processes
+    core_shares = [cores[number * cores_per_process : (number + 1) * cores_per_process] for number in range(processes)]
+    return [tuple(sorted(cpu for core in share for cpu in core)) for share in core_shares]
 
 
-def _rank(cores: list[Core]) -> tuple[int, bool, tuple[int, ...]]:
-    """Of cores that are equally near to each other, the smallest is the best."""
+def _preference(cores: list[Core]) -> tuple[int, bool, tuple[int, ...]]:
+    """Return the sort key of a group of equally close cores; the smallest is the best."""
     slowest = min(core.capacity for core in cores)
-    return -slowest, any(core.first for core in cores), cores[0].cpus
+    return -slowest, any(core.has_cpu0 for core in cores), cores[0].cpus
 
 
-def _numbers(text: str) -> Iterator[int]:
-    """0-2,64 -> 0, 1, 2, 64."""
+def _parse_cpu_list(text: str) -> Iterator[int]:
+    """Parse a list of CPUs: 0-2,64 yields 0, 1, 2, 64."""
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
 
 
-def _node(files: Path) -> int:
-    """The NUMA node, a link to which the kernel has in a CPU's folder; 0 on a machine without."""
+def _numa_node(files: Path) -> int:
+    """Return the NUMA node, which the kernel links in the CPU's folder; 0 on machines without NUMA."""
     return next((int(link.name.removeprefix("node")) for link in files.glob("node[0-9]*")), 0)
 
 

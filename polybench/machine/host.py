@@ -1,4 +1,4 @@
-"""On what a study ran: the machine and this program's own version."""
+"""Description of the machine that a study runs on, and the version of polybench."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import psutil
 
-from polybench.core.document.circumstances import Host, Tool
 from polybench.core.version import __version__
 from polybench.machine import cgroups, cores
+from polybench.schema.metadata import Host, ToolVersion
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def this_host() -> Host:
-    """This machine, as far as it can be read without root."""
+    """Return the description of this machine, as far as it is readable without root."""
     return Host(
         hostname=socket.gethostname(),
         os=f"{platform.system()} {platform.release()}",
@@ -26,15 +26,15 @@ def this_host() -> Host:
         cores=psutil.cpu_count(logical=False) or 1,
         threads=os.cpu_count() or 1,
         memory_bytes=psutil.virtual_memory().total,
-        gpus=gpus(),
-        governor=_GOVERNOR.read_text().strip() if _GOVERNOR.exists() else None,
-        load=os.getloadavg()[0],
+        gpus=gpu_names(),
+        cpu_governor=_GOVERNOR.read_text().strip() if _GOVERNOR.exists() else None,
+        load_average=os.getloadavg()[0],
         python=platform.python_version(),
     )
 
 
 def boot_id() -> str:
-    """Of this kernel since it started: another one on every machine, the same in all containers of one."""
+    """Return the kernel's boot ID: unique to a machine, but equal in all of its containers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -42,25 +42,25 @@ def boot_id() -> str:
 
 
 def cpu_name() -> str:
-    """The processor's own name for itself."""
-    return _of_cpuinfo("model name") or platform.machine()
+    """Return the processor's model name."""
+    return _cpuinfo_field("model name") or platform.machine()
 
 
 def cpu_features() -> str:
-    """The instructions that programs may choose their code by; "" where the kernel does not tell."""
-    return _of_cpuinfo("flags") or _of_cpuinfo("Features")
+    """Return the instruction set flags of the processor; "" if the kernel does not report them."""
+    return _cpuinfo_field("flags") or _cpuinfo_field("Features")
 
 
-def _of_cpuinfo(what: str) -> str:
-    """Of the first processor."""
+def _cpuinfo_field(name: str) -> str:
+    """Return this field of the first processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith(what):
+        if line.startswith(name):
             return line.partition(":")[2].strip()
     return ""
 
 
-def gpus() -> list[str]:
-    """Names of the NVIDIA GPUs that the driver shows; empty without a driver."""
+def gpu_names() -> list[str]:
+    """Return the names of the NVIDIA GPUs that the driver reports; empty without a driver."""
     import pynvml
 
     try:
@@ -77,9 +77,10 @@ def gpus() -> list[str]:
 
 
 def usable_threads() -> int:
-    """The least of physical cores, this process's affinity and its control groups' quota; at least 1.
+    """Return the minimum of physical cores, this process's affinity and its control groups' quota; at least
+    1.
 
-    Where two CPUs that it may use are hyper-threads of one core, that core counts once.
+    Two usable CPUs that are hyper-threads of one core count as one.
     """
     physical = len(cores.physical_cores()) or psutil.cpu_count(logical=False) or 1
     limits = [physical, len(cores.usable_cpus())]
@@ -89,15 +90,15 @@ def usable_threads() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that new processes can take without swapping, and within this process's control groups."""
+    """Return the bytes that new processes can use without swapping, within this process's control groups."""
     available = int(psutil.virtual_memory().available)
-    left = cgroups.memory_left()
-    return available if left is None else min(available, left)
+    limit = cgroups.available_memory()
+    return available if limit is None else min(available, limit)
 
 
-def tool() -> Tool:
-    """polybench's version, and its commit when it runs from a checkout."""
-    return Tool(__version__, _commit())
+def tool_version() -> ToolVersion:
+    """Return polybench's version, and its commit if it runs from a checkout."""
+    return ToolVersion(__version__, _commit())
 
 
 def _commit() -> str | None:

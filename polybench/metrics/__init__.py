@@ -1,15 +1,15 @@
-"""The metrics. ADD A METRIC: one file that defines a `metrics.base.Metric`, and its row here."""
+"""The metrics. ADD A METRIC: a file that defines a `metrics.base.Metric`, and its row here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polybench.core.names import pick
+from polybench.core.names import lookup_or_suggest
 from polybench.metrics import (
     allocations,
     cost,
-    disturbance,
-    means,
+    interference,
+    mean_times,
     memory,
     pipeline,
     replicas,
@@ -19,8 +19,8 @@ from polybench.metrics import (
 from polybench.metrics.accuracy import ACCURACY, TIME_TO_ACCURACY
 from polybench.metrics.base import Metric
 from polybench.metrics.parity import PARITY
-from polybench.metrics.roof import ROOF
-from polybench.metrics.speedup import DEVICE_SPEEDUP, SPEEDUP
+from polybench.metrics.peak import PCT_OF_PEAK
+from polybench.metrics.speedup import GPU_SPEEDUP, SPEEDUP
 from polybench.metrics.step_time import STEP_TIME
 from polybench.metrics.throughput import EPOCH_TIME, STEPS_PER_SECOND, THROUGHPUT
 
@@ -33,105 +33,112 @@ METRICS: dict[str, Metric] = {
         EPOCH_TIME,
         *pipeline.PIPELINE,
         SPEEDUP,
-        DEVICE_SPEEDUP,
-        *replicas.REPLICATION,
-        *means.MEANS,
+        GPU_SPEEDUP,
+        *replicas.REPLICAS_GROUP,
+        *mean_times.MEAN_TIMES,
         ACCURACY,
         TIME_TO_ACCURACY,
-        allocations.ALLOCATED,
-        allocations.ALLOCATIONS,
-        allocations.DEVICE_ALLOCATED,
-        allocations.DEVICE_ALLOCATIONS,
+        allocations.ALLOC_BYTES,
+        allocations.ALLOC_COUNT,
+        allocations.DEVICE_ALLOC_BYTES,
+        allocations.DEVICE_ALLOC_COUNT,
         *allocations.NATIVE,
         allocations.GC_TIME,
-        allocations.FULL_SWEEPS,
+        allocations.FULL_GCS,
         startup.COLD_START,
-        *startup.LEDGER,
+        *startup.STARTUP_PHASES,
         startup.BREAK_EVEN,
         memory.PEAK_MEMORY,
         *memory.MEMORY,
-        utilization.CPU,
-        utilization.GPU,
+        utilization.CPU_UTILIZATION,
+        utilization.GPU_UTILIZATION,
         utilization.POWER,
         utilization.TEMPERATURE,
-        utilization.THROTTLE,
+        utilization.THROTTLE_REASONS,
         utilization.ENERGY,
-        *disturbance.DISTURBANCE,
-        cost.COST,
+        *interference.INTERFERENCE,
+        cost.COST_PER_EPOCH,
         cost.RELATIVE_COST,
-        ROOF,
+        PCT_OF_PEAK,
         PARITY,
     )
 }
-"""In the order of the columns."""
+"""Every metric by name, in the order of the columns."""
 
 DEFAULT_COLUMNS = (
     "step_time",
     "speedup",
     "parity",
-    "replicas",
-    "efficiency",
-    "communication",
-    "waiting_time",
+    "data_parallel",
+    "parallel_efficiency",
+    "allreduce_share",
+    "data_wait_time",
     "accuracy",
     "time_to_accuracy",
-    "allocated",
+    "alloc_bytes_per_step",
     "peak_memory",
     "cold_start",
-    "device_speedup",
+    "gpu_speedup",
     "relative_cost",
-    "cost",
+    "cost_per_epoch",
     "energy",
-    "roof",
+    "pct_of_peak",
     "throughput",
 )
-"""By importance: a table shows those of them that have a value and fit (export.fitting)."""
+"""Columns in order of importance: a table shows those that have a value and fit (render.auto_columns)."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "times": (
+    "speed": (
         "step_time",
         "throughput",
         "steps_per_second",
         "epoch_time",
         "speedup",
-        "device_speedup",
-        "roof",
+        "gpu_speedup",
+        "pct_of_peak",
     ),
-    "replication": tuple(metric.name for metric in replicas.REPLICATION),
-    "means": tuple(metric.name for metric in means.MEANS),
+    "replicas": tuple(metric.name for metric in replicas.REPLICAS_GROUP),
+    "mean_times": tuple(metric.name for metric in mean_times.MEAN_TIMES),
     "training": ("accuracy", "time_to_accuracy"),
-    "startup": ("cold_start", *(metric.name for metric in startup.LEDGER), "break_even"),
+    "startup": ("cold_start", *(metric.name for metric in startup.STARTUP_PHASES), "break_even_steps"),
     "allocation": (
-        "allocated",
-        "allocations",
-        "device_allocated",
-        "device_allocations",
+        "alloc_bytes_per_step",
+        "allocs_per_step",
+        "device_alloc_bytes_per_step",
+        "device_allocs_per_step",
         *(metric.name for metric in allocations.NATIVE),
         "gc_time",
-        "full_sweeps",
+        "full_gcs",
     ),
     "pipeline": ("throughput", *(metric.name for metric in pipeline.PIPELINE)),
     "memory": ("peak_memory", *(metric.name for metric in memory.MEMORY)),
-    "disturbance": tuple(metric.name for metric in disturbance.DISTURBANCE),
-    "utilization": ("cpu", "gpu", "power", "temperature", "throttle", "energy"),
+    "interference": tuple(metric.name for metric in interference.INTERFERENCE),
+    "utilization": (
+        "cpu_utilization",
+        "gpu_utilization",
+        "power",
+        "temperature",
+        "throttle_reasons",
+        "energy",
+    ),
     "all": tuple(METRICS),
 }
-"""What --columns takes for several at once."""
+"""Names that `--columns` accepts for several metrics at once."""
 
 
-def metrics_of(names: Sequence[str]) -> list[Metric]:
-    """The metrics with these names, a group's name for all of its own, each once.
+def select_metrics(names: Sequence[str]) -> list[Metric]:
+    """Return the metrics with these names, each once; the name of a group selects all of its metrics.
 
     Raises:
-        BadInput: an unknown name, with the nearest valid one.
+        BadInput: a name is unknown; the message suggests the nearest valid one.
     """
     known = METRICS | GROUPS
     for name in names:
-        pick(name, known, "column")
+        lookup_or_suggest(name, known, "column")
     expanded = (member for name in names for member in GROUPS.get(name, (name,)))
     return [METRICS[name] for name in dict.fromkeys(expanded)]
 
 
-def in_order(metrics: Sequence[Metric]) -> list[Metric]:
-    """The same metrics in the order of the table METRICS."""
+def in_table_order(metrics: Sequence[Metric]) -> list[Metric]:
+    """Sort metrics into the order of METRICS."""
     return [metric for metric in METRICS.values() if metric in metrics]

@@ -1,21 +1,21 @@
-"""How well whole trainings classify the test images, and how long that took."""
+"""Accuracy on the test set after whole trainings, and the time to reach it."""
 
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
+from polybench.schema.result import Result
 
 
-def _in_words(result: Result) -> str:
-    return "" if result.accuracy is None else units.with_spread(result.accuracy, result.accuracy_std)
+def _format_accuracy(result: Result) -> str:
+    return "" if result.accuracy is None else units.format_with_std(result.accuracy, result.accuracy_std)
 
 
-def _time_in_words(result: Result) -> str:
+def _format_time(result: Result) -> str:
     found = result.time_to_accuracy
     if found is None:
         return ""
-    return "not reached" if found.seconds is None else units.seconds(found.seconds)
+    return "not reached" if found.seconds is None else units.format_seconds(found.seconds)
 
 
 ACCURACY = Metric(
@@ -24,8 +24,8 @@ ACCURACY = Metric(
     unit="",
     better="higher",
     value=lambda result: result.accuracy,
-    in_words=_in_words,
-    needs="needs `--accuracy`",
+    format_result=_format_accuracy,
+    unavailable_hint="needs `--accuracy`",
 )
 
 TIME_TO_ACCURACY = Metric(
@@ -34,6 +34,6 @@ TIME_TO_ACCURACY = Metric(
     unit="s",
     better="lower",
     value=lambda result: result.time_to_accuracy.seconds if result.time_to_accuracy else None,
-    in_words=_time_in_words,
-    needs="needs `--until accuracy=0.60`",
+    format_result=_format_time,
+    unavailable_hint="needs `--target-accuracy`",
 )

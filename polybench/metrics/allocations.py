@@ -1,7 +1,8 @@
-"""What a training step allocates: as far as each engine's own source can see, and as the C library was asked.
+"""Allocations of a training step.
 
-Engines' own sources differ (`allocations.host.source` and `covers` in the result, a footnote in the table):
-their numbers stand side by side and are never divided by one another. Native ones are counted alike in all.
+Each engine has its own source of `alloc_bytes_per_step` and `allocs_per_step` (see the result's `source` or the
+table's footnote), so these numbers cannot be compared across engines. memray counts native allocations the same
+way in every engine.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybench.core import units
-from polybench.core.document.resources import Allocation, NativeAllocation
-from polybench.core.document.result import Result
+from polybench.core.distribution import install_command
 from polybench.metrics.base import Metric
+from polybench.schema.resources import Allocation, NativeAllocation
+from polybench.schema.result import Result
 
-_ON_A_GPU = "needs a cell on CUDA; see `polybench doctor`"
-_COLLECTED = "no engine here tells what its garbage collector does"
+_CUDA_HINT = "needs a CUDA device; see `polybench doctor`"
+_GC_HINT = "no engine of this study reports its garbage collector"
 
 
 def _host(result: Result) -> Allocation | None:
@@ -30,7 +32,7 @@ def _native(
     title: str,
     unit: str,
     value: Callable[[NativeAllocation], float | None],
-    note: str,
+    description: str,
 ) -> Metric:
     return Metric(
         name=name,
@@ -38,112 +40,112 @@ def _native(
         unit=unit,
         better="lower",
         value=lambda result: value(native) if (native := result.allocations.native) else None,
-        show=units.nbytes if unit == "B" else units.number,
-        needs="needs memray (`pip install 'polybench[memray]'`), and no `--no-metrics`",
-        note=note,
+        format_value=units.format_bytes if unit == "B" else units.format_number,
+        unavailable_hint=f"needs memray (`{install_command('memray')}`) and `--metrics`",
+        description=description,
     )
 
 
-ALLOCATED = Metric(
-    name="allocated",
-    title="alloc. per step",
+ALLOC_BYTES = Metric(
+    name="alloc_bytes_per_step",
+    title="alloc bytes per step",
     unit="B",
     better="lower",
     value=lambda result: host.bytes_per_step if (host := _host(result)) else None,
-    show=units.nbytes,
+    format_value=units.format_bytes,
 )
 
-ALLOCATIONS = Metric(
-    name="allocations",
+ALLOC_COUNT = Metric(
+    name="allocs_per_step",
     title="allocs per step",
     unit="",
     better="lower",
     value=lambda result: host.count_per_step if (host := _host(result)) else None,
-    show=units.number,
+    format_value=units.format_number,
 )
 
-DEVICE_ALLOCATED = Metric(
-    name="device_allocated",
-    title="device alloc. per step",
+DEVICE_ALLOC_BYTES = Metric(
+    name="device_alloc_bytes_per_step",
+    title="device alloc bytes per step",
     unit="B",
     better="lower",
     value=lambda result: device.bytes_per_step if (device := _device(result)) else None,
-    show=units.nbytes,
-    needs=_ON_A_GPU,
+    format_value=units.format_bytes,
+    unavailable_hint=_CUDA_HINT,
 )
 
-DEVICE_ALLOCATIONS = Metric(
-    name="device_allocations",
+DEVICE_ALLOC_COUNT = Metric(
+    name="device_allocs_per_step",
     title="device allocs per step",
     unit="",
     better="lower",
     value=lambda result: device.count_per_step if (device := _device(result)) else None,
-    show=units.number,
-    needs=_ON_A_GPU,
+    format_value=units.format_number,
+    unavailable_hint=_CUDA_HINT,
 )
 
 NATIVE = (
     _native(
-        "native_allocated",
-        "native alloc. per step",
+        "native_bytes_per_step",
+        "native bytes per step",
         "B",
         lambda native: native.bytes_per_step,
-        "asked of the C library and the kernel, counted alike in all engines",
+        "requested from the C library and the kernel; counted the same way in every engine",
     ),
-    _native("native_allocations", "native allocs per step", "", lambda native: native.count_per_step, ""),
+    _native("native_allocs_per_step", "native allocs per step", "", lambda native: native.count_per_step, ""),
     _native(
-        "native_ratio",
-        "native ratio",
+        "native_bytes_vs_baseline",
+        "native bytes vs baseline",
         "",
-        lambda native: native.relative_bytes,
-        "of native bytes to those of `--baseline`",
+        lambda native: native.ratio_to_baseline,
+        "ratio of `native_bytes_per_step` to that of `--baseline`",
     ),
     _native(
-        "native_peak",
-        "native live peak",
+        "native_peak_live",
+        "native peak live bytes",
         "B",
-        lambda native: native.live_peak_bytes,
-        "in use at one time, of what the steps allocated",
+        lambda native: native.peak_live_bytes,
+        "maximum of the bytes that training steps have allocated and not yet freed",
     ),
     _native(
-        "native_small",
-        "small allocs per step",
+        "native_allocs_lt_1kib",
+        "native allocs < 1 KiB per step",
         "",
-        lambda native: native.by_size.small,
-        "native, below 1 KiB",
+        lambda native: native.by_size.lt_1kib,
+        "native allocations below 1 KiB",
     ),
     _native(
-        "native_medium",
-        "medium allocs per step",
+        "native_allocs_1kib_256kib",
+        "native allocs 1-256 KiB per step",
         "",
-        lambda native: native.by_size.medium,
-        "native, to 256 KiB",
+        lambda native: native.by_size.ge_1kib_lt_256kib,
+        "native allocations from 1 KiB to below 256 KiB",
     ),
     _native(
-        "native_large",
-        "large allocs per step",
+        "native_allocs_ge_256kib",
+        "native allocs >= 256 KiB per step",
         "",
-        lambda native: native.by_size.large,
-        "native, above 256 KiB",
+        lambda native: native.by_size.ge_256kib,
+        "native allocations of 256 KiB or more",
     ),
 )
 
 GC_TIME = Metric(
     name="gc_time",
-    title="gc per step",
+    title="GC time per step",
     unit="s",
     better="lower",
     value=lambda result: result.gc.seconds_per_step,
-    show=units.seconds,
-    needs=_COLLECTED,
+    format_value=units.format_seconds,
+    unavailable_hint=_GC_HINT,
 )
 
-FULL_SWEEPS = Metric(
-    name="full_sweeps",
-    title="full sweeps",
+FULL_GCS = Metric(
+    name="full_gcs",
+    title="full GCs",
     unit="",
     better="lower",
-    value=lambda result: result.gc.full_sweeps,
-    show=units.count,
-    needs=_COLLECTED,
+    value=lambda result: result.gc.full_collections,
+    format_value=units.format_count,
+    unavailable_hint=_GC_HINT,
 )

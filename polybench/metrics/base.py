@@ -1,4 +1,4 @@
-"""What a metric is: a column of the table, as data."""
+"""`Metric`: the description of a column of the table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.document.result import Result
+from polybench.schema.result import Result
 
 Interval = tuple[float, float]
 
@@ -17,13 +17,19 @@ def _no_interval(_: Result) -> Interval | None:
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
-    """One number, or word, that a result has.
+    """A number or word of a result.
 
-    `name` is the key for --columns and CSV, `title` heads the column. `unit` is the SI unit of `value` (""
-    for a plain number, None for words). `value` is None where nothing could measure it. `show` makes text
-    of a value; `in_words` of a whole result, where the value alone does not say enough. `interval` is at the
-    95 % level, in the same unit. `note` is what the name does not say, for lists of all metrics. `needs` is
-    what gives it a value where it has none.
+    Attributes:
+        name: key for --columns and CSV.
+        title: heading of the column.
+        unit: SI unit of `value`; "" for a plain number, None for words.
+        better: direction of improvement; None for a neutral metric.
+        value: None if nothing could measure it.
+        format_value: text of a value.
+        format_result: text of a whole result, if the value alone is not enough.
+        interval: 95 % interval, in the unit of `value`.
+        description: explanation for lists of all metrics, beyond the name.
+        unavailable_hint: condition under which the metric has a value.
     """
 
     name: str
@@ -31,20 +37,20 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None
     better: Literal["lower", "higher"] | None
     value: Callable[[Result], float | str | None]
-    show: Callable[[Any], str] = str
-    in_words: Callable[[Result], str] | None = None
+    format_value: Callable[[Any], str] = str
+    format_result: Callable[[Result], str] | None = None
     interval: Callable[[Result], Interval | None] = _no_interval
-    note: str = ""
-    needs: str = "not measured here; see `polybench doctor`"
+    description: str = ""
+    unavailable_hint: str = "not measured on this machine; see `polybench doctor`"
 
     @property
     def has_interval(self) -> bool:
-        """Whether it can have one; that of a result may still be missing."""
+        """True if the metric has intervals; the interval of a single result may still be missing."""
         return self.interval is not _no_interval
 
     def text(self, result: Result) -> str:
-        """What the table shows; "" where there is no value."""
-        if self.in_words is not None:
-            return self.in_words(result)
+        """Format the table's text for a result; "" without a value."""
+        if self.format_result is not None:
+            return self.format_result(result)
         value = self.value(result)
-        return "" if value is None else self.show(value)
+        return "" if value is None else self.format_value(value)

@@ -1,6 +1,6 @@
-"""Dollars, where --price gives them: time x price, and that relative to the baseline's.
+"""Cost of an epoch with `--price`: its time multiplied by the price, and its ratio to the baseline's cost.
 
-As the comparison of cloud CPUs and GPUs of 2017 defines it: https://minimaxir.com/2017/07/cpu-or-gpu/
+Definition of the comparison of cloud CPUs and GPUs of 2017: https://minimaxir.com/2017/07/cpu-or-gpu/
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from polybench.core import units
 from polybench.metrics.base import Metric
 
-_NEEDS = "needs `--price`, as in `--price cpu=0.24`"
+_HINT = "needs `--price`, for example `--price cpu=0.24`"
 
-COST = Metric(
-    name="cost",
+COST_PER_EPOCH = Metric(
+    name="cost_per_epoch",
     title="cost per epoch",
     unit="$",
     better="lower",
     value=lambda result: result.cost.dollars_per_epoch if result.cost else None,
-    show=lambda dollars: f"${units.number(dollars)}",
-    note="of an epoch, with `--price cpu=0.24 --price cuda=3.06`, dollars an hour",
-    needs=_NEEDS,
+    format_value=lambda dollars: f"${units.format_number(dollars)}",
+    description="with `--price cpu=0.24 --price cuda=3.06`, in dollars per hour",
+    unavailable_hint=_HINT,
 )
 
 RELATIVE_COST = Metric(
@@ -27,6 +27,6 @@ RELATIVE_COST = Metric(
     unit="",
     better="lower",
     value=lambda result: result.cost.relative if result.cost else None,
-    show=units.number,
-    needs=_NEEDS,
+    format_value=units.format_number,
+    unavailable_hint=_HINT,
 )

@@ -1,4 +1,4 @@
-"""Whether a cell did the same arithmetic as the float64 reference."""
+"""Result of the parity check against the float64 reference."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ PARITY = Metric(
     unit=None,
     better=None,
     value=lambda result: result.parity.status,
-    show=lambda status: _WORDS[status],
+    format_value=lambda status: _WORDS[status],
 )

@@ -1,4 +1,4 @@
-"""Where the time of a step goes with an input pipeline, and how fast its two parts are alone."""
+"""Step time with an input pipeline: waiting and computing, and the throughput of each alone."""
 
 from __future__ import annotations
 
@@ -6,50 +6,55 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from polybench.core import units
-from polybench.core.document.times import Pipeline
 from polybench.metrics.base import Metric
+from polybench.schema.times import Pipeline
 
 
-def _part(
+def _metric(
     name: str,
     title: str,
     unit: str,
     better: Literal["lower", "higher"],
-    of: Callable[[Pipeline], float | None],
-    show: Callable[[Any], str],
+    value: Callable[[Pipeline], float | None],
+    format_value: Callable[[Any], str],
 ) -> Metric:
     return Metric(
         name=name,
         title=title,
         unit=unit,
         better=better,
-        value=lambda result: of(result.pipeline) if result.pipeline else None,
-        show=show,
-        needs="needs `--input pipeline`",
+        value=lambda result: value(result.pipeline) if result.pipeline else None,
+        format_value=format_value,
+        unavailable_hint="needs `--input pipeline`",
     )
 
 
-WAITING_TIME = _part(
-    "waiting_time", "waiting for data", "s", "lower", lambda p: p.waiting_seconds_per_step, units.seconds
+DATA_WAIT_TIME = _metric(
+    "data_wait_time",
+    "waiting for data",
+    "s",
+    "lower",
+    lambda p: p.data_wait_seconds_per_step,
+    units.format_seconds,
 )
-COMPUTE_TIME = _part(
-    "compute_time", "compute", "s", "lower", lambda p: p.compute_seconds_per_step, units.seconds
+COMPUTE_TIME = _metric(
+    "compute_time", "compute", "s", "lower", lambda p: p.compute_seconds_per_step, units.format_seconds
 )
-PIPELINE_THROUGHPUT = _part(
+PIPELINE_THROUGHPUT = _metric(
     "pipeline_throughput",
     "pipeline alone, images per s",
     "images/s",
     "higher",
-    lambda p: p.pipeline_samples_per_second,
-    units.count,
+    lambda p: p.pipeline_items_per_second,
+    units.format_count,
 )
-TRAINING_THROUGHPUT = _part(
+TRAINING_THROUGHPUT = _metric(
     "training_throughput",
     "training alone, images per s",
     "images/s",
     "higher",
-    lambda p: p.training_samples_per_second,
-    units.count,
+    lambda p: p.training_items_per_second,
+    units.format_count,
 )
 
-PIPELINE = (WAITING_TIME, COMPUTE_TIME, PIPELINE_THROUGHPUT, TRAINING_THROUGHPUT)
+PIPELINE = (DATA_WAIT_TIME, COMPUTE_TIME, PIPELINE_THROUGHPUT, TRAINING_THROUGHPUT)

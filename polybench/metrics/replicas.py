@@ -1,84 +1,85 @@
-"""Data-parallel training: how many replicas, what they gain against one, what their exchange takes."""
+"""Data-parallel training: number of replicas, speed-up over one replica and share of the all-reduce."""
 
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.document.replicas import Scaling
-from polybench.core.document.result import Result
 from polybench.metrics.base import Interval, Metric
+from polybench.schema.replicas import Scaling
+from polybench.schema.result import Result
 
-_NEEDS = "needs `--replicas 1,2`"
+_HINT = "needs `--replicas 1,2`"
 
 
 def _replicas(result: Result) -> int | None:
-    """None in studies that have one of each only."""
+    """Return the number of replicas; None if no engine of the study has several."""
     replicas = result.workload.replicas
-    return replicas if result.measured and (replicas > 1 or result.scaling is not None) else None
+    return replicas if result.is_measured and (replicas > 1 or result.scaling is not None) else None
 
 
 def _scaling(result: Result) -> Scaling | None:
-    """Not of the cell that it is in relation to."""
+    """Return the scaling; None for the baseline of the scaling itself."""
     found = result.scaling
-    return None if found is None or found.single_cell == result.cell else found
+    return None if found is None or found.baseline == result.configuration else found
 
 
 def _interval(result: Result) -> Interval | None:
     found = _scaling(result)
-    return found.interval95 if found else None
+    return found.ci95 if found else None
 
 
 def _efficiency_interval(result: Result) -> Interval | None:
     found = _scaling(result)
-    if found is None or found.interval95 is None:
+    if found is None or found.ci95 is None:
         return None
-    low, high = found.interval95
+    low, high = found.ci95
     return low / found.devices, high / found.devices
 
 
-REPLICAS = Metric(
-    name="replicas",
+DATA_PARALLEL = Metric(
+    name="data_parallel",
     title="replicas",
     unit="",
     better=None,
     value=_replicas,
-    show=units.count,
-    note="of the network, each on its part of every batch",
-    needs=_NEEDS,
+    format_value=units.format_count,
+    description="number of replicas; each trains the network on its share of every batch",
+    unavailable_hint=_HINT,
 )
 
-SCALING = Metric(
-    name="scaling",
-    title="against 1 replica",
+PARALLEL_SPEEDUP = Metric(
+    name="parallel_speedup",
+    title="vs 1 replica",
     unit="",
     better="higher",
     value=lambda result: found.speedup if (found := _scaling(result)) else None,
-    show=units.ratio,
+    format_value=units.format_ratio,
     interval=_interval,
-    note="images/s to those of the same cell with one replica",
-    needs=_NEEDS,
+    description="images/s divided by those of the same configuration with one replica",
+    unavailable_hint=_HINT,
 )
 
-EFFICIENCY = Metric(
-    name="efficiency",
-    title="scaling efficiency",
+PARALLEL_EFFICIENCY = Metric(
+    name="parallel_efficiency",
+    title="parallel efficiency",
     unit="",
     better="higher",
     value=lambda result: found.efficiency if (found := _scaling(result)) else None,
-    show=units.percent,
+    format_value=units.format_percent,
     interval=_efficiency_interval,
-    note="`scaling` over the number of GPUs; on the CPU `scaling`, since replicas share the study's threads",
-    needs=_NEEDS,
+    description="`parallel_speedup` divided by the number of GPUs; equal to `parallel_speedup` on the CPU, where"
+    " replicas share the study's threads",
+    unavailable_hint=_HINT,
 )
 
-COMMUNICATION = Metric(
-    name="communication",
-    title="communication",
+ALLREDUCE_SHARE = Metric(
+    name="allreduce_share",
+    title="all-reduce share",
     unit="",
     better="lower",
-    value=lambda result: result.communication.share if result.communication else None,
-    show=units.percent,
-    note="the share of a step that is saved where gradients are not exchanged",
-    needs="needs `--replicas 2`, and an engine that can leave the exchange out",
+    value=lambda result: result.communication.fraction if result.communication else None,
+    format_value=units.format_percent,
+    description="share of a step's time that is saved without the all-reduce of gradients",
+    unavailable_hint="needs `--replicas 2` and an engine that can skip the all-reduce",
 )
 
-REPLICATION = (REPLICAS, SCALING, EFFICIENCY, COMMUNICATION)
+REPLICAS_GROUP = (DATA_PARALLEL, PARALLEL_SPEEDUP, PARALLEL_EFFICIENCY, ALLREDUCE_SHARE)

@@ -1,18 +1,18 @@
-"""Speed in relation to another cell: the baseline, or the same engine on the CPU; above 1 is faster."""
+"""Speed relative to the baseline, or to the same engine on the CPU; above 1 is faster."""
 
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
+from polybench.schema.result import Result
 
 
-def _in_words(result: Result) -> str:
-    if result.relative is None:
+def _format(result: Result) -> str:
+    if result.vs_baseline is None:
         return ""
-    if result.relative.baseline == result.cell:
+    if result.vs_baseline.baseline == result.configuration:
         return "1 (baseline)"
-    return units.with_interval(result.relative.speedup, result.relative.interval95)
+    return units.format_with_ci(result.vs_baseline.speedup, result.vs_baseline.ci95)
 
 
 SPEEDUP = Metric(
@@ -20,20 +20,20 @@ SPEEDUP = Metric(
     title="speedup",
     unit="",
     better="higher",
-    value=lambda result: result.relative.speedup if result.relative else None,
-    in_words=_in_words,
-    interval=lambda result: result.relative.interval95 if result.relative else None,
-    note="against `--baseline`",
+    value=lambda result: result.vs_baseline.speedup if result.vs_baseline else None,
+    format_result=_format,
+    interval=lambda result: result.vs_baseline.ci95 if result.vs_baseline else None,
+    description="relative to `--baseline`",
 )
 
-DEVICE_SPEEDUP = Metric(
-    name="device_speedup",
-    title="against its CPU",
+GPU_SPEEDUP = Metric(
+    name="gpu_speedup",
+    title="vs its CPU",
     unit="",
     better="higher",
-    value=lambda result: result.device_speedup.speedup if result.device_speedup else None,
-    show=units.ratio,
-    interval=lambda result: result.device_speedup.interval95 if result.device_speedup else None,
-    note="CUDA against the same engine's CPU",
-    needs="needs `--devices cpu,cuda`",
+    value=lambda result: result.gpu_speedup.speedup if result.gpu_speedup else None,
+    format_value=units.format_ratio,
+    interval=lambda result: result.gpu_speedup.ci95 if result.gpu_speedup else None,
+    description="speed on CUDA divided by the same engine's on the CPU",
+    unavailable_hint="needs `--devices cpu,cuda`",
 )

@@ -1,6 +1,6 @@
-"""The cold-start ledger: from the start of a process to the end of its second training step, part by part.
+"""Phases of a cold start, from the start of a process to the end of its second training step.
 
-The first step holds what is done once: compilation, tracing, autotuning; the second shows what is left of it.
+The first step includes one-time work (compilation, tracing, autotuning); the second shows how much remains.
 """
 
 from __future__ import annotations
@@ -8,60 +8,60 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybench.core import units
-from polybench.core.document.result import Result
-from polybench.core.document.times import Startup
 from polybench.metrics.base import Metric
+from polybench.schema.result import Result
+from polybench.schema.times import Startup
 
 
-def _part(name: str, title: str, seconds: Callable[[Startup], float], note: str = "") -> Metric:
+def _phase(name: str, title: str, seconds: Callable[[Startup], float], description: str = "") -> Metric:
     return Metric(
         name=name,
         title=title,
         unit="s",
         better="lower",
         value=lambda result: seconds(result.startup) if result.startup else None,
-        show=units.seconds,
-        note=note,
+        format_value=units.format_seconds,
+        description=description,
     )
 
 
-COLD_START = _part("cold_start", "cold start", lambda startup: startup.total_seconds, "sum of the parts")
+COLD_START = _phase("cold_start", "cold start", lambda startup: startup.cold_start_seconds, "sum of the phases")
 
-LEDGER = (
-    _part("process_start", "process", lambda startup: startup.process_seconds),
-    _part("import_time", "import", lambda startup: startup.import_seconds),
-    _part("build_time", "build", lambda startup: startup.build_seconds),
-    _part("data_time", "data to device", lambda startup: startup.data_seconds),
-    _part(
+STARTUP_PHASES = (
+    _phase("process_start_time", "process start", lambda startup: startup.process_seconds),
+    _phase("import_time", "import", lambda startup: startup.import_seconds),
+    _phase("build_time", "build", lambda startup: startup.build_seconds),
+    _phase("data_to_device_time", "data to device", lambda startup: startup.data_seconds),
+    _phase(
         "first_step",
         "first step",
         lambda startup: startup.first_step_seconds,
-        "compiling, tracing, autotuning",
+        "includes compilation, tracing and autotuning",
     ),
-    _part("second_step", "second step", lambda startup: startup.second_step_seconds),
+    _phase("second_step", "second step", lambda startup: startup.second_step_seconds),
 )
 
 
 def _steps(result: Result) -> int | None:
-    """After how many steps the cell has caught up with the baseline: 0 if it does not start later."""
-    baseline = result.relative.baseline if result.relative else None
-    return next((repaid.steps for repaid in result.break_even if repaid.against == baseline), None)
+    """Return the steps after which a slower start is repaid: 0 if it does not start later."""
+    baseline = result.vs_baseline.baseline if result.vs_baseline else None
+    return next((entry.steps for entry in result.break_even_steps if entry.baseline == baseline), None)
 
 
-def _in_words(result: Result) -> str:
-    baseline = result.relative.baseline if result.relative else None
-    if not any(repaid.against == baseline for repaid in result.break_even):
+def _format(result: Result) -> str:
+    baseline = result.vs_baseline.baseline if result.vs_baseline else None
+    if not any(entry.baseline == baseline for entry in result.break_even_steps):
         return ""
     steps = _steps(result)
-    return "never" if steps is None else units.count(steps)
+    return "never" if steps is None else units.format_count(steps)
 
 
 BREAK_EVEN = Metric(
-    name="break_even",
+    name="break_even_steps",
     title="break-even steps",
     unit="",
     better="lower",
     value=_steps,
-    in_words=_in_words,
-    note="steps until a slower start is repaid",
+    format_result=_format,
+    description="steps after which a slower cold start is repaid",
 )

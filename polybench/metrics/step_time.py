@@ -1,16 +1,16 @@
-"""Time of one training step, a typical one."""
+"""Median time of a training step."""
 
 from __future__ import annotations
 
 from polybench.core import units
-from polybench.core.document.result import Result
 from polybench.metrics.base import Metric
+from polybench.schema.result import Result
 
 
-def _in_words(result: Result) -> str:
-    if result.step_seconds is None:
+def _format(result: Result) -> str:
+    if result.step_time is None:
         return ""
-    return units.seconds_within(result.step_seconds.median, result.step_seconds.interval95)
+    return units.format_seconds_with_margin(result.step_time.median, result.step_time.ci95)
 
 
 STEP_TIME = Metric(
@@ -18,7 +18,7 @@ STEP_TIME = Metric(
     title="step time",
     unit="s",
     better="lower",
-    value=lambda result: result.step_seconds.median if result.step_seconds else None,
-    in_words=_in_words,
-    interval=lambda result: result.step_seconds.interval95 if result.step_seconds else None,
+    value=lambda result: result.step_time.median if result.step_time else None,
+    format_result=_format,
+    interval=lambda result: result.step_time.ci95 if result.step_time else None,
 )

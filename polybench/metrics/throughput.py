@@ -1,4 +1,4 @@
-"""How fast it trains in the units of its users: images and steps a second, time of an epoch."""
+"""Throughput in images and steps per second, and the time of an epoch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ THROUGHPUT = Metric(
     title="images per s",
     unit="images/s",
     better="higher",
-    value=lambda result: result.samples_per_second,
-    show=units.count,
+    value=lambda result: result.items_per_second,
+    format_value=units.format_count,
 )
 
 STEPS_PER_SECOND = Metric(
@@ -19,8 +19,8 @@ STEPS_PER_SECOND = Metric(
     title="steps per s",
     unit="steps/s",
     better="higher",
-    value=lambda result: 1 / result.typical_seconds if result.measured else None,
-    show=units.count,
+    value=lambda result: 1 / result.median_step_seconds if result.is_measured else None,
+    format_value=units.format_count,
 )
 
 EPOCH_TIME = Metric(
@@ -29,5 +29,5 @@ EPOCH_TIME = Metric(
     unit="s",
     better="lower",
     value=lambda result: result.epoch_seconds,
-    show=units.seconds,
+    format_value=units.format_seconds,
 )

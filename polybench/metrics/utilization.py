@@ -1,4 +1,4 @@
-"""How busy the machine was during the timed steps, and what that took of energy."""
+"""Utilization of CPU and GPU during the timed steps, power and energy."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from polybench.metrics.base import Metric
 
 
 def _percent(value: float) -> str:
-    return f"{units.number(value)}%"
+    return f"{units.format_number(value)}%"
 
 
-CPU = Metric(
-    name="cpu",
-    title="CPU",
+CPU_UTILIZATION = Metric(
+    name="cpu_utilization",
+    title="CPU use",
     unit="%",
     better=None,
     value=lambda result: result.utilization.cpu_percent,
-    show=_percent,
+    format_value=_percent,
 )
 
-GPU = Metric(
-    name="gpu",
-    title="GPU busy",
+GPU_UTILIZATION = Metric(
+    name="gpu_utilization",
+    title="GPU use",
     unit="%",
     better="higher",
     value=lambda result: result.utilization.gpu_percent,
-    show=_percent,
+    format_value=_percent,
 )
 
 POWER = Metric(
@@ -34,7 +34,7 @@ POWER = Metric(
     unit="W",
     better="lower",
     value=lambda result: result.utilization.power,
-    show=lambda watts: f"{units.number(watts)} W",
+    format_value=lambda watts: f"{units.format_number(watts)} W",
 )
 
 TEMPERATURE = Metric(
@@ -43,16 +43,16 @@ TEMPERATURE = Metric(
     unit="°C",
     better="lower",
     value=lambda result: result.utilization.temperature,
-    show=units.number,
+    format_value=units.format_number,
 )
 
-THROTTLE = Metric(
-    name="throttle",
+THROTTLE_REASONS = Metric(
+    name="throttle_reasons",
     title="throttled by",
     unit=None,
     better=None,
-    value=lambda result: ", ".join(result.utilization.throttle or ()) or None,
-    needs="nothing throttled, or it cannot be read; see `polybench doctor`",
+    value=lambda result: ", ".join(result.utilization.throttle_reasons or ()) or None,
+    unavailable_hint="clocks were not throttled, or cannot be read; see `polybench doctor`",
 )
 
 ENERGY = Metric(
@@ -61,6 +61,5 @@ ENERGY = Metric(
     unit="J",
     better="lower",
     value=lambda result: result.energy.joules_per_epoch,
-    show=lambda joules: f"{units.number(joules)} J",
-    note="of an epoch",
+    format_value=lambda joules: f"{units.format_number(joules)} J",
 )

@@ -1,1 +1,1 @@
-"""From a study to everything that is known before the first worker starts."""
+"""Plans a study: everything that is decided before the first worker starts."""

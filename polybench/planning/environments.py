@@ -1,4 +1,4 @@
-"""Where the environments of a study are: judged by their files, nothing is started."""
+"""Finds the environments of a study by their files; starts nothing."""
 
 from __future__ import annotations
 
@@ -8,69 +8,72 @@ from pathlib import Path
 from typing import NamedTuple
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import Cell
-from polybench.data.disk import is_there
-from polybench.engines import EngineRow
+from polybench.core.spec import Configuration
+from polybench.data.disk import exists
+from polybench.engines import EngineSpec
 
 _PYTHON = Path("bin", "python")
 
 
-class Place(NamedTuple):
-    """What the workers of a cell are started with, instead of polybench's own; None is that."""
+class EnvironmentSpec(NamedTuple):
+    """Python and Julia project of a configuration's workers; None means polybench's own."""
 
     python: str | None = None
     project: str | None = None
 
 
-HERE = Place()
+OWN_ENVIRONMENT = EnvironmentSpec()
 
 
-def absolute(environments: Mapping[str, str]) -> dict[str, str]:
-    """The same paths, whatever the current folder; links stay, since a virtual environment's python is one.
+def absolute_paths(environments: Mapping[str, str]) -> dict[str, str]:
+    """Return absolute paths; keep links, because a virtual environment's python is one.
 
     Raises:
-        BadInput: one is not there.
+        BadInput: a path does not exist.
     """
     found = {}
     for name, path in environments.items():
         try:
-            place = Path(path).expanduser().absolute()
+            absolute = Path(path).expanduser().absolute()
         except RuntimeError as error:  # no such user
             raise BadInput(f"--env {name}={path}: {error}") from None
-        if not is_there(place):
-            raise BadInput(f"--env {name}={path}: there is no such folder or file")
-        found[name] = str(place)
+        if not exists(absolute):
+            raise BadInput(f"--env {name}={path}: no such folder or file")
+        found[name] = str(absolute)
     return found
 
 
-def place_of(cell: Cell, row: EngineRow, environments: Mapping[str, str]) -> Place:
-    """Where this cell runs.
+def resolve_environment(
+    configuration: Configuration, spec: EngineSpec, environments: Mapping[str, str]
+) -> EnvironmentSpec:
+    """Return the environment of a configuration.
 
     Args:
-        cell: of the engine in `row`.
-        row: says whether the engine has projects of its own, beside Python's environments.
-        environments: those of the study, with absolute paths.
+        configuration: of the engine in `spec`.
+        spec: its `project_files` mark projects of another language, next to Python environments.
+        environments: absolute paths by name.
 
     Raises:
-        BadInput: there is nothing that could run this engine.
+        BadInput: the path cannot run this engine.
     """
-    if cell.environment is None:
-        return HERE
-    path = Path(environments[cell.environment])
-    if row.project_files and path.name in row.project_files:
+    if configuration.environment is None:
+        return OWN_ENVIRONMENT
+    path = Path(environments[configuration.environment])
+    if spec.project_files and path.name in spec.project_files:
         path = path.parent
     if path.is_dir():
         if os.access(path / _PYTHON, os.X_OK):
-            return Place(python=str(path / _PYTHON))
-        if any((path / name).is_file() for name in row.project_files):
-            return Place(project=str(path))
-        wanted = " nor ".join(map(str, (_PYTHON, *row.project_files[:1])))
+            return EnvironmentSpec(python=str(path / _PYTHON))
+        if any((path / name).is_file() for name in spec.project_files):
+            return EnvironmentSpec(project=str(path))
+        wanted = " nor ".join(map(str, (_PYTHON, *spec.project_files[:1])))
         raise BadInput(
-            f"--env {cell.environment}={path}: no environment for {cell.engine}: the folder has"
-            f" {'neither' if row.project_files else 'no'} {wanted}"
+            f"--env {configuration.environment}={path}: not an environment for {configuration.engine}: the folder has"
+            f" {'neither' if spec.project_files else 'no'} {wanted}"
         )
     if not os.access(path, os.X_OK):
         raise BadInput(
-            f"--env {cell.environment}={path}: no program; name an environment's folder, or its {_PYTHON}"
+            f"--env {configuration.environment}={path}: not executable:"
+            f" expected an environment's folder or its {_PYTHON}"
         )
-    return Place(python=str(path))
+    return EnvironmentSpec(python=str(path))

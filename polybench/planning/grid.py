@@ -1,4 +1,4 @@
-"""A sweep: one study again and again, with other values of a few of its fields."""
+"""Expands a sweep: one study per combination of values of a few fields."""
 
 from __future__ import annotations
 
@@ -11,44 +11,42 @@ import msgspec
 
 from polybench.core.errors import BadInput
 from polybench.core.model import Model
-from polybench.core.names import pick
+from polybench.core.names import lookup_or_suggest
 from polybench.core.spec import Study
 from polybench.planning.plan import resolve
 
-AXES = ("batch_size", "threads", "depth", "resolution", "workers", "augment")
-"""What may be varied. Engines, devices and precisions vary within each study: they are cells. `depth` is the
-N of a model `NAME-N`, as catdog's, `resolution` the SIZE of `NAME@SIZE`; the others are the study's fields,
-`augment` as 0 or 1."""
+AXES = ("batch_size", "threads", "depth", "resolution", "loader_workers", "augment")
+"""Fields that a sweep can vary. Engines, devices and precisions vary within each study, as configurations.
+`depth` is the N of a model `NAME-N`, such as catdog's; `resolution` is the SIZE of `NAME@SIZE`; `augment` is 0 or 1."""
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
-"""For the fixed cost of a step: from where it is most of it to where it is little."""
+"""Default batch sizes for the fixed overhead of a step: from dominant to negligible."""
 
 
-class Point(NamedTuple):
-    """One study of the sweep, and what is its own about it."""
+class GridPoint(NamedTuple):
+    """A study of a sweep, and its values of the varied fields."""
 
     values: dict[str, int]
     study: Study
 
 
-def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[Point]:
-    """Every combination of the values, the last axis fastest; each has its part of the budget.
+def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
+    """Return every combination of the values, the last axis fastest; points share the budget equally.
 
-    The identity check is done once a model, at the first of its points: neither batch size nor threads change
-    what it computes with.
+    The parity check runs once per model, at its first point, because batch size and threads do not affect it.
 
     Args:
-        study: what all points share.
-        axes: of AXES, each with its values.
+        study: the settings that all points share.
+        axes: values by name in AXES.
 
     Raises:
-        BadInput: nothing is varied, a value comes twice, or a point is no valid study.
+        BadInput: nothing is varied, a value is repeated, or a point is not a valid study.
     """
     if not axes:
         options = ", ".join(_option(axis) for axis in AXES if axis != "augment")
-        raise BadInput(f"nothing is varied; give several values to one of {options}: --batch-size 1,8,32")
+        raise BadInput(f"nothing is varied: give several values to one of {options}, such as --batch-size 1,8,32")
     for axis, several in axes.items():
-        pick(axis, dict.fromkeys(AXES), "field of a sweep")
+        lookup_or_suggest(axis, dict.fromkeys(AXES), "field of a sweep")
         _check(axis, several)
     combinations = [dict(zip(axes, values, strict=True)) for values in itertools.product(*(axes.values()))]
     checked: set[str | Model] = set()
@@ -58,8 +56,8 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[Point]:
         if point.model in checked:
             point = msgspec.structs.replace(point, parity=False)
         checked.add(point.model)
-        resolve(point)  # what is wrong with the last point is said before the first is measured
-        made.append(Point(values, point))
+        resolve(point)  # reports errors in any point before the first is measured
+        made.append(GridPoint(values, point))
     return made
 
 
@@ -71,18 +69,16 @@ def _check(axis: str, values: Sequence[int]) -> None:
     if not values:
         raise BadInput(f"{_option(axis)} has no value")
     if len(set(values)) < len(values):
-        raise BadInput(f"{_option(axis)} has a value twice: {','.join(map(str, values))}")
-    least = 0 if axis in ("workers", "augment") else 1
+        raise BadInput(f"{_option(axis)} repeats a value: {','.join(map(str, values))}")
+    least = 0 if axis in ("loader_workers", "augment") else 1
     if min(values) < least:
-        raise BadInput(f"{_option(axis)} {min(values)}: at least {least}")
+        raise BadInput(f"{_option(axis)} {min(values)}: expected at least {least}")
     if axis == "augment" and max(values) > 1:
-        raise BadInput(f"{_option(axis)} {max(values)}: 0 or 1")
+        raise BadInput(f"{_option(axis)} {max(values)}: expected 0 or 1")
 
 
 def _at(study: Study, values: Mapping[str, int], parts: int) -> Study:
-    fields: dict[str, Any] = {
-        axis: value for axis, value in values.items() if axis not in ("depth", "resolution")
-    }
+    fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis not in ("depth", "resolution")}
     if "augment" in fields:
         fields["augment"] = bool(fields["augment"])
     fields["model"] = _model(study.model, values)
@@ -90,11 +86,11 @@ def _at(study: Study, values: Mapping[str, int], parts: int) -> Study:
 
 
 def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:
-    """The network of a point: `depth` and `resolution` are parts of its name."""
+    """Return the network of a point; `depth` and `resolution` are parts of its name."""
     if isinstance(model, Model):
         for axis in values:
             if axis in ("depth", "resolution"):
-                raise BadInput(f"{_option(axis)}: {model.name} is what its file says; write a file for each")
+                raise BadInput(f"{_option(axis)}: the file of {model.name} fixes it; write one file per value")
         return model
     name, _, size = model.partition("@")
     if "depth" in values:

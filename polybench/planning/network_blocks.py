@@ -1,4 +1,4 @@
-"""Blocks of a network file: layers that are written once and used again, with other names and values."""
+"""Expands the blocks of a network file: reusable lists of layers with parameters."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import msgspec
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
-from polybench.planning.network_values import Tables
-from polybench.planning.toml_text import Place, TomlText
+from polybench.core.names import lookup_or_suggest
+from polybench.planning.network_values import StructReader
+from polybench.planning.toml_text import KeyPath, TomlText
 
 BLOCK = "block"
-"""The type of a table that stands for all layers of a block."""
+"""The `type` of a table that uses a block."""
 
 PLACEHOLDER = "$"
-"""What begins a value that the use of a block gives: outputs = "$channels"."""
+"""First character of a value that the use of a block provides: outputs = "$channels"."""
 
-DEEPEST = 16
-"""Blocks in each other, and residual blocks as well."""
+MAX_DEPTH = 16
+"""Maximum depth of nested blocks, and of nested residual blocks."""
 
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$(?!\n)", max_length=30)]
 
 
 class _Use(msgspec.Struct, frozen=True):
-    """What a use says. `times` is how often, one behind the other; `values` is `with` in the file."""
+    """The use of a block, repeated `times` in sequence; `values` is `with` in the file."""
 
     block: str
     name: _Word | None = None
@@ -35,13 +35,13 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 class Scope:
-    """Where layers stand: in the network itself, or in one use of a block.
+    """Names and values of layers in the network itself, or in one use of a block.
 
     Args:
-        prefix: of the names of its layers.
-        values: what placeholders stand for.
-        trail: the blocks that it is in, outermost first.
-        uses: where they are used.
+        prefix: prefix of layer names.
+        values: values of placeholders.
+        trail: enclosing blocks, outermost first.
+        uses: key paths of their uses.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Scope:
         prefix: str = "",
         values: Mapping[str, Any] | None = None,
         trail: tuple[str, ...] = (),
-        uses: tuple[Place, ...] = (),
+        uses: tuple[KeyPath, ...] = (),
     ) -> None:
         self.prefix, self.trail, self.uses = prefix, trail, uses
-        self._values, self._wanted = dict(values or {}), set[str]()
+        self._values, self._needed = dict(values or {}), set[str]()
         self._own: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def reserve(self, entries: Sequence[Any]) -> None:
-        """Number no layer so that it has one of the names that these are given."""
+        """Reserve the explicit names of these layers, so that no automatic name equals one."""
         for entry in entries:
             if isinstance(entry, dict):
                 self._own.add(str(entry.get("name")))
@@ -65,7 +65,7 @@ class Scope:
                     self.reserve(branch if isinstance(branch, list) else ())
 
     def name(self, given: str | None, kind: str, taken: Container[str]) -> str:
-        """The full name of a layer: the one that it is given, or its kind with the next number."""
+        """Return the full name of a layer: the given one, or its kind with the next number."""
         while given is None:
             self._numbers[kind] = self._numbers.get(kind, 0) + 1
             numbered = f"{kind}{self._numbers[kind]}"
@@ -73,29 +73,29 @@ class Scope:
                 given = numbered
         return self.prefix + given
 
-    def value(self, value: Any, text: TomlText, place: Place) -> Any:
-        """What a placeholder stands for; any other value as it is."""
+    def value(self, value: Any, text: TomlText, place: KeyPath) -> Any:
+        """Replace a placeholder by its value; return any other value unchanged."""
         if not isinstance(value, str) or not value.startswith(PLACEHOLDER):
             return value
         name = value.removeprefix(PLACEHOLDER)
         if not self.trail:
-            raise text.error(place, f"{value!r} belongs into a block, whose use says what it is")
-        self._wanted.add(name)
+            raise text.error(place, f"{value!r} is a placeholder, which only works inside a block")
+        self._needed.add(name)
         try:
-            return pick(name, self._values, f"value of block {self.trail[-1]}")
+            return lookup_or_suggest(name, self._values, f"value of block {self.trail[-1]}")
         except BadInput as error:
-            raise text.error(place, f"{error}{self.used(text)}") from None
+            raise text.error(place, f"{error}{self.describe_use(text)}") from None
 
-    def refuse_unused(self, text: TomlText, place: Place) -> None:
-        """Raise BadInput where the use gives a value that no layer of the block takes."""
+    def reject_unused(self, text: TomlText, place: KeyPath) -> None:
+        """Raise BadInput if the use provides a value that the block does not need."""
         for name in self._values:
-            if name not in self._wanted:
+            if name not in self._needed:
                 problem = f"block {self.trail[-1]} has no {PLACEHOLDER + name!r}; it has"
-                has = ", ".join(sorted(PLACEHOLDER + one for one in self._wanted)) or "none at all"
+                has = ", ".join(sorted(PLACEHOLDER + one for one in self._needed)) or "no placeholders"
                 raise text.error((*place, "with", name), f"{problem} {has}")
 
-    def used(self, text: TomlText) -> str:
-        """Where the block is used that it is in, for errors; nothing outside of blocks."""
+    def describe_use(self, text: TomlText) -> str:
+        """Describe the use of the enclosing block for errors; empty outside of blocks."""
         return f" (in block {self.trail[-1]}, used in line {text.line(self.uses[-1])})" if self.trail else ""
 
 
@@ -103,52 +103,48 @@ class Blocks:
     """The blocks of a file, by name.
 
     Args:
-        tables: reads values and tells of errors.
-        blocks: name -> its layers.
-        place: of them all.
+        reader: reads values and reports errors.
+        blocks: layers by block name.
+        place: key path of the table of blocks.
     """
 
-    def __init__(self, tables: Tables, blocks: Mapping[str, Any], place: Place) -> None:
-        self._tables, self._blocks, self._place = tables, blocks, place
+    def __init__(self, reader: StructReader, blocks: Mapping[str, Any], place: KeyPath) -> None:
+        self._reader, self._blocks, self._place = reader, blocks, place
         self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
-    def expand(
-        self, table: Mapping[str, Any], place: Place, scope: Scope
-    ) -> Iterator[tuple[Any, Place, Scope]]:
-        """The layers that a use stands for, once for each time: their tables, place and scope."""
+    def expand(self, table: Mapping[str, Any], place: KeyPath, scope: Scope) -> Iterator[tuple[Any, KeyPath, Scope]]:
+        """Yield the layers of a use, once per repetition: (tables, key path, scope)."""
         renamed = {"values" if key == "with" else key: value for key, value in table.items() if key != "type"}
-        text = self._tables.text
-        self._tables.known(
+        text = self._reader.text
+        self._reader.check_keys(
             table, place, dict.fromkeys(("type", "block", "name", "times", "with")), "option of block"
         )
-        self._tables.table(table.get("with", {}), (*place, "with"))
-        use = self._tables.read(renamed, place, _Use, "option of block")
+        self._reader.table(table.get("with", {}), (*place, "with"))
+        use = self._reader.read(renamed, place, _Use, "option of block")
         try:
-            layers = pick(use.block, self._blocks, "block")
+            layers = lookup_or_suggest(use.block, self._blocks, "block")
         except BadInput as error:
             raise text.error((*place, "block"), error) from None
         if use.block in scope.trail:
-            way = " > ".join((*scope.trail, use.block))
-            raise text.error(place, f"block {use.block} contains itself: {way}")
-        if len(scope.trail) == DEEPEST:
-            raise text.error(place, f"more than {DEEPEST} blocks in each other")
+            path = " > ".join((*scope.trail, use.block))
+            raise text.error(place, f"block {use.block} contains itself: {path}")
+        if len(scope.trail) == MAX_DEPTH:
+            raise text.error(place, f"more than {MAX_DEPTH} nested blocks")
         self._used.add(use.block)
-        values = {
-            name: scope.value(value, text, (*place, "with", name)) for name, value in use.values.items()
-        }
+        values = {name: scope.value(value, text, (*place, "with", name)) for name, value in use.values.items()}
         name = use.name or self._numbered(scope.prefix + use.block)
         for time in range(1, use.times + 1):
             prefix = f"{scope.prefix}{name}.{f'{time}.' if use.times > 1 else ''}"
             inner = Scope(prefix, values, (*scope.trail, use.block), (*scope.uses, place))
             yield layers, (*self._place, use.block), inner
 
-    def refuse_unused(self) -> None:
-        """Raise BadInput where no layer stands for a block: what it says would be checked by nobody."""
+    def reject_unused(self) -> None:
+        """Raise BadInput if a block is not used, because its content would not be checked."""
         for name in self._blocks:
             if name not in self._used:
-                text = self._tables.text
-                raise text.error((*self._place, name), f"block {name} is used by no layer; remove it")
+                text = self._reader.text
+                raise text.error((*self._place, name), f"block {name} is not used: remove it")
 
     def _numbered(self, name: str) -> str:
         self._numbers[name] = self._numbers.get(name, 0) + 1

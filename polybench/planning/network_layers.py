@@ -1,6 +1,6 @@
-"""The layers of a network file: records of `core.layers` as tables, and blocks of them that are used again.
+"""Reads the layers of a network file: tables with the fields of `core.layers` records, and blocks.
 
-What follows from what comes in may be left out: `inputs`, `channels`, `vocabulary`, and every name.
+Options that follow from the input may be omitted: `inputs`, `channels`, `vocabulary`, and every name.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 from msgspec import Meta
 
 from polybench.core.errors import BadInput
-from polybench.core.layer_base import Shape
-from polybench.core.layers import BatchNorm, Conv, Dense, Layer, Named, Residual
-from polybench.core.names import pick
-from polybench.core.sequence_layers import LSTM, Embedding
-from polybench.planning.network_blocks import BLOCK, DEEPEST, Blocks, Scope
-from polybench.planning.network_values import Tables, shown
-from polybench.planning.toml_text import Place
+from polybench.core.layers import LSTM, BatchNorm, Conv, Dense, Embedding, Layer, Named, Residual, Shape
+from polybench.core.names import lookup_or_suggest
+from polybench.planning.network_blocks import BLOCK, MAX_DEPTH, Blocks, Scope
+from polybench.planning.network_values import StructReader, shorten
+from polybench.planning.toml_text import KeyPath
 
-MOST_LAYERS = 2_000
-MOST_PARAMETERS = 1 << 30
-"""4 GiB of weights, of which training has four copies."""
-MOST_VALUES = 1 << 27
-"""What a layer puts out for one image or sequence: half a gibibyte."""
+MAX_LAYERS = 2_000
+MAX_PARAMETERS = 1 << 30
+"""4 GiB of weights; training needs four copies."""
+MAX_VALUES = 1 << 27
+"""Maximum outputs of a layer for one image or sequence: half a gibibyte."""
 
 KINDS: dict[str, type[Layer]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Layer)}
-"""What `type` may say, beside BLOCK."""
+"""Valid values of `type`, without BLOCK."""
 
 _INFERRED: dict[type[Layer], tuple[str, Callable[[Shape], int]]] = {
     Conv: ("inputs", lambda shape: shape[0]),
@@ -35,7 +33,7 @@ _INFERRED: dict[type[Layer], tuple[str, Callable[[Shape], int]]] = {
     Dense: ("inputs", lambda shape: shape[0]),
     LSTM: ("inputs", lambda shape: shape[-1]),
 }
-"""The option that is the number of channels or features that come in."""
+"""Options that equal the number of input channels or features."""
 
 _SIZE = Annotated[int, Meta(ge=1, le=1 << 24)]
 _LIMITS: dict[str, Any] = {
@@ -44,121 +42,121 @@ _LIMITS: dict[str, Any] = {
     "epsilon": Annotated[float, Meta(gt=0, le=1)],
     "momentum": Annotated[float, Meta(gt=0, le=1)],
 }
-"""Of options, by name; every other number is a _SIZE."""
+"""Limits of options by name; every other number is a _SIZE."""
 
 
-class _Place(NamedTuple):
-    """A layer's table, and where it stands."""
+class _LayerPath(NamedTuple):
+    """A layer's table, its key path and its scope."""
 
     table: Mapping[str, Any]
-    place: Place
+    place: KeyPath
     scope: Scope
 
 
 def read_layers(
-    tables: Tables,
+    reader: StructReader,
     layers: Sequence[Any],
     blocks: Mapping[str, Any],
-    above: Place,
+    above: KeyPath,
     shape: Shape,
     vocabulary: int | None,
     classes: int,
 ) -> tuple[Layer, ...]:
-    """The layers of a network that takes `shape` and tells `classes` apart.
+    """Read the layers of a network with inputs of `shape` and `classes` outputs.
 
     Args:
-        tables: reads values and tells of errors.
+        reader: reads values and reports errors.
         layers: tables, each with a `type`.
-        blocks: name -> tables of the layers of a block.
-        above: where the network's table is.
-        shape: of one image or sequence; (time,) are tokens.
-        vocabulary: how many tokens there are; None where there are none.
-        classes: how many logits come out.
+        blocks: tables of layers by block name.
+        above: key path of the network's table.
+        shape: shape of one image or sequence; (time,) for tokens.
+        vocabulary: number of tokens; None without tokens.
+        classes: number of logits.
 
     Raises:
-        BadInput: no such type or option, a value or shape that does not fit, a name twice, a block in itself,
-            or more than any machine computes; with the line.
+        BadInput: an unknown type or option, a value or shape that does not fit, a repeated name, a recursive
+            block, or a network that is too large; with the line.
     """
-    reader = _Reader(tables, Blocks(tables, blocks, (*above, "blocks")), vocabulary)
-    place: Place = (*above, "layers")
-    made, after = reader.layers(layers, place, shape, Scope())
-    reader.blocks.refuse_unused()
+    layers_reader = _LayersReader(reader, Blocks(reader, blocks, (*above, "blocks")), vocabulary)
+    place: KeyPath = (*above, "layers")
+    made, after = layers_reader.layers(layers, place, shape, Scope())
+    layers_reader.blocks.reject_unused()
     last = (*place, len(layers) - 1)
     if after != (classes,):
-        raise tables.text.error(
+        raise reader.text.error(
             last,
-            f"the last layer puts out {_by(after)}, and there are {classes} classes;"
+            f"the last layer has {_by(after)} outputs, but there are {classes} classes:"
             f' end with {{ type = "dense", outputs = {classes} }}',
         )
-    if not reader.parameters:
-        raise tables.text.error(last, "no layer has weights, so there is nothing to train")
+    if not layers_reader.parameters:
+        raise reader.text.error(last, "the network has no weights to train")
     return tuple(made)
 
 
-class _Reader:
-    def __init__(self, tables: Tables, blocks: Blocks, vocabulary: int | None) -> None:
+class _LayersReader:
+    def __init__(self, reader: StructReader, blocks: Blocks, vocabulary: int | None) -> None:
         self.blocks, self.parameters = blocks, 0
-        self._tables, self._vocabulary = tables, vocabulary
-        self._named: dict[str, _Place] = {}
-        self._plain: dict[str, _Place] = {}
+        self._reader, self._vocabulary = reader, vocabulary
+        self._named: dict[str, _LayerPath] = {}
+        self._without_dots: dict[str, _LayerPath] = {}
         self._count = 0
 
-    def layers(self, entries: object, place: Place, shape: Shape, scope: Scope) -> tuple[list[Layer], Shape]:
-        """The layers of an array of tables, and the shape that the last one puts out."""
+    def layers(self, entries: object, place: KeyPath, shape: Shape, scope: Scope) -> tuple[list[Layer], Shape]:
+        """Read an array of tables; return the layers and the output shape of the last."""
         if not isinstance(entries, list) or not entries:
-            raise self._tables.text.error(place, f"a list of layers belongs here, and not {shown(entries)}")
+            raise self._reader.text.error(place, f"expected a list of layers, got {shorten(entries)}")
         scope.reserve(entries)
         made: list[Layer] = []
         for number, entry in enumerate(entries):
-            at = _Place(self._tables.table(entry, (*place, number)), (*place, number), scope)
+            at = _LayerPath(self._reader.table(entry, (*place, number)), (*place, number), scope)
             several, shape = self._entry(at, shape)
             made += several
         return made, shape
 
-    def _entry(self, at: _Place, shape: Shape) -> tuple[list[Layer], Shape]:
-        """One table: a layer, or all of a block that it stands for."""
+    def _entry(self, at: _LayerPath, shape: Shape) -> tuple[list[Layer], Shape]:
+        """Read one table: a layer, or all layers of a block."""
         kind = at.table.get("type")
         if not isinstance(kind, str):
-            raise self._error(at, f"a layer has a type: {', '.join((*KINDS, BLOCK))}")
+            raise self._error(at, f"the layer needs a type: {', '.join((*KINDS, BLOCK))}")
         if kind == BLOCK:
             return self._block(at, shape)
         try:
-            record = pick(kind, KINDS | {BLOCK: Residual}, "type of layer")
+            record = lookup_or_suggest(kind, KINDS | {BLOCK: Residual}, "type of layer")
         except BadInput as error:
             raise self._error(at, error, "type") from None
         self._count += 1
-        if self._count > MOST_LAYERS:
-            raise self._error(at, f"more than {MOST_LAYERS:,} layers")
+        if self._count > MAX_LAYERS:
+            raise self._error(at, f"more than {MAX_LAYERS:,} layers")
         if self._vocabulary is not None and self._count == 1 and record is not Embedding:
-            raise self._error(at, "the input is tokens, so the first layer is an embedding")
+            raise self._error(at, "the input is tokens, so the first layer must be an embedding")
         layer = self._residual(at, shape) if record is Residual else self._layer(at, record, shape)
         return [layer], self._after(at, layer, shape)
 
-    def _block(self, at: _Place, shape: Shape) -> tuple[list[Layer], Shape]:
+    def _block(self, at: _LayerPath, shape: Shape) -> tuple[list[Layer], Shape]:
         made: list[Layer] = []
         for layers, place, scope in self.blocks.expand(at.table, at.place, at.scope):
             several, shape = self.layers(layers, place, shape, scope)
-            scope.refuse_unused(self._tables.text, at.place)
+            scope.reject_unused(self._reader.text, at.place)
             made += several
         return made, shape
 
-    def _residual(self, at: _Place, shape: Shape) -> Residual:
-        self._tables.known(at.table, at.place, {"type": 0, "body": 0, "shortcut": 0}, "option of residual")
-        if sum(isinstance(key, str) and key in ("body", "shortcut") for key in at.place) >= DEEPEST:
-            raise self._error(at, f"more than {DEEPEST} residual blocks in each other")
+    def _residual(self, at: _LayerPath, shape: Shape) -> Residual:
+        self._reader.check_keys(at.table, at.place, {"type": 0, "body": 0, "shortcut": 0}, "option of residual")
+        if sum(isinstance(key, str) and key in ("body", "shortcut") for key in at.place) >= MAX_DEPTH:
+            raise self._error(at, f"more than {MAX_DEPTH} nested residual blocks")
         if "body" not in at.table:
-            raise self._error(at, "a residual block has a body, a list of layers")
+            raise self._error(at, "a residual block needs a body, a list of layers")
         body, _ = self.layers(at.table["body"], (*at.place, "body"), shape, at.scope)
         shortcut = at.table.get("shortcut", [])
         past = self.layers(shortcut, (*at.place, "shortcut"), shape, at.scope)[0] if shortcut != [] else []
         return Residual(tuple(body), tuple(past))
 
-    def _layer(self, at: _Place, record: type[Layer], shape: Shape) -> Layer:
+    def _layer(self, at: _LayerPath, record: type[Layer], shape: Shape) -> Layer:
         kind, hints = str(record.__struct_config__.tag), get_type_hints(record)
-        self._tables.known(at.table, at.place, {"type": 0} | hints, f"option of {kind}")
+        self._reader.check_keys(at.table, at.place, {"type": 0} | hints, f"option of {kind}")
         values = {
-            key: self._tables.value(
-                at.scope.value(value, self._tables.text, (*at.place, key)),
+            key: self._reader.value(
+                at.scope.value(value, self._reader.text, (*at.place, key)),
                 (*at.place, key),
                 _limited(key, hint),
             )
@@ -172,58 +170,56 @@ class _Reader:
             values.setdefault(option, of(shape))
         if record is Embedding:
             self._tokens(at, values)
-        self._tables.complete(values, at.place, record)
+        self._reader.check_required(values, at.place, record)
         try:
             return record(**values)
         except ValueError as error:
             raise self._error(at, error) from None
 
-    def _tokens(self, at: _Place, values: dict[str, Any]) -> None:
-        """An embedding is the first layer, and knows all tokens of the input."""
+    def _tokens(self, at: _LayerPath, values: dict[str, Any]) -> None:
+        """Check that an embedding is the first layer and covers all tokens of the input."""
         if self._vocabulary is None or self._count > 1:
             raise self._error(
                 at,
-                "an embedding takes tokens: it is the first layer, and the input has a vocabulary",
+                "an embedding needs tokens: it must be the first layer, and the input needs a vocabulary",
             )
         if values.setdefault("vocabulary", self._vocabulary) != self._vocabulary:
             raise self._error(
                 at,
-                f"the input has {self._vocabulary:,} tokens, this {values['vocabulary']:,}; leave it out",
+                f"the input has {self._vocabulary:,} tokens, this layer {values['vocabulary']:,}: omit the option",
                 "vocabulary",
             )
 
-    def _name(self, at: _Place, kind: str, given: str | None) -> str:
+    def _name(self, at: _LayerPath, kind: str, given: str | None) -> str:
         name = at.scope.name(given, kind, self._named)
-        plain = name.replace(".", "_")  # as Keras has it
-        if plain in self._plain:
-            first = self._tables.text.line(self._plain[plain].place)
-            raise self._error(at, f"{name} is the name of the layer in line {first} already", "name")
-        self._named[name] = self._plain[plain] = at
+        without_dots = name.replace(".", "_")  # Keras allows no dots
+        if without_dots in self._without_dots:
+            first = self._reader.text.line(self._without_dots[without_dots].place)
+            raise self._error(at, f"the layer in line {first} already has the name {name}", "name")
+        self._named[name] = self._without_dots[without_dots] = at
         return name
 
-    def _after(self, at: _Place, layer: Layer, shape: Shape) -> Shape:
-        """The shape that it puts out, if it fits and nothing is larger than it may be."""
+    def _after(self, at: _LayerPath, layer: Layer, shape: Shape) -> Shape:
+        """Return the output shape of a layer; raise BadInput if it does not fit or is too large."""
         try:
             after = layer.output_shape(shape)
         except ValueError as error:
             called = layer.name if isinstance(layer, Named) else layer.__struct_config__.tag
-            raise self._error(at, f"{error} ({called}; {_by(shape)} comes in)") from None
-        if math.prod(after) > MOST_VALUES:
-            raise self._error(
-                at, f"this layer puts out {_by(after)}: {math.prod(after):,} values for one input"
-            )
+            raise self._error(at, f"{error} ({called}; its input is {_by(shape)})") from None
+        if math.prod(after) > MAX_VALUES:
+            raise self._error(at, f"this layer has {_by(after)} outputs: {math.prod(after):,} values per input")
         if not isinstance(layer, Residual):
             self.parameters += sum(map(math.prod, layer.weight_shapes().values()))
-        if self.parameters > MOST_PARAMETERS:
-            raise self._error(at, f"with this layer there are {self.parameters:,} weights, too many to train")
+        if self.parameters > MAX_PARAMETERS:
+            raise self._error(at, f"too many weights: {self.parameters:,} with this layer")
         return after
 
-    def _error(self, at: _Place, problem: object, *key: str) -> BadInput:
-        return self._tables.text.error((*at.place, *key), f"{problem}{at.scope.used(self._tables.text)}")
+    def _error(self, at: _LayerPath, problem: object, *key: str) -> BadInput:
+        return self._reader.text.error((*at.place, *key), f"{problem}{at.scope.describe_use(self._reader.text)}")
 
 
 def _limited(option: str, hint: Any) -> Any:
-    """The type of an option, with the limits that every engine keeps to."""
+    """Return the type of an option, with the limits of all engines."""
     if option in _LIMITS:
         return _LIMITS[option]
     if option == "padding":

@@ -1,4 +1,4 @@
-"""A network as the table, or the text, of a network file: what `network_file` reads as the same network."""
+"""Writes a network as the table or text of a network file, which `network_file` reads back."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import tomli_w
 
 from polybench.core.layers import Layer
 from polybench.core.model import Model
-from polybench.planning.network_file import IDENTITY, slug
+from polybench.planning.network_file import FINGERPRINT_MARK, slug
 
 
 def network_table(model: Model) -> dict[str, Any]:
-    """The keys and values of its file, everything written out."""
+    """Return the keys and values of the file, with all defaults."""
     optimizer = msgspec.to_builtins(model.optimizer)
     training = {"batch_size": model.batch_size, "parity_batch_size": model.parity_batch_size}
     table = {
-        "name": slug(model.name.partition(IDENTITY)[0]),
+        "name": slug(model.name.partition(FINGERPRINT_MARK)[0]),
         "summary": model.summary,
         "classes": model.classes,
         "initialization": model.initialization,
@@ -32,7 +32,7 @@ def network_table(model: Model) -> dict[str, Any]:
 
 
 def network_toml(model: Model) -> str:
-    """The text of its file, a line for each layer."""
+    """Return the text of the file, with a line per layer."""
     table = network_table(model)
     layers, training = table.pop("layers"), table.pop("training")
     lines = [f"{key} = {_inline(value)}" for key, value in table.items()]
@@ -47,8 +47,8 @@ def _input(model: Model) -> dict[str, int | None]:
         case (length, features):
             return {"features": features, "length": length}
         case (length,):
-            return {"vocabulary": model.vocabulary, "length": length}
-    raise ValueError(f"no network file says an input of shape {model.input_shape}")
+            return {"vocabulary": model.vocabulary_size, "length": length}
+    raise ValueError(f"a network file cannot describe an input of shape {model.input_shape}")
 
 
 def _tables(layers: Sequence[Layer]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _tables(layers: Sequence[Layer]) -> list[dict[str, Any]]:
 
 
 def _lines(layers: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
-    """A line for each layer; those of a residual block between its first and its last."""
+    """Yield a line per layer; a residual block has lines around those of its layers."""
     for layer in layers:
         if layer["type"] != "residual":
             yield f"{indent}{_inline(layer)},"
@@ -71,7 +71,7 @@ def _lines(layers: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
 
 
 def _inline(value: Any) -> str:
-    """A value on one line."""
+    """Format a value on one line."""
     match value:
         case dict():
             return f"{{ {', '.join(f'{key} = {_inline(part)}' for key, part in value.items())} }}"
@@ -82,7 +82,7 @@ def _inline(value: Any) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null."""
+    """Remove None values, because TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(part) for key, part in value.items() if part is not None}
     return [_without_none(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,7 @@
-"""Study -> Plan: names looked up, this machine's defaults filled in. Nothing is started or read yet."""
+"""Resolves a study into a plan: looks up names and fills in this machine's defaults.
+
+Starts and reads nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,111 +14,116 @@ import msgspec
 from polybench.core.errors import BadInput
 from polybench.core.job import Job
 from polybench.core.model import Model
-from polybench.core.names import pick
+from polybench.core.names import lookup_or_suggest
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.core.prices import device_of
-from polybench.core.spec import Cell, Study, Workload, cells, check_tf32
+from polybench.core.prices import parse_price_key
+from polybench.core.spec import Configuration, Study, Workload, check_tf32, configuration_grid
 from polybench.core.units import plural
-from polybench.engines import ALLOCATORS, EngineRow
-from polybench.engines.installed import find_engine
+from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+from polybench.engines.plugins import find_engine
 from polybench.machine import cores, host
-from polybench.models import find_model
+from polybench.networks import find_model
 from polybench.planning import schedule
-from polybench.planning.environments import absolute, place_of
+from polybench.planning.environments import absolute_paths, resolve_environment
 
 _MEMORY_SHARE = 0.8
-"""Of the available memory, for the workers that live at the same time."""
+"""Share of the available memory for all workers that run at the same time."""
 
 
 class Plan(NamedTuple):
-    """What will be measured, in full.
+    """A resolved study.
 
-    `workload` is that of cells without a precision of their own; its dataset is what the user asked for.
-    `cpus` are those to which every worker is bound; none where the system may move them.
+    `workload` applies to configurations without their own precision; its dataset is the requested one.
+    `cpus` are the CPUs that every worker is pinned to; empty without pinning.
     """
 
     study: Study
     model: Model
     workload: Workload
-    cells: tuple[Cell, ...]
+    configurations: tuple[Configuration, ...]
     cpus: tuple[int, ...] = ()
 
-    def workload_of(self, cell: Cell) -> Workload:
-        """What a training step of this cell is."""
-        precision = cell.precision or self.workload.precision
-        return msgspec.structs.replace(self.workload, precision=precision, replicas=cell.replicas)
+    def workload_of(self, configuration: Configuration) -> Workload:
+        """Return the workload of a configuration."""
+        precision = configuration.precision or self.workload.precision
+        return msgspec.structs.replace(self.workload, precision=precision, replicas=configuration.replicas)
 
-    def job(self, cell: Cell) -> Job:
-        """What a worker of this cell builds."""
-        workload = self.workload_of(cell)
-        return Job(self.model, workload, cell.device, "float32", cell.variants, seed=self.study.seed)
-
-
-def row(cell: Cell) -> EngineRow:
-    """The engine's row of a cell that a plan holds."""
-    return find_engine(cell.engine)
-
-
-def counts_natively(plan: Plan, cell: Cell) -> bool:
-    """Whether what its steps ask of the C library is counted: once a cell, if it computes anything."""
-    return plan.study.metrics and cell.repeat == 1 and row(cell).does_arithmetic
+    def job(self, configuration: Configuration) -> Job:
+        """Return the job of a configuration's worker."""
+        workload = self.workload_of(configuration)
+        return Job(
+            self.model,
+            workload,
+            configuration.device,
+            "float32",
+            configuration.variants,
+            seed=self.study.seed,
+        )
 
 
-def counts_natively_apart(study: Study) -> bool:
-    """Whether that needs processes of its own: the last replicate is the one that times pipelines at its end.
+def engine_spec(configuration: Configuration) -> EngineSpec:
+    """Return the engine of a planned configuration."""
+    return find_engine(configuration.engine)
 
-    Nothing is timed in a process after it.
+
+def has_native_count(plan: Plan, configuration: Configuration) -> bool:
+    """True if native allocations of a configuration are counted: once per configuration that computes."""
+    return plan.study.metrics and configuration.repeat == 1 and engine_spec(configuration).computes
+
+
+def needs_native_count_process(study: Study) -> bool:
+    """True if native counting needs separate processes.
+
+    Nothing may be timed in a process after it, and a single process run times its pipeline at the end.
     """
     return study.processes == 1 and study.input == "pipeline"
 
 
-def estimated_bytes(plan: Plan, cell: Cell, epoch_bytes: int) -> int:
-    """Memory that one worker will take, generously: framework, batches, weights and activations.
+def estimated_bytes(plan: Plan, configuration: Configuration, epoch_bytes: int) -> int:
+    """Upper estimate of one worker's memory: framework, batches, weights and activations.
 
     Weights, gradients and optimizer state make 4 copies, activations and their gradients 3.
     """
-    engine = row(cell)
+    engine = engine_spec(configuration)
     values = sum(math.prod(shape) for _, shape in plan.model.activations())
-    processes = cell.replicas if engine.replicas == "processes" else 1
-    floats = 4 * plan.model.total_parameters() * cell.replicas + 3 * plan.workload.batch_size * values
+    processes = configuration.replicas if engine.replicas == "processes" else 1
+    floats = 4 * plan.model.total_parameters() * configuration.replicas + 3 * plan.workload.batch_size * values
     # Tokens of 4 bytes become indices of 8, in every engine.
-    copied = 2 * epoch_bytes if plan.model.vocabulary is not None else epoch_bytes * engine.copies_data
+    copied = 2 * epoch_bytes if plan.model.vocabulary_size is not None else epoch_bytes * engine.copies_data
     return processes * engine.memory_bytes + 4 * floats + copied
 
 
-def memory_groups(plan: Plan, cells: Iterable[Cell], epoch_bytes: int) -> list[list[Cell]]:
-    """The cells whose workers can live at the same time, in order."""
-    sizes = {cell: estimated_bytes(plan, cell, epoch_bytes) for cell in cells}
+def memory_groups(plan: Plan, configurations: Iterable[Configuration], epoch_bytes: int) -> list[list[Configuration]]:
+    """Return groups of configurations whose workers fit into memory together, in order."""
+    sizes = {configuration: estimated_bytes(plan, configuration, epoch_bytes) for configuration in configurations}
     return schedule.groups(sizes, int(host.available_memory() * _MEMORY_SHARE))
 
 
 def resolve(study: Study) -> Plan:
-    """Judge a study without its engines and devices.
+    """Resolve a study without starting engines or devices.
 
     Raises:
         BadInput: an unknown name (with the nearest valid one) or an impossible combination.
     """
-    study = msgspec.structs.replace(study, env=absolute(study.env))
+    study = msgspec.structs.replace(study, env=absolute_paths(study.env))
     model = find_model(study.model)
     if study.input == "pipeline" and len(model.input_shape) != 3:
-        raise BadInput(
-            f"--input pipeline: pipelines prepare images, and {model.name} takes sequences; leave it out"
-        )
+        raise BadInput(f"--input pipeline: pipelines read images, but {model.name} takes sequences: omit the option")
     devices = study.devices or _devices_of_machine()
     check_tf32(study.precisions, devices)
-    grid = cells(study.engines, devices, study.precisions, study.replica_counts)
-    for cell in grid:
-        known = row(cell).variants | ALLOCATORS
-        for variant in cell.variants:
-            pick(variant, known, f"variant of {cell.engine}")
-        if len(set(cell.variants)) < len(cell.variants):
-            raise BadInput(f"{cell.name} names a variant twice")
-        place_of(cell, row(cell), study.env)
-    by_name = {cell.name: cell for cell in grid}
-    for name in (*study.handicaps, *([study.baseline] if study.baseline else [])):
-        pick(name, by_name, "cell")
-    for name in study.prices if study.devices else ():  # else prices may be of more than this machine has
-        pick(device_of(name), dict.fromkeys(devices), "device with a price")
+    grid = configuration_grid(study.engines, devices, study.precisions, study.replica_counts)
+    for configuration in grid:
+        known = engine_spec(configuration).variants | ALLOCATOR_VARIANTS
+        for variant in configuration.variants:
+            lookup_or_suggest(variant, known, f"variant of {configuration.engine}")
+        if len(set(configuration.variants)) < len(configuration.variants):
+            raise BadInput(f"{configuration.name} repeats a variant")
+        resolve_environment(configuration, engine_spec(configuration), study.env)
+    by_name = {configuration.name: configuration for configuration in grid}
+    for name in (*study.injected_delays, *([study.baseline] if study.baseline else [])):
+        lookup_or_suggest(name, by_name, "configuration")
+    for name in study.prices if study.devices else ():  # without --devices, prices may name other machines' devices
+        lookup_or_suggest(parse_price_key(name), dict.fromkeys(devices), "device with a price")
     threads = study.threads or host.usable_threads()
     workload = Workload(
         model=model.name,
@@ -125,90 +133,92 @@ def resolve(study: Study) -> Plan:
         precision=study.precisions[0],
         threads=threads,
         input=study.input,
-        # A core may prepare data while another trains.
-        workers=None if study.input == "preload" else threads if study.workers is None else study.workers,
+        # One core can prepare data while another trains.
+        loader_workers=None
+        if study.input == "preload"
+        else threads
+        if study.loader_workers is None
+        else study.loader_workers,
         augment=study.augment,
     )
     _check_replicas(study.replica_counts, workload, devices)
-    return Plan(study, model, workload, grid, _pinned(threads) if study.pin else ())
+    return Plan(study, model, workload, grid, _pinned(threads) if study.pin_cpus else ())
 
 
-def check_elsewhere(study: Study) -> None:
-    """Judge a study that another machine measures: by what it says, and not by this one's devices and cores.
+def check_remote(study: Study) -> None:
+    """Check a study for another machine, independent of this machine's devices and cores.
 
     Raises:
-        BadInput: no machine could run it.
+        BadInput: it is invalid on any machine.
     """
-    if study.devices is None:  # prices may be of more than these
+    if study.devices is None:  # prices may name more devices
         both = () if study.precisions == ("tf32",) else ("cpu",)
         study = msgspec.structs.replace(study, devices=(*both, "cuda"), prices={})
-    resolve(_as_if_elsewhere(study))
+    resolve(_as_remote(study))
 
 
-def resolve_elsewhere(study: Study) -> Plan:
-    """What another machine would measure, if it had this one's devices and enough cores.
+def resolve_remote(study: Study) -> Plan:
+    """Resolve a study for another machine, assuming this machine's devices and enough cores.
 
     Raises:
-        BadInput: no machine could run it.
+        BadInput: it is invalid on any machine.
     """
-    check_elsewhere(study)
+    check_remote(study)
     if study.devices is None:
         devices = ("cuda",) if study.precisions == ("tf32",) else _devices_of_machine()
         study = msgspec.structs.replace(study, devices=devices, prices={}, baseline=None)
-    return resolve(_as_if_elsewhere(study))
+    return resolve(_as_remote(study))
 
 
-def _as_if_elsewhere(study: Study) -> Study:
-    """With threads that replicas can share, whatever there are here, and without CPUs of here."""
+def _as_remote(study: Study) -> Study:
+    """Replace this machine's CPUs by threads that replicas can share evenly."""
     shared = math.lcm(*study.replica_counts)
     threads = study.threads or shared * max(1, host.usable_threads() // shared)
-    return msgspec.structs.replace(study, pin=False, threads=threads)
+    return msgspec.structs.replace(study, pin_cpus=False, threads=threads)
 
 
 def _check_replicas(counts: Iterable[int], workload: Workload, devices: Iterable[str]) -> None:
-    """Each replica has its part of a batch and, on the CPU, of the threads."""
+    """Check that replicas divide the batch and, on the CPU, the threads."""
     for count in counts:
         if workload.batch_size % count:
             raise BadInput(
-                f"--replicas {count} does not divide the batch of {workload.batch_size}, of which each has"
-                f" its part; give --batch-size {count * max(1, workload.batch_size // count)}"
+                f"--replicas {count} does not divide the batch of {workload.batch_size} evenly:"
+                f" use --batch-size {count * max(1, workload.batch_size // count)}"
             )
         if workload.threads % count and "cpu" in devices:
             raise BadInput(
-                f"--replicas {count} share {plural(workload.threads, 'thread')} evenly, and each needs one;"
-                f" give --threads {count * max(1, workload.threads // count)}, or other replicas"
+                f"--replicas {count} does not divide {plural(workload.threads, 'thread')} evenly:"
+                f" use --threads {count * max(1, workload.threads // count)}, or other replicas"
             )
 
 
 def _pinned(threads: int) -> tuple[int, ...]:
-    """The CPUs for `--pin`, each on a physical core of its own."""
+    """Return the CPUs for `--pin-cpus`, one per physical core."""
     physical = cores.physical_cores()
     if not physical:
-        raise BadInput(
-            f"--pin: this system does not tell its physical cores (Linux: {cores.CPUS}); leave --pin out"
-        )
+        raise BadInput(f"--pin-cpus: physical cores are unknown (on Linux: {cores.CPU_FOLDER}): omit --pin-cpus")
     if threads > len(physical):
         raise BadInput(
-            f"--pin: {plural(threads, 'thread')} need as many physical cores, and this process may run on"
-            f" {len(physical)}; give --threads {len(physical)}, or leave --pin out"
+            f"--pin-cpus: {plural(threads, 'thread')} need as many physical cores, but this process may use"
+            f" {len(physical)}: use --threads {len(physical)}, or omit --pin-cpus"
         )
-    return cores.choose(physical, threads)
+    return cores.select_cores(physical, threads)
 
 
 def _devices_of_machine() -> tuple[str, ...]:
-    return ("cpu", "cuda") if host.gpus() else ("cpu",)
+    return ("cpu", "cuda") if host.gpu_names() else ("cpu",)
 
 
 def _optimizer(study: Study, model: Model) -> Optimizer:
-    """The model's own declaration, with what the study overrides.
+    """Return the model's optimizer with the study's overrides.
 
-    Another optimizer has none of the model's settings, and another rate none of the model's changes of it.
+    A different optimizer drops the model's settings; a different rate drops the model's schedule.
     """
     optimizer = model.optimizer
     if study.optimizer is not None and study.optimizer != optimizer.name:
-        optimizer = pick(study.optimizer, OPTIMIZERS, "optimizer")
+        optimizer = lookup_or_suggest(study.optimizer, OPTIMIZERS, "optimizer")
     if study.learning_rate is not None:
-        optimizer = msgspec.structs.replace(optimizer, schedule=())
-    names = ("learning_rate", "momentum", "weight_decay", "schedule")
+        optimizer = msgspec.structs.replace(optimizer, lr_schedule=())
+    names = ("learning_rate", "momentum", "weight_decay", "lr_schedule")
     overrides = {name: value for name in names if (value := getattr(study, name)) is not None}
     return msgspec.structs.replace(optimizer, **overrides)

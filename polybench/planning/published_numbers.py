@@ -1,4 +1,4 @@
-"""What the authors of studies printed: a TOML file with a table for each publication."""
+"""Reads published results: a TOML file with a table per publication."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.document.circumstances import Compared, Published
-from polybench.core.names import pick
+from polybench.core.names import lookup_or_suggest
 from polybench.planning.toml_text import TomlText
+from polybench.schema.metadata import PublishedMetric, PublishedResult
 
 
 class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """core.document.circumstances.Published; what it does not say itself is its publication's."""
+    """Fields of schema.metadata.PublishedResult; missing ones come from the publication."""
 
     label: str
     quantity: str
@@ -20,17 +20,17 @@ class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: str
     hardware: str
     source: str | None = None
-    cell: str | None = None
+    configuration: str | None = None
     epochs: int = 1
-    metric: Compared = "epoch_time"
+    metric: PublishedMetric = "epoch_time"
     steps: int = 1
     model: str | None = None
     batch_size: int | None = None
     augment: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.cell is not None and self.metric in ("epoch_time", "step_time") and self.unit != "s":
-            raise ValueError(f'{self.metric} is compared in seconds, not in {self.unit!r}; write unit = "s"')
+        if self.configuration is not None and self.metric in ("epoch_time", "step_time") and self.unit != "s":
+            raise ValueError(f'{self.metric} is compared in seconds, not in {self.unit!r}: write unit = "s"')
 
 
 class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,27 +40,27 @@ class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_size: int | None = None
 
 
-def published_numbers(path: Path, name: str) -> list[Published]:
-    """The numbers of the publication `name`, in the file's order.
+def published_numbers(path: Path, name: str) -> list[PublishedResult]:
+    """Return the numbers of the publication `name`, in the file's order.
 
     Raises:
-        BadInput: the file cannot be read, has no such publication, or says something else of it.
+        BadInput: the file cannot be read, or the publication is missing or invalid.
     """
     text = TomlText.read(path)
-    entry = pick(name, text.load(), f"publication in {path}")
+    entry = lookup_or_suggest(name, text.load(), f"publication in {path}")
     try:
         publication = msgspec.convert(entry, _Publication)
     except msgspec.ValidationError as error:
         raise text.error((name,), error) from error
     return [
-        Published(
+        PublishedResult(
             number.label,
             number.quantity,
             number.value,
             number.unit,
             number.hardware,
             number.source or publication.source,
-            number.cell,
+            number.configuration,
             number.epochs,
             number.metric,
             number.steps,

@@ -1,4 +1,4 @@
-"""Study -> ordered rounds: who is measured when, how long a block is, when it is enough. Pure."""
+"""Orders the configurations of a round, and chooses steps, rounds and memory groups. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ import numpy as np
 
 Item = TypeVar("Item")
 
-LOOKS = (5, 10, 20, 40, 80)
-"""Rounds of the first replicate after which the width of its intervals is looked at, and at no others."""
+STOPPING_CHECKS = (5, 10, 20, 40, 80)
+"""Rounds of the first process run after which its margins of error are checked; fixed, to avoid bias."""
 
 _BLOCK_SECONDS = 0.5
-"""A cell's share of a round: 30 steps of 16 ms, and short enough that noise hits all cells alike."""
+"""Seconds of a timing block: 30 steps of 16 ms, and short enough that interference affects all
+configurations alike."""
 
 _STEPS = (5, 200)
-"""The fewest and the most timed steps of a block."""
+"""Minimum and maximum of timed steps in a timing block."""
 
 
 def order_of_round(items: Sequence[Item], seed: int, process: int, number: int) -> list[Item]:
-    """The items in this round's random order."""
+    """Return the items in this round's random order."""
     order = np.random.default_rng([seed, process, number]).permutation(len(items))
     return [items[index] for index in order]
 
 
 def steps_per_round(step_seconds: Sequence[float], share: float, steps_in_epoch: int) -> int:
-    """How many steps every cell times in a block: the same for all.
+    """Return the timed steps of a timing block, the same for all configurations.
 
     Args:
-        step_seconds: seconds of one step, one entry a cell.
-        share: seconds that one replicate may be timed for.
-        steps_in_epoch: the most that can be taken before data repeats.
+        step_seconds: seconds of one step, one entry per configuration.
+        share: seconds that one process run may take.
+        steps_in_epoch: maximum before data repeats.
     """
-    round_seconds = min(_BLOCK_SECONDS * len(step_seconds), share / LOOKS[0])
+    round_seconds = min(_BLOCK_SECONDS * len(step_seconds), share / STOPPING_CHECKS[0])
     fitting = int(round_seconds / sum(step_seconds))
-    fewest, most = _STEPS
-    return max(1, min(max(fitting, fewest), most, steps_in_epoch))
+    minimum, maximum = _STEPS
+    return max(1, min(max(fitting, minimum), maximum, steps_in_epoch))
 
 
-def rounds_that_fit(round_seconds: float, share: float) -> int:
-    """How many rounds one replicate has time for: a look's number if it reaches one, at least 1."""
+def max_rounds(round_seconds: float, share: float) -> int:
+    """Return the rounds that one process run has time for, rounded down to a stopping check; at least 1."""
     fitting = max(1, int(share / round_seconds))
-    return max([look for look in LOOKS if look <= fitting], default=fitting)
+    return max([check for check in STOPPING_CHECKS if check <= fitting], default=fitting)
 
 
-def groups(bytes_by_cell: Mapping[Item, int], available: int) -> list[list[Item]]:
-    """Cells whose workers fit in memory together, in order; a cell that never fits stands alone."""
+def groups(bytes_by_configuration: Mapping[Item, int], available: int) -> list[list[Item]]:
+    """Group configurations whose workers fit into memory together, in order; one that never fits is alone."""
     grouped: list[list[Item]] = []
     used = 0
-    for cell, size in bytes_by_cell.items():
+    for configuration, size in bytes_by_configuration.items():
         if grouped and used + size <= available:
-            grouped[-1].append(cell)
+            grouped[-1].append(configuration)
             used += size
         else:
-            grouped.append([cell])
+            grouped.append([configuration])
             used = size
     return grouped

@@ -1,6 +1,6 @@
-"""Study files: a study written down as TOML. Every error names the file and the line.
+"""Reads study files (TOML). Every error names the file and the line.
 
-The keys are the fields of core.spec.Study, and those of `Extra`.
+The keys are the fields of core.spec.Study and of StudyFileExtras.
 """
 
 from __future__ import annotations
@@ -11,75 +11,75 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.core.document.circumstances import Background, Published
-from polybench.core.errors import BadInput, said
-from polybench.core.machines import MachineGroup, check_machines, split_baseline
-from polybench.core.names import pick
-from polybench.core.spec import Study, environments_of, refuse_unused_environments, unused_environments
+from polybench.core.errors import BadInput, format_validation_error
+from polybench.core.machine_groups import MachineGroup, check_machine_groups, split_baseline
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study, environments_of, reject_unused_environments, unused_environments
 from polybench.data.disk import is_file
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
-from polybench.planning.plan import check_elsewhere, resolve
+from polybench.planning.plan import check_remote, resolve
 from polybench.planning.published_numbers import published_numbers
-from polybench.planning.toml_text import Place, TomlText
+from polybench.planning.toml_text import KeyPath, TomlText
+from polybench.schema.metadata import PublishedResult, StudyFileMetadata
 
 REFERENCES = "published.toml"
-"""Beside the study file, or in the folder above: what the studies' authors printed."""
+"""The file of published results, next to the study file or in the folder above."""
 
 T = TypeVar("T")
 
-Judge = Callable[[Study], object]
-"""Raises BadInput for a study that cannot be measured here, or on any machine."""
+StudyCheck = Callable[[Study], object]
+"""Function that raises BadInput for a study that cannot be measured here, or on any machine."""
 
 
 class StudyFile(NamedTuple):
-    """A study and what its file says beside it."""
+    """A study and the other content of its file."""
 
     study: Study
-    background: Background
+    metadata: StudyFileMetadata
     axes: dict[str, list[int]]
-    """Of planning.grid; empty where the file is one study and not a sweep."""
+    """Axes of planning.grid; empty without a sweep."""
     machines: tuple[MachineGroup, ...] = ()
-    """On which it is measured, each for itself; none where the file names none."""
+    """Machines to measure on; empty if the file names none."""
 
 
-class Extra(msgspec.Struct, frozen=True):
-    """The keys that are not the study's own."""
+class StudyFileExtras(msgspec.Struct, frozen=True):
+    """The keys that are not fields of Study."""
 
     title: str | None = None
     published: str | None = None
-    """An entry of the file REFERENCES."""
+    """Key of an entry in the file REFERENCES."""
     quick: bool = False
-    """As `--quick`."""
-    when_quick: dict[str, Any] = {}
-    """The fields that then replace the study's."""
+    """Same as `--quick`."""
+    quick_overrides: dict[str, Any] = {}
+    """Fields that replace the study's with `--quick`."""
     sweep: dict[str, list[int | bool]] = {}
-    """An axis of planning.grid -> its values: the file is as many studies as there are combinations."""
+    """Values by axis of planning.grid; the file is one study per combination."""
     machines: tuple[MachineGroup, ...] = ()
-    """Tables [[machines]]: the file is measured on each of them."""
+    """Tables [[machines]]; each measures the study."""
 
 
 _STUDY = dict.fromkeys(Study.__struct_fields__)
-_EXTRA = dict.fromkeys(Extra.__struct_fields__)
+_EXTRA = dict.fromkeys(StudyFileExtras.__struct_fields__)
 _KEYS = _STUDY | _EXTRA
 
 
-def read(path: Path, *, quick: bool = False, elsewhere: bool = False) -> StudyFile:
-    """A study file and the published numbers that it names.
+def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
+    """Read a study file and its published results.
 
     Args:
-        path: of the file.
-        quick: as if the file said `quick = true`.
-        elsewhere: another machine measures it, also where the file names none.
+        path: path of the file.
+        quick: true if the file should be read like `quick = true`.
+        remote: true if another machine measures it, even if the file names none.
 
     Raises:
-        BadInput: it cannot be read, or no machine could run what it says.
+        BadInput: the file cannot be read, or the study is invalid on any machine.
     """
     text = TomlText.read(path)
-    study, extra = _parse(text, quick, path.parent, elsewhere=elsewhere)
+    study, extra = _parse(text, quick, path.parent, remote=remote)
     axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
-    published: list[Published] = []
-    _check_machines(text, study, extra, check_elsewhere if elsewhere else resolve)
+    published: list[PublishedResult] = []
+    _check_machines(text, study, extra, check_remote if remote else resolve)
     try:
         if axes:
             points(study, axes)
@@ -90,7 +90,7 @@ def read(path: Path, *, quick: bool = False, elsewhere: bool = False) -> StudyFi
             published = published_numbers(_references(path.parent), extra.published)
     except BadInput as error:
         raise text.error(("published",), error) from None
-    return StudyFile(study, Background(extra.title, published), axes, extra.machines)
+    return StudyFile(study, StudyFileMetadata(extra.title, published), axes, extra.machines)
 
 
 def _references(folder: Path) -> Path:
@@ -98,72 +98,71 @@ def _references(folder: Path) -> Path:
     return above if is_file(above) and not is_file(folder / REFERENCES) else folder / REFERENCES
 
 
-def _check_machines(text: TomlText, study: Study, extra: Extra, judge: Judge) -> None:
+def _check_machines(text: TomlText, study: Study, extra: StudyFileExtras, check: StudyCheck) -> None:
     place = ("machines",) if extra.machines else ("baseline",)
     try:
         if extra.machines:
-            check_machines(study, extra.machines)
+            check_machine_groups(study, extra.machines)
             for group in extra.machines:
-                check_elsewhere(group.study(study))
+                check_remote(group.study(study))
         else:
-            judge(study)
+            check(study)
     except BadInput as error:
         raise text.error(place, error) from None
     if extra.machines and extra.sweep:
-        raise text.error(("machines",), BadInput("a sweep is measured on one machine; leave one of both out"))
+        raise text.error(("machines",), BadInput("a sweep runs on one machine: remove [sweep] or [[machines]]"))
 
 
-def parse(text: str, name: str, *, elsewhere: bool = False) -> Study:
-    """The study in the text of a study file; `name` is for errors, which are BadInput."""
-    return _parse(TomlText(name, text), quick=False, folder=Path(), elsewhere=elsewhere)[0]
+def parse(text: str, name: str, *, remote: bool = False) -> Study:
+    """Return the study in the text of a study file; raise BadInput with `name` in the message."""
+    return _parse(TomlText(name, text), quick=False, folder=Path(), remote=remote)[0]
 
 
-def _parse(text: TomlText, quick: bool, folder: Path, *, elsewhere: bool) -> tuple[Study, Extra]:
+def _parse(text: TomlText, quick: bool, folder: Path, *, remote: bool) -> tuple[Study, StudyFileExtras]:
     table = text.load()
     if not table:
-        raise BadInput(f'{text.name} says nothing; write, for example, engines = ["torch", "tf"]')
+        raise BadInput(f'{text.name} is empty: write, for example, engines = ["torch", "tf"]')
     if "layers" in table:
-        raise text.error(("layers",), f"a network, and no study; try polybench compare --model {text.name}")
-    _known(text, (), table, _KEYS, "key")
+        raise text.error(
+            ("layers",),
+            f"this is a network file, not a study file: use polybench compare --model {text.name}",
+        )
+    _check_keys(text, (), table, _KEYS, "key")
     table = with_network_of(text, table, (), folder)
-    extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), Extra)
-    _known(text, ("when_quick",), extra.when_quick, _STUDY, "key of when_quick")
-    when_quick = with_network_of(text, extra.when_quick, ("when_quick",), folder)
+    extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), StudyFileExtras)
+    _check_keys(text, ("quick_overrides",), extra.quick_overrides, _STUDY, "key of quick_overrides")
+    quick_overrides = with_network_of(text, extra.quick_overrides, ("quick_overrides",), folder)
     own = _entries({key: table[key] for key in table if key in _STUDY})
-    kept = {key: entry for key, entry in own.items() if key[0] not in when_quick}
-    scaled = kept | _entries(when_quick, "when_quick")
-    judge = check_elsewhere if elsewhere or extra.machines else resolve
-    studies = [
-        _study(text, entries, judge) for entries in (own, scaled)
-    ]  # both are checked, whichever it is to be
-    _refuse_unused(text, studies[0])
+    unchanged = {key: entry for key, entry in own.items() if key[0] not in quick_overrides}
+    scaled = unchanged | _entries(quick_overrides, "quick_overrides")
+    check = check_remote if remote or extra.machines else resolve
+    studies = [_study(text, entries, check) for entries in (own, scaled)]  # checks both, whichever is used
+    _reject_unused(text, studies[0])
     if not quick and not extra.quick:
         return studies[0], extra
-    used = environments_of(studies[1].engines, studies[1].env)  # engines may be others when it is quick
+    used = environments_of(studies[1].engines, studies[1].env)  # quick_overrides may change the engines
     return msgspec.structs.replace(studies[1], env=used).quick(), extra
 
 
-def _refuse_unused(text: TomlText, study: Study) -> None:
+def _reject_unused(text: TomlText, study: Study) -> None:
     try:
-        refuse_unused_environments(study)
+        reject_unused_environments(study)
     except BadInput as error:
         raise text.error(("env", unused_environments(study)[0]), error) from None
 
 
-def _known(
-    text: TomlText, above: Place, table: Mapping[str, Any], keys: Mapping[str, None], what: str
-) -> None:
-    visible = {key: None for key in keys if key != "handicaps"}
+def _check_keys(text: TomlText, above: KeyPath, table: Mapping[str, Any], keys: Mapping[str, None], what: str) -> None:
+    visible = {key: None for key in keys if key != "injected_delays"}
     for key in table:
         if key not in keys:
             try:
-                pick(key, visible, what)
+                lookup_or_suggest(key, visible, what)
             except BadInput as error:
                 raise text.error((*above, key), error) from None
 
 
-_Entries = dict[tuple[str, ...], tuple[Place, Any]]
-"""Key in the study -> where the file defines it, and its value. Tables are taken apart."""
+_Entries = dict[tuple[str, ...], tuple[KeyPath, Any]]
+"""Key in the study -> (key path in the file, value). Tables are flattened."""
 
 
 def _entries(table: Mapping[str, Any], *above: str) -> _Entries:
@@ -176,31 +175,31 @@ def _entries(table: Mapping[str, Any], *above: str) -> _Entries:
     return entries
 
 
-def _study(text: TomlText, entries: _Entries, judge: Judge) -> Study:
+def _study(text: TomlText, entries: _Entries, check: StudyCheck) -> Study:
     order = ["env", *_STUDY]  # engines have environments
     by_order = dict(sorted(entries.items(), key=lambda entry: order.index(entry[0][0])))
-    return _build(text, by_order, Study, judge)
+    return _build(text, by_order, Study, check)
 
 
-def _build(text: TomlText, entries: _Entries, kind: type[T], judge: Judge = resolve) -> T:
-    """A record of all entries; if it is wrong, the first one to blame is that from which on it is.
+def _build(text: TomlText, entries: _Entries, kind: type[T], check: StudyCheck = resolve) -> T:
+    """Build a record of all entries; report the first entry that makes it invalid.
 
-    A field of Study depends on earlier ones at most.
+    A field of Study depends only on earlier fields.
     """
     try:
-        return _converted(entries, kind, judge)
+        return _converted(entries, kind, check)
     except BadInput as whole:
         first: _Entries = {}
         for key, (place, value) in entries.items():
             first[key] = place, value
             try:
-                _converted(first, kind, judge)
+                _converted(first, kind, check)
             except BadInput as error:
                 raise text.error(place, error) from None
         raise BadInput(f"{text.name}: {whole}") from None
 
 
-def _converted(entries: _Entries, kind: type[T], judge: Judge) -> T:
+def _converted(entries: _Entries, kind: type[T], check: StudyCheck) -> T:
     fields: dict[str, Any] = {}
     for (field, *names), (_, value) in entries.items():
         if names:
@@ -210,8 +209,8 @@ def _converted(entries: _Entries, kind: type[T], judge: Judge) -> T:
     try:
         record = msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise BadInput(said(error)) from error
+        raise BadInput(format_validation_error(error)) from error
     if isinstance(record, Study):
-        machine, cell = split_baseline(record.baseline)  # whether a machine has it, its group says
-        judge(msgspec.structs.replace(record, baseline=None if machine else cell))
+        machine, configuration = split_baseline(record.baseline)  # the machine group checks its configurations
+        check(msgspec.structs.replace(record, baseline=None if machine else configuration))
     return record

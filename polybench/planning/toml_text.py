@@ -1,4 +1,4 @@
-"""TOML with the line of every error, also of those that are found long after parsing."""
+"""TOML text that can report the line of an error, even long after parsing."""
 
 from __future__ import annotations
 
@@ -10,66 +10,68 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.core.errors import BadInput
-from polybench.data.disk import regular_bytes
+from polybench.data.disk import read_regular_file
 
 _LARGEST_BYTES = 1 << 20
-"""A study file of a hundred lines has 4 KB."""
+"""Maximum size; a study file of a hundred lines has 4 KB."""
 
-Place = tuple[str | int, ...]
-"""A key, with the tables and numbers in arrays that it is in: ("prices", "cpu"), ("layers", 3, "kernel")."""
+KeyPath = tuple[str | int, ...]
+"""A key with its tables and array indices: ("prices", "cpu"), ("layers", 3, "kernel")."""
 
 _ENDS = ("", *("\n]}" * depth + "\n]" for depth in range(17)))
-"""What may make TOML of a beginning that ends between the elements of an array: the ends of the arrays, and
-of the tables that these are in."""
+"""Endings that can complete a prefix of a TOML file that stops inside nested arrays and tables."""
 
 
 _WORK = 4 << 20
-"""Characters that are parsed at most for each halving of the lines; then an earlier line is said."""
+"""Maximum characters to parse per bisection step; beyond that, the reported line may be too early."""
 
 
 class TomlText(NamedTuple):
-    """The text of a TOML file; lines end with a bare line feed."""
+    """The text of a TOML file, with line feeds only."""
 
     name: str
     content: str
 
     @classmethod
     def read(cls, path: Path) -> TomlText:
-        """The file's text; raises BadInput if it cannot be read."""
+        """Read a file; raise BadInput if that fails."""
         try:
-            content = regular_bytes(path, _LARGEST_BYTES).decode("utf-8-sig")
+            content = read_regular_file(path, _LARGEST_BYTES).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise BadInput(f"cannot read {path}: byte {error.start} is not UTF-8, as TOML must be") from error
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise BadInput(f"cannot read {path}: byte {error.start} is not UTF-8, which TOML requires") from error
+        except (OSError, ValueError) as error:  # ValueError: an invalid file name
             raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-        return cls(str(path), content.replace("\r\n", "\n") + "\n")  # tomllib finds no line at a bare end
+        return cls(
+            str(path), content.replace("\r\n", "\n") + "\n"
+        )  # tomllib reports no line at the end of a file without it
 
     def load(self) -> dict[str, Any]:
-        """The tables; raises BadInput where it is no TOML."""
+        """Parse the tables; raise BadInput if the text is not TOML."""
         try:
             return tomllib.loads(self.content)
         except (ValueError, RecursionError) as error:
             found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error))
             line = int(found[2]) if found else self._line_after(lambda _: True, ends=("",))
             what = f"{found[1]}, at column {found[3]}" if found else error
-            raise BadInput(f"{self.name}:{line}: no TOML: {what}") from error
+            raise BadInput(f"{self.name}:{line}: not valid TOML: {what}") from error
 
-    def error(self, place: Place, problem: object) -> BadInput:
-        """That there is a problem with what the text defines at `place`."""
+    def error(self, place: KeyPath, problem: object) -> BadInput:
+        """Return an error with the line that defines this key path."""
         return BadInput(f"{self.name}:{self.line(place)}: {problem}")
 
-    def line(self, place: Place) -> int:
-        """The line in which the text defines what is at `place`, or else what is above."""
+    def line(self, place: KeyPath) -> int:
+        """Return the line that defines this key path, or its nearest parent."""
         table = self.load()
         while place and not _has(table, place):
             place = place[:-1]
         return self._line_after(lambda table: not _has(table, place), _ENDS) if place else 1
 
     def _line_after(self, good: Callable[[dict[str, Any]], bool], ends: Sequence[str]) -> int:
-        """The line after the longest beginning of the file that is TOML, with one of these ends, and good.
+        """Return the line after the longest prefix of the file that is valid TOML, with an ending, and
+        `good`.
 
-        The next definition begins there: it may go on for several lines, but none of them ends a beginning
-        that is TOML before the last one does. A longer beginning that is TOML is not good either.
+        The next definition starts there. It may span several lines, but no prefix within it is valid TOML.
+        A longer valid prefix is not `good` either.
         """
         lines = self.content.split("\n")
         found, low, high = 0, 0, len(lines)
@@ -83,10 +85,8 @@ class TomlText(NamedTuple):
         return found + 1
 
 
-def _longest(
-    lines: Sequence[str], low: int, high: int, ends: Sequence[str]
-) -> tuple[int, dict[str, Any] | None]:
-    """How many lines, more than `low` and at most `high`, are TOML with an end, and what they say."""
+def _longest(lines: Sequence[str], low: int, high: int, ends: Sequence[str]) -> tuple[int, dict[str, Any] | None]:
+    """Return the largest prefix in (low, high] lines that is valid TOML with an ending, and its tables."""
     size = sum(len(line) + 1 for line in lines[:high])
     most = max(1, _WORK // (len(ends) * max(1, size)))
     for number in range(high, max(low, high - most), -1):
@@ -96,7 +96,7 @@ def _longest(
     return low, None
 
 
-def _has(table: Any, place: Place) -> bool:
+def _has(table: Any, place: KeyPath) -> bool:
     for key in place:
         keys = range(len(table)) if isinstance(table, list) else table if isinstance(table, dict) else ()
         if key not in keys:

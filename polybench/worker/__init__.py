@@ -1,1 +1,1 @@
-"""The child process: ONE engine, the only timed loop, the passes that count."""
+"""The worker process: one engine, the timing loop, and the passes that count allocations."""

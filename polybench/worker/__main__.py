@@ -1,6 +1,6 @@
-"""The child's entry, `python -m polybench.worker`: loads ONE engine and obeys its parent's requests.
+"""Entry point of a worker process: load one engine and serve the requests of the parent.
 
-Requests and answers have pipes of their own, so whatever a library prints cannot corrupt them.
+Requests and responses have their own pipes, so the output of libraries cannot corrupt them.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies."""
+    """Ask the kernel to kill this process when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ["POLYBENCH_PARENT"]):
-        sys.exit("the parent is gone")  # it died before the line above
+        sys.exit("the parent process has ended")  # before the call above
 
 
 def bind_to_cpus() -> None:
-    """Run on the study's CPUs alone, where it has chosen some; threads and children inherit that."""
-    if chosen := os.environ.get(PINNED):
-        os.sched_setaffinity(0, map(int, chosen.split(",")))
+    """Bind this process to the study's CPUs, if it has any; threads and children inherit the affinity."""
+    if cpus := os.environ.get(PINNED):
+        os.sched_setaffinity(0, map(int, cpus.split(",")))
 
 
 def main() -> None:
-    """Serve until Close or until the parent closes its end."""
+    """Serve requests until Close, or until the parent closes the pipe."""
     die_with_parent()
     bind_to_cpus()
-    # Late, since NumPy starts threads, which stay where their parent was when it started them.
-    from polybench.wire.messages import Answer, Close, encoder, request_decoder
+    # Imported after binding, because NumPy starts threads, which inherit the CPU affinity at their start.
+    from polybench.protocol.messages import Close, Response, encoder, request_decoder
     from polybench.worker.handler import Worker
-    from polybench.worker.ranks import Leader
+    from polybench.worker.ranks import RankCoordinator
 
     process_seconds = time.monotonic() - float(os.environ["POLYBENCH_STARTED"])
-    descriptors = [int(os.environ[name]) for name in ("POLYBENCH_REQUESTS_FD", "POLYBENCH_ANSWERS_FD")]
+    descriptors = [int(os.environ[name]) for name in ("POLYBENCH_REQUESTS_FD", "POLYBENCH_RESPONSES_FD")]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    requests, answers = (os.fdopen(fd, mode) for fd, mode in zip(descriptors, ("rb", "wb"), strict=True))
+    requests, responses = (os.fdopen(fd, mode) for fd, mode in zip(descriptors, ("rb", "wb"), strict=True))
 
-    def tell(answer: Answer) -> None:
-        answers.write(encoder.encode(answer) + b"\n")
-        answers.flush()
+    def send(response: Response) -> None:
+        responses.write(encoder.encode(response) + b"\n")
+        responses.flush()
 
-    leader = Leader(Worker(process_seconds), tell)
+    coordinator = RankCoordinator(Worker(process_seconds), send)
     for line in requests:
         request = request_decoder.decode(line)
-        tell(leader.answer(request))
+        send(coordinator.handle(request))
         if isinstance(request, Close):
             break
 

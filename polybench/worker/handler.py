@@ -1,4 +1,4 @@
-"""One engine and the requests that it obeys."""
+"""Handles requests to a worker with one engine."""
 
 from __future__ import annotations
 
@@ -13,147 +13,154 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.core.document.times import Startup
-from polybench.core.errors import CellFailed, Unavailable
-from polybench.core.job import ALONE, Job
-from polybench.core.spec import UNTIMED_STEPS
-from polybench.data.epoch import EpochFile, open_epoch
-from polybench.data.stream import StreamFile, mapped
-from polybench.engines.base import Engine, Stream
-from polybench.machine.resident_memory import resident
-from polybench.wire.layer_messages import (
-    LayersOpened,
-    LayersTimed,
-    LayersWritten,
-    OpenLayers,
-    TimeLayers,
-    WriteLayers,
+from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.core.job import SINGLE_RANK, Job
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
+from polybench.data.epoch_cache import EpochFile, open_epoch
+from polybench.data.pipeline_files import PipelineFiles, open_mapped
+from polybench.engines.base import Engine, PipelineInput
+from polybench.machine.rss import read_rss
+from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
+from polybench.protocol.layer_messages import (
+    BuildLayerOps,
+    LayerOpsBuilt,
+    LayerOpsTimed,
+    LayerTensorsWritten,
+    TimeLayerOps,
+    WriteLayerTensors,
 )
-from polybench.wire.limit_messages import NumpyTimed, OpenAlone, TimeNumpy
-from polybench.wire.messages import (
-    Advance,
-    Advanced,
-    Answer,
+from polybench.protocol.messages import (
+    AllocationsCounted,
+    AllocationSitesListed,
     BatchWritten,
+    BlockMeasured,
     Close,
     Closed,
-    Count,
-    Counted,
-    CountNative,
+    CountAllocations,
+    Done,
     Evaluate,
     Evaluated,
-    Failed,
-    FindPlaces,
+    ListAllocationSites,
     Load,
     Loaded,
-    Measure,
-    Measured,
-    Missing,
-    NativeCounted,
-    PlacesFound,
+    MeasureBlock,
+    NativeAllocationsTraced,
+    NotAvailable,
+    PipelineAndTrainingTimed,
     Prepare,
     Prepared,
     Request,
-    Restart,
+    RequestFailed,
+    ResetTraining,
+    Response,
+    RunSteps,
     SnapshotTaken,
-    TakeBatch,
     TakeSnapshot,
-    TimedSeparately,
-    TimeSeparately,
+    TimePipelineAndTraining,
+    TraceNativeAllocations,
     Train,
     Trained,
-    tag,
+    WriteBatch,
+    message_name,
 )
-from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
-from polybench.wire.training_messages import GoOn, KeepTraining, TrainingKept
-from polybench.worker.counted import count, start
-from polybench.worker.exchanged import exchange_seconds
-from polybench.worker.layers import Layers, alone, of_network, write_layers
-from polybench.worker.loaded_code import loaded_code
-from polybench.worker.native import count_native
-from polybench.worker.numpy_limits import product_seconds, triad_seconds
-from polybench.worker.separately import pipeline_seconds, training_seconds
+from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, TimeNumpy
+from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
+from polybench.schema.times import Startup
+from polybench.worker.allreduce_time import allreduce_seconds
+from polybench.worker.code_fingerprint import code_fingerprint
+from polybench.worker.count_allocations import measure_memory_and_allocations, reset_and_warm_up
+from polybench.worker.evaluation import accuracy, save_training
+from polybench.worker.layers import (
+    OperationTimer,
+    build_network_operations,
+    build_standalone_operations,
+    write_layer_tensors,
+)
+from polybench.worker.native_allocations import count_native_allocations
+from polybench.worker.numpy_peak import product_seconds, triad_seconds
+from polybench.worker.pipeline_vs_training import pipeline_seconds, training_seconds
 from polybench.worker.tensors import read_tensors, write_tensors
-from polybench.worker.timed import finite_loss, measure_block
-from polybench.worker.trained import accuracy, keep_training
+from polybench.worker.timing_loop import measure_block, require_finite_loss
 
 
 class Worker:
-    """One engine and the requests that it understands."""
+    """An engine, and a handler for each type of request."""
 
     def __init__(self, process_seconds: float = 0.0) -> None:
         self._process_seconds = process_seconds
         self._import_seconds = 0.0
-        self._baseline_rss_bytes = 0
+        self._rss_after_import_bytes = 0
         self._engine: Engine | None = None
-        self._rank = ALONE
+        self._rank = SINGLE_RANK
         self._epoch: EpochFile | None = None
         self._job: Job
-        self._layers: Layers
+        self._operation_timer: OperationTimer
 
-    def answer(self, request: Request) -> Answer:
-        """Obey; what goes wrong becomes an answer, with the traceback on standard error."""
+    def handle(self, request: Request) -> Response:
+        """Handle a request; an exception becomes a response, with its traceback on standard error."""
         try:
-            answer = self._obey(request)
-            # A training goes on, and is alone on the machine: its pipeline may run ahead.
+            response = self._dispatch(request)
+            # During a whole training, no other engine runs, so its pipeline may prefetch.
             if self._engine is not None and not isinstance(request, Close | Train):
                 self._engine.wait_until_idle()
-            return answer
-        except Unavailable as missing:
-            return Missing(missing.reason, missing.remedy)
-        except CellFailed as failure:
-            return Failed(str(failure))
+            return response
+        except EngineUnavailable as error:
+            return NotAvailable(error.reason, error.hint)
+        except ConfigurationFailed as error:
+            return RequestFailed(str(error))
         except MemoryError:
             traceback.print_exc()
-            return Failed(f"out of memory in {tag(request)}")
+            return RequestFailed(f"out of memory in {message_name(request)}")
         except Exception as error:
             traceback.print_exc()
             text = str(error).strip().splitlines()
-            return Failed(f"{type(error).__name__} in {tag(request)}: {text[0] if text else 'no message'}")
+            return RequestFailed(
+                f"{type(error).__name__} in {message_name(request)}: {text[0] if text else 'no message'}"
+            )
 
     @singledispatchmethod
-    def _obey(self, request: Request) -> Answer:
-        """One method for each kind of request."""
-        raise TypeError(f"no answer to {type(request).__name__}")
+    def _dispatch(self, request: Request) -> Response:
+        """Call the handler of this type of request."""
+        raise TypeError(f"no handler for {type(request).__name__}")
 
     @property
     def engine(self) -> Engine:
-        """The loaded one; raises CellFailed before `Load`."""
+        """The loaded engine; raises ConfigurationFailed before `Load`."""
         if self._engine is None:
-            raise CellFailed("no engine loaded")
+            raise ConfigurationFailed("no engine loaded")
         return self._engine
 
-    @_obey.register
+    @_dispatch.register
     def _load(self, request: Load) -> Loaded:
         module, _, name = request.factory.partition(":")
         start = time.perf_counter()
         try:
             factory = getattr(importlib.import_module(module), name)
-        except ModuleNotFoundError as error:  # another package's engine, in an environment without it
+        except ModuleNotFoundError as error:  # a plug-in engine, in an environment without its package
             package = str(error.name).partition(".")[0]
-            raise Unavailable(f"the engine does not load: {error}", f"pip install {package}") from error
+            raise EngineUnavailable(f"cannot import the engine: {error}", f"pip install {package}") from error
         engine: Engine = factory()
         engine.load_framework()
         if request.rank.count > 1:
-            engine.join(request.rank)
+            engine.join_process_group(request.rank)
         self._rank = request.rank
         self._import_seconds = time.perf_counter() - start
-        self._baseline_rss_bytes = resident().total
+        self._rss_after_import_bytes = read_rss().total
         self._engine = engine
-        return Loaded(engine.probe(), loaded_code())
+        return Loaded(engine.probe(), code_fingerprint())
 
-    @_obey.register
+    @_dispatch.register
     def _prepare(self, request: Prepare) -> Prepared:
         engine = self.engine
         weights = read_tensors(request.weights)
-        build_seconds = _timed(lambda: engine.build(request.job, weights))
+        build_seconds = _time_call(lambda: engine.build(request.job, weights))
         self._epoch, self._job = request.epoch, request.job
-        data_seconds = self._load_preloaded() if request.stream is None else self._open_stream(request.stream)
+        data_seconds = self._load_preloaded() if request.pipeline is None else self._open_pipeline(request.pipeline)
         engine.reset()
         seconds, losses = [], []
-        for step in range(request.warm_up):
+        for step in range(request.warmup_steps):
             seconds.append(engine.run_steps(step, 1))
-            losses.append(finite_loss(engine, f"in step {step} of the warm-up"))
+            losses.append(require_finite_loss(engine, f"in step {step} of the warm-up"))
         first, second, *_ = [*seconds, 0.0, 0.0]
         startup = Startup(
             process_seconds=self._process_seconds,
@@ -164,135 +171,140 @@ class Worker:
             second_step_seconds=second,
             detail=engine.startup_detail(),
         )
-        return Prepared(startup, engine.sample_kind, engine.calls_cost, engine.conventions(), losses)
+        return Prepared(startup, engine.timing_resolution, engine.has_call_overhead, engine.conventions(), losses)
 
     def _load_preloaded(self) -> float:
         assert self._epoch is not None
-        part = np.s_[:, self._rank.part(self._epoch.batch_size)]
-        images, labels = (one[part] for one in open_epoch(self._epoch))
-        return _timed(lambda: self.engine.load(images, labels))
+        shard = np.s_[:, self._rank.shard(self._epoch.batch_size)]
+        images, labels = (array[shard] for array in open_epoch(self._epoch))
+        return _time_call(lambda: self.engine.load(images, labels))
 
-    def _open_stream(self, file: StreamFile) -> float:
-        stream = Stream(
-            images=mapped(file.images_path),
-            labels=mapped(file.labels_path),
-            order=mapped(file.order_path),
-            decisions=None if file.decisions_path is None else mapped(file.decisions_path),
-            workers=file.workers,
+    def _open_pipeline(self, file: PipelineFiles) -> float:
+        pipeline = PipelineInput(
+            images=open_mapped(file.images_path),
+            labels=open_mapped(file.labels_path),
+            order=open_mapped(file.order_path),
+            augmentations=None if file.augmentations_path is None else open_mapped(file.augmentations_path),
+            workers=file.loader_workers,
         )
-        return _timed(lambda: self.engine.open_stream(stream))
+        return _time_call(lambda: self.engine.open_pipeline(pipeline))
 
-    @_obey.register
-    def _take_batch(self, request: TakeBatch) -> BatchWritten:
+    @_dispatch.register
+    def _write_batch(self, request: WriteBatch) -> BatchWritten:
         images, labels = self.engine.batch(request.step)
         write_tensors(request.path, {"images": images, "labels": labels})
         return BatchWritten()
 
-    @_obey.register
-    def _snapshot(self, request: TakeSnapshot) -> SnapshotTaken:
+    @_dispatch.register
+    def _take_snapshot(self, request: TakeSnapshot) -> SnapshotTaken:
         snapshot = self.engine.snapshot(request.step)
-        if self._rank.number == 0:  # all ranks have the same
+        if self._rank.number == 0:  # all ranks have the same tensors
             write_tensors(request.gradients, snapshot.gradients)
             write_tensors(request.weights, snapshot.weights)
         return SnapshotTaken(snapshot.loss if math.isfinite(snapshot.loss) else None)
 
-    @_obey.register
-    def _advance(self, request: Advance) -> Advanced:
-        self.engine.run_steps(request.first, request.n)
-        return Advanced()
+    @_dispatch.register
+    def _run_steps(self, request: RunSteps) -> Done:
+        self.engine.run_steps(request.first_step, request.steps)
+        return Done()
 
-    @_obey.register
-    def _measure(self, request: Measure) -> Measured:
-        block = measure_block(self.engine, request.steps, request.handicap)
-        steps_per_sample = request.steps // len(block.step_seconds)
-        peak, seconds, waited = resident().peak, block.step_seconds, block.waited_seconds
-        return Measured(seconds, steps_per_sample, peak, block.collected, waited, block.call_seconds)
+    @_dispatch.register
+    def _measure_block(self, request: MeasureBlock) -> BlockMeasured:
+        block = measure_block(self.engine, request.steps, request.injected_delay)
+        return BlockMeasured(
+            block.step_times,
+            request.steps // len(block.step_times),
+            read_rss().peak,
+            block.gc_stats,
+            block.data_wait_seconds,
+            block.call_overhead_seconds,
+        )
 
-    @_obey.register
-    def _restart(self, request: Restart) -> Advanced:
-        self.engine.start_from(read_tensors(request.weights))
+    @_dispatch.register
+    def _reset_training(self, request: ResetTraining) -> Done:
+        self.engine.set_initial_weights(read_tensors(request.weights))
         self.engine.reset()
-        return Advanced()
+        return Done()
 
-    @_obey.register
+    @_dispatch.register
     def _train(self, request: Train) -> Trained:
-        seconds = self.engine.run_steps(request.first, request.n)
-        return Trained(seconds, finite_loss(self.engine, f"after {request.first + request.n} steps"))
+        seconds = self.engine.run_steps(request.first_step, request.steps)
+        return Trained(seconds, require_finite_loss(self.engine, f"after {request.first_step + request.steps} steps"))
 
-    @_obey.register
-    def _keep_training(self, request: KeepTraining) -> TrainingKept:
-        return keep_training(self.engine, request.path)
+    @_dispatch.register
+    def _save_training(self, request: SaveTraining) -> TrainingSaved:
+        return save_training(self.engine, request.path)
 
-    @_obey.register
-    def _go_on(self, request: GoOn) -> Advanced:
-        self.engine.go_on_from(read_tensors(request.path))
-        return Advanced()
+    @_dispatch.register
+    def _restore_training(self, request: RestoreTraining) -> Done:
+        self.engine.restore_training_state(read_tensors(request.path))
+        return Done()
 
-    @_obey.register
+    @_dispatch.register
     def _evaluate(self, request: Evaluate) -> Evaluated:
-        images, labels = (part[0] for part in open_epoch(request.test))
+        images, labels = (array[0] for array in open_epoch(request.test))
         return Evaluated(accuracy(self.engine, images, labels))
 
-    @_obey.register
-    def _count(self, request: Count) -> Counted:
-        memory, allocations = count(self.engine, request.steps)
-        baseline = self._baseline_rss_bytes
-        return Counted(msgspec.structs.replace(memory, baseline_rss_bytes=baseline), allocations)
+    @_dispatch.register
+    def _count_allocations(self, request: CountAllocations) -> AllocationsCounted:
+        memory, allocations = measure_memory_and_allocations(self.engine, request.steps)
+        baseline = self._rss_after_import_bytes
+        return AllocationsCounted(msgspec.structs.replace(memory, rss_after_import_bytes=baseline), allocations)
 
-    @_obey.register
-    def _count_native(self, request: CountNative) -> NativeCounted:
-        return NativeCounted(count_native(self.engine, request.steps))
+    @_dispatch.register
+    def _trace_native_allocations(self, request: TraceNativeAllocations) -> NativeAllocationsTraced:
+        return NativeAllocationsTraced(count_native_allocations(self.engine, request.steps))
 
-    @_obey.register
-    def _find_places(self, request: FindPlaces) -> PlacesFound:
-        start(self.engine)
-        return PlacesFound(self.engine.allocation_places(UNTIMED_STEPS, request.steps))
+    @_dispatch.register
+    def _list_allocation_sites(self, request: ListAllocationSites) -> AllocationSitesListed:
+        reset_and_warm_up(self.engine)
+        return AllocationSitesListed(self.engine.allocation_sites(WARMUP_STEPS_PER_BLOCK, request.steps))
 
-    @_obey.register
-    def _time_separately(self, request: TimeSeparately) -> TimedSeparately:
+    @_dispatch.register
+    def _time_pipeline_and_training(self, request: TimePipelineAndTraining) -> PipelineAndTrainingTimed:
         pipeline = pipeline_seconds(self.engine, request.steps)
         self._load_preloaded()
-        return TimedSeparately(pipeline, training_seconds(self.engine, request.steps))
+        return PipelineAndTrainingTimed(pipeline, training_seconds(self.engine, request.steps))
 
-    @_obey.register
-    def _time_exchange(self, request: TimeExchange) -> ExchangeTimed:
-        return ExchangeTimed(exchange_seconds(self.engine, request.steps))
+    @_dispatch.register
+    def _time_allreduce(self, request: TimeAllReduce) -> AllReduceTimed:
+        return AllReduceTimed(allreduce_seconds(self.engine, request.steps))
 
-    @_obey.register
-    def _write_layers(self, request: WriteLayers) -> LayersWritten:
-        write_layers(self.engine, self._job, Path(request.folder))
-        return LayersWritten()
+    @_dispatch.register
+    def _write_layer_tensors(self, request: WriteLayerTensors) -> LayerTensorsWritten:
+        write_layer_tensors(self.engine, self._job, Path(request.folder))
+        return LayerTensorsWritten()
 
-    @_obey.register
-    def _open_layers(self, request: OpenLayers) -> LayersOpened:
+    @_dispatch.register
+    def _build_layer_ops(self, request: BuildLayerOps) -> LayerOpsBuilt:
         weights = read_tensors(request.weights)
-        self._layers = of_network(self.engine, self._job, weights, Path(request.folder))
-        return LayersOpened()
+        self._operation_timer = build_network_operations(self.engine, self._job, weights, Path(request.folder))
+        return LayerOpsBuilt()
 
-    @_obey.register
-    def _open_alone(self, request: OpenAlone) -> LayersOpened:
-        self._layers = alone(self.engine, self._job, request.given)
-        return LayersOpened()
+    @_dispatch.register
+    def _build_standalone_ops(self, request: BuildStandaloneOps) -> LayerOpsBuilt:
+        self._operation_timer = build_standalone_operations(self.engine, self._job, request.operations)
+        return LayerOpsBuilt()
 
-    @_obey.register
+    @_dispatch.register
     def _time_numpy(self, request: TimeNumpy) -> NumpyTimed:
         repeats, nbytes = request.repeats, request.triad_bytes
         products = [product_seconds(size, repeats) for size in request.sizes]
         triad = None if nbytes is None else triad_seconds(nbytes, request.threads, repeats)
         return NumpyTimed(products, triad)
 
-    @_obey.register
-    def _time_layers(self, request: TimeLayers) -> LayersTimed:
-        return LayersTimed(self._layers.time(request.repeats))
+    @_dispatch.register
+    def _time_layer_ops(self, request: TimeLayerOps) -> LayerOpsTimed:
+        return LayerOpsTimed(self._operation_timer.time(request.repeats))
 
-    @_obey.register
+    @_dispatch.register
     def _close(self, _: Close) -> Closed:
         if self._engine is not None:
             self._engine.close()
         return Closed()
 
 
-def _timed(action: Callable[[], None]) -> float:
+def _time_call(action: Callable[[], None]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""The layers of a network, each timed alone, and the tensors that they are given for it."""
+"""Times the operations of single layers, and writes the tensors that they need."""
 
 from __future__ import annotations
 
@@ -10,187 +10,214 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.document.layers import Part
 from polybench.core.job import Job
-from polybench.core.pieces import Piece, pieces
-from polybench.engines.base import Engine, Replayed, Weights
-from polybench.engines.support.arrays import as_input
-from polybench.wire.layer_messages import PartTimed
-from polybench.wire.limit_messages import Alone
+from polybench.core.layers import Operation
+from polybench.engines.base import Engine, TimedOperation, Weights
+from polybench.engines.shared.arrays import as_input
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.protocol.layer_messages import OperationTime
+from polybench.protocol.peak_messages import StandaloneOp
 
-_BACKWARDS: tuple[Part, ...] = ("activation", "weight gradient", "data gradient")
+_BACKWARD_OPERATIONS: tuple[Operation, ...] = ("activation", "weight gradient", "input gradient")
 
 
-def write_layers(engine: Engine, job: Job, folder: Path) -> None:
-    """Write what each piece of the network computes in the first batch.
+def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
+    """Write the tensors of each timed layer in the first batch.
 
     Args:
         engine: the reference, built and loaded.
-        job: that it was built for.
-        folder: gets `0.npz`, `1.npz`, ..., canonical, float32, tokens int32: the piece's input `x` and the
-            gradient `dy` of its output, which engines are given; `z` and `dz`, output and gradient in front
-            of the ReLU; `dx`, `gradient.weight` and the like.
+        job: for which the engine was built.
+        folder: receives `0.npz`, `1.npz`, ..., in canonical layout, float32 or int32 tokens. Engines get the
+            layer's input `x` and the gradient `dy` of its output. Scripts also use `z` and `dz`, the output
+            before ReLU and its gradient, and `dx`, `gradient.weight` and the like.
     """
     tensors = iter(engine.layer_tensors(0))
-    for index, piece in enumerate(pieces(job.model)):
-        seen = [next(tensors) for _ in piece.layers]
-        layer, last = seen[0], seen[-1]
-        named = {"x": layer.x, "z": layer.y, "dy": last.dy, "dz": layer.dy, "dx": layer.dx}
-        named |= {f"gradient.{part}": value for part, value in layer.gradients.items()}
-        arrays: dict[str, Any] = {name: as_input(value, "float32") for name, value in named.items()}
+    for index, timed_layer in enumerate(split_layers(job.model)):
+        layer_tensors = [next(tensors) for _ in timed_layer.layers]
+        layer, last = layer_tensors[0], layer_tensors[-1]
+        tensors_by_name = {"x": layer.x, "z": layer.y, "dy": last.dy, "dz": layer.dy, "dx": layer.dx}
+        tensors_by_name |= {f"gradient.{name}": value for name, value in layer.gradients.items()}
+        arrays: dict[str, Any] = {name: as_input(value, "float32") for name, value in tensors_by_name.items()}
         np.savez(folder / f"{index}.npz", **arrays)
 
 
-class _Timed(NamedTuple):
-    """A part of a piece, by its number, or of the step; `less` is a part of the piece that it contains."""
+class _ScheduledOperation(NamedTuple):
+    """A timed operation in the order of a step.
 
-    piece: int | None
-    part: Part
-    replayed: Replayed
-    less: Part | None = None
+    Attributes:
+        layer_index: index of the timed layer; None for an operation of the whole step.
+        operation: its name.
+        timed: runs it.
+        contained_operation: another operation of the layer that it also computes; its time is subtracted.
+    """
+
+    layer_index: int | None
+    operation: Operation
+    timed: TimedOperation
+    contained_operation: Operation | None = None
 
 
-Pieces = list[tuple[Piece, Mapping[Part, Replayed]]]
+LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
 
 
-class Layers:
-    """An engine's layers, built once; `time` may be called again and again.
+class OperationTimer:
+    """Times the operations of an engine's layers, which are built once.
 
-    Parts are timed in the order of a step, one after the other, so that each finds the caches as they are
-    then: never the same part twice in a row.
+    Each pass runs the operations in the order of a step, so the state of the caches resembles that in a step.
+    An operation never runs twice in succession on a CPU.
 
     Args:
         engine: built and loaded.
-        job: that it was built for.
-        found: each piece and its parts.
-        of_step: those that belong to none.
+        job: for which the engine was built.
+        layers: each timed layer with its operations.
+        step_operations: operations of the whole step.
     """
 
-    def __init__(self, engine: Engine, job: Job, found: Pieces, of_step: Mapping[Part, Replayed]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        job: Job,
+        layers: LayerOperations,
+        step_operations: Mapping[Operation, TimedOperation],
+    ) -> None:
         self._engine = engine
-        # A GPU is synchronized at both ends of what is timed, which takes longer than most parts do.
-        self._in_a_row = job.device != "cpu"
-        self._parts = list(_in_order(found, of_step))
-        self._sweep(1)  # compiles, and makes what is made once
-        engine.collect()
+        # Timing synchronizes a GPU before and after, which takes longer than most operations.
+        self._batches_repeats = job.device != "cpu"
+        self._operations = list(_schedule(layers, step_operations))
+        self._run_pass(1)  # compiles and allocates
+        engine.run_gc()
 
-    def time(self, repeats: int) -> list[PartTimed]:
-        """Each part that often.
+    def time(self, repeats: int) -> list[OperationTime]:
+        """Time every operation `repeats` times.
 
         Returns:
-            Seconds of each: the median over repeats, on a GPU the mean, of what is left without the garbage
-            collector's pauses, less the median of asking for nothing. Those pauses are a mean. A gradient
-            that contains another one is less that, so that both are what they take together.
+            For each operation, the median over repeats (on a GPU the mean) of its seconds without garbage
+            collection, minus the median overhead of an empty call. Garbage-collection times are means. If an
+            operation contains another one, the contained time is subtracted, so the two add up.
         """
         gc.collect()
-        sweeps = [self._sweep(repeats)] if self._in_a_row else [self._sweep(1) for _ in range(repeats)]
-        # What the parts leave behind must not be collected in whole steps, which are measured next.
-        self._engine.collect()
-        empty = {run: statistics.median(sweep.empty[run] for sweep in sweeps) for run in sweeps[0].empty}
-        timed = [
-            PartTimed(
-                one.piece,
-                one.part,
-                statistics.median(sweep.seconds[number] for sweep in sweeps)
-                - (empty[one.replayed.empty] if one.replayed.empty else 0.0),
-                _mean([sweep.collecting[number] for sweep in sweeps]),
+        passes = [self._run_pass(repeats)] if self._batches_repeats else [self._run_pass(1) for _ in range(repeats)]
+        # Collects this garbage now, not in the whole steps, which are measured next.
+        self._engine.run_gc()
+        call_overhead = {
+            run: statistics.median(one_pass.call_overhead[run] for one_pass in passes)
+            for run in passes[0].call_overhead
+        }
+        operation_times = [
+            OperationTime(
+                one.layer_index,
+                one.operation,
+                statistics.median(one_pass.seconds[number] for one_pass in passes)
+                - (call_overhead[one.timed.overhead] if one.timed.overhead else 0.0),
+                _mean([one_pass.gc_seconds[number] for one_pass in passes]),
             )
-            for number, one in enumerate(self._parts)
+            for number, one in enumerate(self._operations)
         ]
-        whole = {(one.piece, one.part): one for one in timed}
+        time_by_operation = {(one.layer_index, one.operation): one for one in operation_times}
         return [
-            _beyond(whole[one.piece, one.part], whole[one.piece, one.less] if one.less else None)
-            for one in self._parts
+            _subtract(
+                time_by_operation[one.layer_index, one.operation],
+                time_by_operation[one.layer_index, one.contained_operation] if one.contained_operation else None,
+            )
+            for one in self._operations
         ]
 
-    def _sweep(self, n: int) -> _Sweep:
-        """Every part n times in a row; nothing is asked for right after the first part that is less it.
+    def _run_pass(self, n: int) -> _Pass:
+        """Run every operation n times in succession, and each empty call after the first operation that uses
+        it.
 
-        At the beginning of a sweep that would take longer, after whatever ran before.
+        At the beginning of a pass an empty call would take longer, because of whatever ran before.
         """
-        empty: dict[Callable[[int], float], float] = {}
+        call_overhead: dict[Callable[[int], float], float] = {}
         measured = []
-        for part in self._parts:
-            run, nothing = part.replayed
+        for operation in self._operations:
+            run, run_empty = operation.timed
             measured.append(self._measure(run, n))
-            if nothing and nothing not in empty:
-                empty[nothing] = nothing(n) / n
-        return _Sweep(empty, *map(list, zip(*measured, strict=True)))
+            if run_empty and run_empty not in call_overhead:
+                call_overhead[run_empty] = run_empty(n) / n
+        return _Pass(call_overhead, *map(list, zip(*measured, strict=True)))
 
     def _measure(self, run: Callable[[int], float], n: int) -> tuple[float, float | None]:
-        before = self._engine.collected()
+        before = self._engine.gc_stats()
         seconds = run(n)
-        after = self._engine.collected()
+        after = self._engine.gc_stats()
         if before is None or after is None:
             return seconds / n, None
-        collecting = after.seconds - before.seconds
-        return (seconds - collecting) / n, collecting / n
+        gc_seconds = after.seconds - before.seconds
+        return (seconds - gc_seconds) / n, gc_seconds / n
 
 
-class _Sweep(NamedTuple):
-    """Seconds of asking for nothing, of each part, and of the garbage collector in each part."""
+class _Pass(NamedTuple):
+    """Seconds of each empty call, of each operation, and of garbage collection in each operation."""
 
-    empty: dict[Callable[[int], float], float]
+    call_overhead: dict[Callable[[int], float], float]
     seconds: list[float]
-    collecting: list[float | None]
+    gc_seconds: list[float | None]
 
 
-def of_network(engine: Engine, job: Job, weights: Weights, folder: Path) -> Layers:
-    """Those of the job's network, and of its step.
+def build_network_operations(engine: Engine, job: Job, weights: Weights, folder: Path) -> OperationTimer:
+    """Build the operations of the job's network and of its training step.
 
     Args:
         engine: built and loaded.
-        job: that it was built for.
-        weights: all of the network, canonical.
-        folder: of `write_layers`; where a batch has more images than those, they are repeated.
+        job: for which the engine was built.
+        weights: all weights of the network, canonical.
+        folder: with the files of `write_layer_tensors`; a larger batch repeats their images.
     """
-    found: Pieces = []
+    layers: LayerOperations = []
     batch_size = job.workload.batch_size
-    for index, piece in enumerate(pieces(job.model)):
+    for index, timed_layer in enumerate(split_layers(job.model)):
         with np.load(folder / f"{index}.npz") as file:
-            # `resize` repeats the images until there are enough of them.
+            # `resize` repeats the images to fill the batch.
             x, dy = (np.resize(file[name], (batch_size, *file[name].shape[1:])) for name in ("x", "dy"))
-        own = {name: weights[name] for name in piece.tensor_shapes()}
-        found.append((piece, engine.replay(piece, own, x, dy)))
-    return Layers(engine, job, found, engine.replay_step())
+        layer_weights = {name: weights[name] for name in timed_layer.tensor_shapes()}
+        layers.append((timed_layer, engine.build_layer_operations(timed_layer, layer_weights, x, dy)))
+    return OperationTimer(engine, job, layers, engine.build_step_operations())
 
 
-def alone(engine: Engine, job: Job, given: Iterable[Alone]) -> Layers:
-    """Pieces that need not belong to the job's network, with normally distributed numbers for all tensors."""
+def build_standalone_operations(engine: Engine, job: Job, requested: Iterable[StandaloneOp]) -> OperationTimer:
+    """Build the operations of layers outside the job's network, with normally distributed tensors."""
     random = np.random.default_rng(job.seed)
-    found: Pieces = []
-    for one in given:
-        shapes = one.piece.input_shape, one.piece.output_shape()
+    layers: LayerOperations = []
+    for one in requested:
+        shapes = one.layer.input_shape, one.layer.output_shape()
         x, dy = (random.standard_normal((one.batch_size, *shape), np.float32) for shape in shapes)
-        weights = {
-            name: random.standard_normal(shape, np.float32)
-            for name, shape in one.piece.tensor_shapes().items()
+        weights = {name: random.standard_normal(shape, np.float32) for name, shape in one.layer.tensor_shapes().items()}
+        layers.append((one.layer, engine.build_layer_operations(one.layer, weights, x, dy)))
+    return OperationTimer(engine, job, layers, {})
+
+
+def _schedule(
+    layers: LayerOperations, step_operations: Mapping[Operation, TimedOperation]
+) -> Iterator[_ScheduledOperation]:
+    """Yield operations in step order: forward, loss, backward, other operations of the step."""
+    for index, (_, operations) in enumerate(layers):
+        yield _ScheduledOperation(index, "forward", operations["forward"])
+    if "loss" in step_operations:
+        yield _ScheduledOperation(None, "loss", step_operations["loss"])
+    for index, (timed_layer, operations) in reversed(list(enumerate(layers))):
+        contained: dict[Operation, Operation] = {
+            gradient.operation: "input gradient" for gradient in timed_layer.gradients() if gradient.has_input_gradient
         }
-        found.append((one.piece, engine.replay(one.piece, weights, x, dy)))
-    return Layers(engine, job, found, {})
+        yield from (
+            _ScheduledOperation(index, operation, operations[operation], contained.get(operation))
+            for operation in _BACKWARD_OPERATIONS
+            if operation in operations
+        )
+    yield from (
+        _ScheduledOperation(None, operation, timed)
+        for operation, timed in step_operations.items()
+        if operation != "loss"
+    )
 
 
-def _in_order(found: Pieces, of_step: Mapping[Part, Replayed]) -> Iterator[_Timed]:
-    """Forwards, the loss, backwards, the update, the call."""
-    for index, (_, parts) in enumerate(found):
-        yield _Timed(index, "forward", parts["forward"])
-    if "loss" in of_step:
-        yield _Timed(None, "loss", of_step["loss"])
-    for index, (piece, parts) in reversed(list(enumerate(found))):
-        less: dict[Part, Part] = {
-            one.part: "data gradient" for one in piece.gradients() if one.contains_data_gradient
-        }
-        yield from (_Timed(index, part, parts[part], less.get(part)) for part in _BACKWARDS if part in parts)
-    yield from (_Timed(None, part, one) for part, one in of_step.items() if part != "loss")
-
-
-def _beyond(timed: PartTimed, less: PartTimed | None) -> PartTimed:
-    """What a part takes beyond another one that it contains."""
-    if less is None:
+def _subtract(timed: OperationTime, contained: OperationTime | None) -> OperationTime:
+    """Subtract the time of the contained operation, if any."""
+    if contained is None:
         return timed
-    both = timed.gc_seconds, less.gc_seconds
-    collecting = None if both[0] is None or both[1] is None else both[0] - both[1]
-    return PartTimed(timed.piece, timed.part, timed.seconds - less.seconds, collecting)
+    both = timed.gc_seconds, contained.gc_seconds
+    gc_seconds = None if both[0] is None or both[1] is None else both[0] - both[1]
+    return OperationTime(timed.layer_index, timed.operation, timed.seconds - contained.seconds, gc_seconds)
 
 
 def _mean(values: list[float | None]) -> float | None:

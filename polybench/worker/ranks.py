@@ -1,7 +1,7 @@
-"""A worker that trains with others: it starts them, and has them obey each request beside it.
+"""Data-parallel training: a worker starts further ranks and sends each request to all of them.
 
-They are workers as it is, which die with it. What goes wrong in one of them ends all, with its reason: the
-others wait for it in an exchange of gradients, which may take for ever.
+Ranks are ordinary worker processes, which die with the first one. If one rank fails, all of them end with its
+reason, because the others could wait forever in an all-reduce.
 """
 
 from __future__ import annotations
@@ -17,104 +17,109 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.errors import ConfigurationFailed, EngineUnavailable
 from polybench.core.job import PINNED, RANKS, Rank
-from polybench.wire.messages import Answer, Closed, Evaluate, Failed, Load, Missing, Request
-from polybench.wire.process import WorkerProcess
-from polybench.wire.training_messages import KeepTraining
+from polybench.protocol.messages import Closed, Evaluate, Load, NotAvailable, Request, RequestFailed, Response
+from polybench.protocol.process import WorkerProcess
+from polybench.protocol.training_messages import SaveTraining
+from polybench.worker.combine_ranks import combine_ranks
 from polybench.worker.handler import Worker
-from polybench.worker.together import together
 
 _GRACE_SECONDS = 2.0
-"""For the others, once one has failed: mostly they fail as well, and say why."""
+"""Wait for the other ranks after a failure: mostly they fail as well, and report why."""
 
 _STANDARD_ERROR = Path("/proc/self/fd/2")
 
 
-class Leader:
-    """Rank 0, and those that it leads; a worker of one process has none.
+class RankCoordinator:
+    """Rank 0 and the processes of the other ranks, if any.
 
     Args:
-        worker: its own.
-        tell: sends an answer to the parent, where its own worker cannot any more.
+        worker: that of rank 0.
+        send: sends a response to the parent while rank 0's own worker is blocked.
     """
 
-    def __init__(self, worker: Worker, tell: Callable[[Answer], None]) -> None:
-        self._worker, self._tell = worker, tell
-        _, *self._shares = os.environ.get(RANKS, "").split(";")
+    def __init__(self, worker: Worker, send: Callable[[Response], None]) -> None:
+        self._worker, self._send = worker, send
+        _, *self._cpu_shares = os.environ.get(RANKS, "").split(";")
         self._ranks: list[WorkerProcess] = []
 
-    def answer(self, request: Request) -> Answer:
-        """Obey, all of them at the same time; the answer is of all."""
-        if self._shares and isinstance(request, Load) and not self._ranks:
-            self._start()
-        # Whoever evaluates has no need of the others, and weights and optimizer are the same in all.
-        if not self._ranks or isinstance(request, Evaluate | KeepTraining):
-            return self._worker.answer(request)
-        answered = threading.Event()
+    def handle(self, request: Request) -> Response:
+        """Handle a request in all ranks at the same time, and combine their responses."""
+        if self._cpu_shares and isinstance(request, Load) and not self._ranks:
+            self._start_ranks()
+        # Rank 0 alone suffices, since all ranks have the same weights and optimizer state.
+        if not self._ranks or isinstance(request, Evaluate | SaveTraining):
+            return self._worker.handle(request)
+        own_rank_finished = threading.Event()
         with ThreadPoolExecutor(len(self._ranks)) as pool:
             others = [
-                pool.submit(self._of, number, self._told(request, number), answered)
-                for number in range(1, self._count)
+                pool.submit(
+                    self._request_from_rank,
+                    number,
+                    self._request_for_rank(request, number),
+                    own_rank_finished,
+                )
+                for number in range(1, self._world_size)
             ]
-            own = self._worker.answer(self._told(request, 0))
-            answered.set()
-            if isinstance(own, Failed | Missing):
-                return self._why(own, others)
-            return self._of_all(own, [other.result() for other in others])
+            own_response = self._worker.handle(self._request_for_rank(request, 0))
+            own_rank_finished.set()
+            if isinstance(own_response, RequestFailed | NotAvailable):
+                return self._find_failure(own_response, others)
+            return self._combine(own_response, [other.result() for other in others])
 
     @property
-    def _count(self) -> int:
-        return 1 + len(self._shares)
+    def _world_size(self) -> int:
+        return 1 + len(self._cpu_shares)
 
-    def _start(self) -> None:
-        # A file without a name, by which ranks find each other: no port, and nothing that stays behind.
-        meeting = os.memfd_create("polybench-meeting")
-        self._meeting = f"/proc/{os.getpid()}/fd/{meeting}"
-        # What a rank writes belongs to the log of this worker, if that is a file.
+    def _start_ranks(self) -> None:
+        # Ranks rendezvous by a file without a name, so there is no port, and no file to clean up.
+        descriptor = os.memfd_create("polybench-rendezvous")
+        self._rendezvous_file = f"/proc/{os.getpid()}/fd/{descriptor}"
+        # Ranks write to the log of this worker, if it has one.
         log = _STANDARD_ERROR.resolve()
         log = log if log.is_file() else Path(os.devnull)
-        for share in self._shares:
+        for share in self._cpu_shares:
             self._ranks.append(WorkerProcess({PINNED: share} if share else {}, log))
 
-    def _told(self, request: Request, number: int) -> Request:
-        """Each is told which one it is."""
+    def _request_for_rank(self, request: Request, number: int) -> Request:
+        """Return the request for one rank: `Load` contains the rank's number."""
         if isinstance(request, Load):
-            return msgspec.structs.replace(request, rank=Rank(number, self._count, self._meeting))
+            return msgspec.structs.replace(request, rank=Rank(number, self._world_size, self._rendezvous_file))
         return request
 
-    def _of(self, number: int, request: Request, answered: threading.Event) -> Answer:
-        """What a rank answers; in a thread of its own."""
-        rank, name = self._ranks[number - 1], f"rank {number} of {self._count}"
-        answer: Answer
+    def _request_from_rank(self, number: int, request: Request, own_rank_finished: threading.Event) -> Response:
+        """Return a rank's response to a request; runs in a thread of its own."""
+        rank, name = self._ranks[number - 1], f"rank {number} of {self._world_size}"
+        response: Response
         try:
-            answer = rank.ask(request, msgspec.Struct, math.inf)  # type: ignore[assignment]
-        except Unavailable as missing:
-            answer = Missing(f"{name}: {missing.reason}", missing.remedy)
-        except CellFailed as error:
-            answer = Failed(f"{name}: {error}")
+            response = rank.request(request, msgspec.Struct, math.inf)  # type: ignore[assignment]
+        except EngineUnavailable as error:
+            response = NotAvailable(f"{name}: {error.reason}", error.hint)
+        except ConfigurationFailed as error:
+            response = RequestFailed(f"{name}: {error}")
         else:
-            return answer
-        if not answered.wait(_GRACE_SECONDS):
-            self._tell(answer)
-            os._exit(1)  # the main thread waits in an exchange; the kernel ends the others
-        return answer
+            return response
+        if not own_rank_finished.wait(_GRACE_SECONDS):
+            self._send(response)
+            os._exit(1)  # the main thread is blocked in an all-reduce; the kernel ends the other ranks
+        return response
 
-    def _why(self, own: Answer, others: Sequence[Future[Answer]]) -> Answer:
-        """Where a rank has ended, that is why the first one failed; who still waits for it is ended."""
+    def _find_failure(self, own_response: Response, others: Sequence[Future[Response]]) -> Response:
+        """Return the response of a rank that has ended, which caused the failure, and end blocked ranks."""
         wait(others, _GRACE_SECONDS)
         pairs = list(zip(self._ranks, others, strict=True))
-        ended = [other.result() for rank, other in pairs if other.done() and rank.ended]
+        ended = [other.result() for rank, other in pairs if other.done() and rank.has_ended]
         for rank, other in pairs:
             if not other.done():
-                with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(rank.pid, signal.SIGKILL)
-        return next(iter(ended), own)
+        return next(iter(ended), own_response)
 
-    def _of_all(self, own: Answer, others: Sequence[Answer]) -> Answer:
-        if isinstance(own, Closed):
+    def _combine(self, own_response: Response, others: Sequence[Response]) -> Response:
+        if isinstance(own_response, Closed):
             for rank in self._ranks:
                 rank.close()
-            return own
-        failed = (other for other in others if isinstance(other, Failed | Missing))
-        return next(failed, None) or together(own, others)
+            return own_response
+        failed = (other for other in others if isinstance(other, RequestFailed | NotAvailable))
+        return next(failed, None) or combine_ranks(own_response, others)

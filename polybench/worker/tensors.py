@@ -1,4 +1,4 @@
-"""Tensors on their way through files: no message carries them."""
+"""Reads and writes the tensor files that messages name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from polybench.engines.base import Weights
 
 
 def read_tensors(path: str) -> Weights:
-    """Those of an `.npz` file, canonical."""
+    """Read tensors in canonical layout from an `.npz` file."""
     with np.load(path) as file:
         return {name: file[name] for name in file.files}
 
 
 def write_tensors(path: str, tensors: Weights) -> None:
-    """As an `.npz` file."""
+    """Write tensors to an `.npz` file."""
     arrays: dict[str, Any] = dict(tensors)
     np.savez(path, **arrays)

@@ -13,24 +13,22 @@ def simulated(rng: np.random.Generator, process: float, one_round: float, sample
     return np.asarray(effects + rng.normal(0, sample, shape))
 
 
-@pytest.mark.parametrize(
-    "planted", [(0.05, 0.02, 0.03), (0.05, 0.0, 0.03), (0.0, 0.02, 0.03), (0.03, 0.01, 0.0)]
-)
-def test_the_parts_are_found(planted: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize("injected", [(0.05, 0.02, 0.03), (0.05, 0.0, 0.03), (0.0, 0.02, 0.03), (0.03, 0.01, 0.0)])
+def test_variance_components_are_recovered(injected: tuple[float, float, float]) -> None:
     rng = np.random.default_rng(7)
-    found = [components(simulated(rng, *planted)) for _ in range(50)]
-    for name, truth in zip(("processes", "rounds", "samples"), planted, strict=True):
+    found = [components(simulated(rng, *injected)) for _ in range(50)]
+    for name, truth in zip(("processes", "rounds", "samples"), injected, strict=True):
         mean_variance = np.mean([getattr(one, name) ** 2 for one in found])
         assert np.sqrt(mean_variance) == pytest.approx(truth, rel=0.06, abs=0.003), name
 
 
-def test_the_interval_of_the_processes_covers() -> None:
+def test_the_interval_of_process_variance_covers() -> None:
     rng = np.random.default_rng(8)
     found = [components(simulated(rng, 0.03, 0.03, 0.03)[:5]).processes_interval for _ in range(1000)]
     covered = np.mean([low <= 0.03 <= high for low, high in found])
     assert 0.93 <= covered <= 0.97
 
 
-def test_nothing_varies() -> None:
+def test_constant_values_have_no_variance() -> None:
     found = components(np.full((3, 2, 4), 1.5))
     assert found == (0.0, (0.0, 0.0), 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""The independent programs train the networks that polybench trains: as many weights, in each."""
+"""The independent programs train polybench's networks, with equally many weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.models import find_model
-from polybench.plain import NETWORKS
+from polybench.networks import find_model
+from polybench.scripts import NETWORKS
 
 PROGRAMS = Path(__file__).parents[2] / "benchmarks" / "programs"
 COUNTS = {
@@ -23,12 +23,12 @@ COUNTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", COUNTS)
-def test_networks_are_as_large(framework: str) -> None:
+def test_networks_have_equally_many_weights(framework: str) -> None:
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
     program = COUNTS[framework] + f"\nfor name in {NETWORKS}: print(count(getattr(p, name)()))"
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-    said = subprocess.check_output(
+    outputs = subprocess.check_output(
         [sys.executable, "-c", program], cwd=PROGRAMS, env={**os.environ, **quiet}, text=True
     )
-    assert [int(line) for line in said.splitlines()] == [find_model(name).parameters() for name in NETWORKS]
+    assert [int(line) for line in outputs.splitlines()] == [find_model(name).parameters() for name in NETWORKS]

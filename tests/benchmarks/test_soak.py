@@ -1,4 +1,4 @@
-"""A short soak; `python benchmarks/soak.py` is the long one."""
+"""A short soak test; `python benchmarks/soak.py` is the long one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import soak
 from _faults import FAULTS
 
 
-def test_nothing_is_lost_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_fault_loses_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     found = soak.run(studies=2, seconds=60.0, seed=20260801)
     assert not found, capsys.readouterr().out
 
 
-def test_the_soak_finds_what_is_left(tmp_path: soak.Path) -> None:
+def test_the_soak_test_finds_leftovers(tmp_path: soak.Path) -> None:
     place = soak.Place(tmp_path)
     (tmp_path / "cache" / "polybench" / "scratch-1").mkdir(parents=True)
     results = tmp_path / "study-0"

@@ -1,4 +1,4 @@
-"""The tree of errors: exported as a whole, each with an exit code of the public interface."""
+"""The class hierarchy of errors: exported, each with an exit code of the public interface."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ PUBLIC = {
 }
 
 
-def test_every_error_is_of_the_tree_and_exported() -> None:
+def test_every_error_is_in_the_hierarchy_and_exported() -> None:
     assert len(PUBLIC) >= 5
     for name, error in PUBLIC.items():
         assert issubclass(error, PolybenchError)
         assert name in polybench.__all__
         assert getattr(polybench, name) is error
-        assert error.__module__ == "polybench", f"{name} must say where users find it"
+        assert error.__module__ == "polybench", f"{name} needs its public module"
 
 
-def test_what_is_exported_is_there() -> None:
+def test_exported_names_exist() -> None:
     assert all(hasattr(polybench, name) for name in polybench.__all__)
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("CellFailed", 1), ("BadInput", 2), ("StrictlyUnavailable", 3), ("Unavailable", 4)]
+    ("name", "code"),
+    [("ConfigurationFailed", 1), ("BadInput", 2), ("RequiredEngineMissing", 3), ("EngineUnavailable", 4)],
 )
-def test_exit_codes_of_the_interface(name: str, code: int) -> None:
+def test_errors_have_the_exit_codes_of_the_interface(name: str, code: int) -> None:
     assert PUBLIC[name].exit_code == code

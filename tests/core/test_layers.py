@@ -24,7 +24,7 @@ from polybench.core.optimizers import Optimizer
 
 
 def starts(length: int, size: int, stride: int, pad: int) -> list[int]:
-    """Where windows begin that lie within the padded image, counted one by one."""
+    """Return the starts of all windows within the padded image, by enumeration."""
     return [start for start in range(-pad, length + pad, stride) if start + size <= length + pad]
 
 
@@ -60,12 +60,12 @@ def test_same_keeps_the_size(side: int, half: int) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (2, 1)])
-def test_same_is_refused_where_frameworks_mean_different_things(kernel: int, stride: int) -> None:
-    with pytest.raises(ValueError, match=r"conv9: padding \"same\" needs stride 1 and an odd kernel"):
+def test_same_is_rejected_if_frameworks_differ(kernel: int, stride: int) -> None:
+    with pytest.raises(ValueError, match=r"conv9: padding \"same\" requires stride 1 and an odd kernel"):
         Conv("conv9", 3, 3, kernel, stride, "same")
 
 
-def test_a_pool_of_3_on_256_pixels_drops_the_rest() -> None:
+def test_a_pool_of_3_on_256_pixels_drops_the_last_pixel() -> None:
     assert MaxPool(3).output_shape((32, 256, 256)) == (32, 85, 85)
     assert MaxPool(3) == MaxPool(3, 3)
 
@@ -73,15 +73,15 @@ def test_a_pool_of_3_on_256_pixels_drops_the_rest() -> None:
 @pytest.mark.parametrize(
     ("layer", "shape", "message"),
     [
-        (Conv("c", 3, 8, 3), (4, 9, 9), "c takes 3 channels or features"),
-        (Dense("d", 10, 2), (11,), "d takes 10"),
-        (BatchNorm("n", 5), (4, 2, 2), "n takes 5"),
+        (Conv("c", 3, 8, 3), (4, 9, 9), "c: expected 3 channels or features"),
+        (Dense("d", 10, 2), (11,), "d: expected 10"),
+        (BatchNorm("n", 5), (4, 2, 2), "n: expected 5"),
         (Conv("c", 3, 8, 5), (3, 4, 9), "windows of 5 x 5"),
-        (MaxPool(2), (8,), r"it takes \(channels, height, width\), and gets \(8,\)"),
-        (Residual((Conv("c", 3, 8, 3, padding=1),)), (3, 4, 4), r"cannot add \(8, 4, 4\) and \(3, 4, 4\)"),
+        (MaxPool(2), (8,), r"expected \(channels, height, width\), got \(8,\)"),
+        (Residual((Conv("c", 3, 8, 3, padding=1),)), (3, 4, 4), r"different shapes, \(8, 4, 4\) and \(3, 4, 4\)"),
     ],
 )
-def test_layers_that_do_not_fit_say_so(layer: Layer, shape: tuple[int, ...], message: str) -> None:
+def test_layers_that_do_not_fit_are_rejected(layer: Layer, shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         layer.output_shape(shape)
 
@@ -99,7 +99,7 @@ def model(layers: tuple[Layer, ...] = LAYERS, classes: int = 2) -> Model:
     return Model("m", "", (3, 7, 7), classes, layers, 1, Optimizer(), 1)
 
 
-def test_a_residual_block_is_walked_through() -> None:
+def test_walk_includes_the_layers_of_a_residual_block() -> None:
     assert list(walk(LAYERS)) == [BLOCK, CONV, NORM, PROJECTION, *LAYERS[1:]]
     assert list(activations((BLOCK, Flatten()), (3, 7, 7))) == [
         (CONV, (4, 4, 4)),
@@ -110,7 +110,7 @@ def test_a_residual_block_is_walked_through() -> None:
     ]
 
 
-def test_state_comes_after_what_is_trained() -> None:
+def test_state_comes_after_trained_tensors() -> None:
     trained = ["c.weight", "n.weight", "n.bias", "p.weight", "p.bias", "d.weight", "d.bias"]
     assert list(model().weight_shapes()) == trained
     assert list(model().tensor_shapes()) == [*trained, "n.running_mean", "n.running_variance"]
@@ -118,19 +118,17 @@ def test_state_comes_after_what_is_trained() -> None:
     assert model().total_parameters() == model().parameters() + 8
 
 
-def test_a_model_survives_its_way_through_json() -> None:
+def test_a_model_is_the_same_after_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(model()), type=Model) == model()
 
 
 @pytest.mark.parametrize(
     ("layers", "classes", "message"),
     [
-        (LAYERS, 3, r"puts out \(2,\) for 3 classes"),
-        ((*LAYERS, Dense("c", 2, 2)), 2, "names a layer twice"),
+        (LAYERS, 3, r"shape \(2,\), expected 3 classes"),
+        ((*LAYERS, Dense("c", 2, 2)), 2, "layer names must be unique"),
     ],
 )
-def test_a_network_that_does_not_fit_together_is_refused(
-    layers: tuple[Layer, ...], classes: int, message: str
-) -> None:
+def test_a_network_whose_layers_do_not_fit_is_rejected(layers: tuple[Layer, ...], classes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model(layers, classes)

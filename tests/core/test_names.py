@@ -1,14 +1,14 @@
 import pytest
 
 from polybench.core.errors import BadInput
-from polybench.core.names import pick
+from polybench.core.names import lookup_or_suggest
 
 TABLE = {"lenet": 1, "resnet32": 2, "resnet44": 3}
 ALL = "models are: lenet, resnet32, resnet44"
 
 
-def test_a_known_name_gives_its_entry() -> None:
-    assert pick("resnet32", TABLE, "model") == 2
+def test_a_known_name_returns_its_entry() -> None:
+    assert lookup_or_suggest("resnet32", TABLE, "model") == 2
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ def test_a_known_name_gives_its_entry() -> None:
         ("", f"unknown model ''; {ALL}"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_valid_ones(name: str, message: str) -> None:
+def test_an_unknown_name_is_an_error_with_the_valid_names(name: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
-        pick(name, TABLE, "model")
+        lookup_or_suggest(name, TABLE, "model")
     assert str(caught.value) == message
 
 
@@ -37,18 +37,18 @@ def test_an_unknown_name_is_answered_with_the_valid_ones(name: str, message: str
         ("Flux.jl", "flux"),
     ],
 )
-def test_an_engine_is_known_by_what_others_call_it(name: str, engine: str) -> None:
+def test_common_names_of_engines_are_suggested(name: str, engine: str) -> None:
     with pytest.raises(BadInput, match=f"^unknown engine '{name}'; did you mean '{engine}'[?] engines are: "):
-        pick(name, dict.fromkeys(("flux", "jax", "tf", "torch")), "engine")
+        lookup_or_suggest(name, dict.fromkeys(("flux", "jax", "tf", "torch")), "engine")
     with pytest.raises(BadInput, match=f"^unknown model '{name}'; models are: lenet$"):
-        pick(name, {"lenet": 1}, "model")
+        lookup_or_suggest(name, {"lenet": 1}, "model")
 
 
 def test_the_plural_is_that_of_the_noun() -> None:
     with pytest.raises(BadInput, match=r"; variants of torch are: compile$"):
-        pick("eager", {"compile": 1}, "variant of torch")
+        lookup_or_suggest("eager", {"compile": 1}, "variant of torch")
 
 
-def test_an_empty_table_has_nothing_to_offer() -> None:
-    with pytest.raises(BadInput, match=r"^unknown model 'x'; there are no models$"):
-        pick("x", {}, "model")
+def test_an_empty_table_has_no_suggestions() -> None:
+    with pytest.raises(BadInput, match=r"^unknown model 'x'; the list of models is empty$"):
+        lookup_or_suggest("x", {}, "model")

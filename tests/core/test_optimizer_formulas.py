@@ -1,4 +1,4 @@
-"""Each formula by hand: two steps from w = 1 at rate 0.1, with the gradients 2 and 1."""
+"""Each formula with known values: two steps from w = 1 at rate 0.1, with the gradients 2 and 1."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.core.optimizer_formulas import updated
+from polybench.core.optimizer_formulas import apply_update
 from polybench.core.optimizers import Optimizer
 
-BY_HAND = [
+KNOWN_VALUES = [
     (Optimizer("sgd"), [0.8, 0.7]),
     (Optimizer("momentum", momentum=0.9), [0.8, 0.8 - 0.1 * (0.9 * 2 + 1)]),
     (Optimizer("nesterov", momentum=0.5), [1 - 0.1 * (2 + 0.5 * 2), 0.7 - 0.1 * (1 + 0.5 * (0.5 * 2 + 1))]),
@@ -33,26 +33,26 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("optimizer", "expected"), BY_HAND)
-def test_two_steps(optimizer: Optimizer, expected: list[float | None]) -> None:
+@pytest.mark.parametrize(("optimizer", "expected"), KNOWN_VALUES)
+def test_two_steps_have_known_values(optimizer: Optimizer, expected: list[float | None]) -> None:
     w, state = np.array([1.0]), {}
     for gradient, reached in zip((2.0, 1.0), expected, strict=True):
-        w, state = updated(optimizer, 0.1, w, np.array([gradient]), state)
+        w, state = apply_update(optimizer, 0.1, w, np.array([gradient]), state)
         assert reached is None or w.item() == pytest.approx(reached, rel=1e-14)
 
 
 @pytest.mark.parametrize("name", ["momentum", "nesterov", "rmsprop", "adam"])
-def test_no_state_contains_the_rate(name: Any) -> None:
+def test_the_state_does_not_contain_the_rate(name: Any) -> None:
     w, gradient = np.array([1.0, -1.0]), np.array([2.0, 0.5])
-    _, state = updated(Optimizer(name), 0.1, w, gradient, {})
-    _, other = updated(Optimizer(name), 0.001, w, gradient, {})
+    _, state = apply_update(Optimizer(name), 0.1, w, gradient, {})
+    _, other = apply_update(Optimizer(name), 0.001, w, gradient, {})
     assert state.keys() == other.keys()
     assert all(np.array_equal(state[key], other[key]) for key in state)
 
 
 def test_epsilon_is_added_to_the_root() -> None:
-    # With a gradient as small as epsilon: under the root it would be 1e-7 / sqrt(1e-15 + 1e-7).
+    # The gradient is as small as epsilon; under the root, the result would be 1e-7 / sqrt(1e-15 + 1e-7).
     w, tiny = np.zeros(1), np.array([1e-7])
-    assert updated(Optimizer("rmsprop"), 1.0, w, tiny, {})[0].item() == pytest.approx(-1 / (sqrt(0.1) + 1))
-    # And 1e-8 / (sqrt(0.001) 1e-8 + 1e-8), were it added before the bias correction.
-    assert updated(Optimizer("adam"), 1.0, w, tiny / 10, {})[0].item() == pytest.approx(-1 / 2)
+    assert apply_update(Optimizer("rmsprop"), 1.0, w, tiny, {})[0].item() == pytest.approx(-1 / (sqrt(0.1) + 1))
+    # The result would be 1e-8 / (sqrt(0.001) 1e-8 + 1e-8) if it were added before the bias correction.
+    assert apply_update(Optimizer("adam"), 1.0, w, tiny / 10, {})[0].item() == pytest.approx(-1 / 2)

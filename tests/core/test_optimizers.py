@@ -1,4 +1,4 @@
-"""Which settings go together, and which rate belongs to which step."""
+"""Valid settings of optimizers, and the learning rate of each step."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ import pytest
 from polybench.core.errors import BadInput
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.core.spec import Study
-from polybench.models import MODELS
+from polybench.networks import MODELS
 from polybench.planning.plan import resolve
 
-RESNET = Optimizer("momentum", 0.1, schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)))
+RESNET = Optimizer("momentum", 0.1, lr_schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)))
 
 
 @pytest.mark.parametrize(
     ("step", "rate"),
     [(0, 0.1), (39_999, 0.1), (40_000, 0.01), (79_999, 0.001), (80_000, 1e-4), (10**6, 1e-4)],
 )
-def test_a_change_holds_from_its_step_on(step: int, rate: float) -> None:
-    assert RESNET.rate_at(step) == rate
+def test_a_change_applies_from_its_step_on(step: int, rate: float) -> None:
+    assert RESNET.learning_rate_at(step) == rate
 
 
-def test_steps_are_cut_where_the_rate_changes() -> None:
-    optimizer = Optimizer("sgd", 1.0, schedule=((2, 0.5), (3, 0.25), (9, 0.1)))
-    assert optimizer.stretches(0, 5) == [(range(2), 1.0), (range(2, 3), 0.5), (range(3, 5), 0.25)]
-    assert optimizer.stretches(2, 1) == [(range(2, 3), 0.5)]
-    assert optimizer.stretches(3, 6) == [(range(3, 9), 0.25)]
-    assert Optimizer("sgd", 1.0).stretches(7, 100) == [(range(7, 107), 1.0)]
+def test_segments_end_where_the_rate_changes() -> None:
+    optimizer = Optimizer("sgd", 1.0, lr_schedule=((2, 0.5), (3, 0.25), (9, 0.1)))
+    assert optimizer.constant_rate_segments(0, 5) == [
+        (range(2), 1.0),
+        (range(2, 3), 0.5),
+        (range(3, 5), 0.25),
+    ]
+    assert optimizer.constant_rate_segments(2, 1) == [(range(2, 3), 0.5)]
+    assert optimizer.constant_rate_segments(3, 6) == [(range(3, 9), 0.25)]
+    assert Optimizer("sgd", 1.0).constant_rate_segments(7, 100) == [(range(7, 107), 1.0)]
 
 
 def test_only_momentum_and_nesterov_have_a_momentum() -> None:
     assert {name: optimizer.momentum for name, optimizer in OPTIMIZERS.items()} == {
         "sgd": None, "momentum": 0.9, "nesterov": 0.9, "adam": None, "rmsprop": None,
     }  # fmt: skip
-    with pytest.raises(BadInput, match="adam takes no momentum; leave --momentum out"):
+    with pytest.raises(BadInput, match="adam has no momentum; drop --momentum"):
         Optimizer("adam", 0.001, momentum=0.9)
 
 
 @pytest.mark.parametrize("steps", [(3, 2), (2, 2)])
-def test_the_steps_of_a_schedule_ascend(steps: tuple[int, ...]) -> None:
-    with pytest.raises(BadInput, match="must ascend"):
-        Optimizer(schedule=tuple((step, 0.1) for step in steps))
+def test_steps_of_a_schedule_must_ascend(steps: tuple[int, ...]) -> None:
+    with pytest.raises(BadInput, match="expected ascending steps"):
+        Optimizer(lr_schedule=tuple((step, 0.1) for step in steps))
 
 
 @pytest.mark.parametrize(
@@ -49,25 +53,24 @@ def test_the_steps_of_a_schedule_ascend(steps: tuple[int, ...]) -> None:
     [
         {"name": "adamw"},
         {"weight_decay": -1.0},
-        {"schedule": [[0, 0.1]]},
-        {"schedule": [[1, 0.0]]},
+        {"lr_schedule": [[0, 0.1]]},
+        {"lr_schedule": [[1, 0.0]]},
         {"beta": 1.0},
     ],
 )
-def test_what_no_optimizer_has(wrong: dict[str, object]) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, Optimizer)
 
 
-def test_json_there_and_back() -> None:
+def test_an_optimizer_is_the_same_after_json() -> None:
     for optimizer in (RESNET, *OPTIMIZERS.values()):
         assert msgspec.json.decode(msgspec.json.encode(optimizer), type=Optimizer) == optimizer
-    # What was saved before there were other optimizers.
-    old = b'{"name": "momentum", "learning_rate": 0.01, "momentum": 0.9}'
-    assert msgspec.json.decode(old, type=Optimizer) == Optimizer()
+    short = b'{"name": "momentum", "learning_rate": 0.01, "momentum": 0.9}'
+    assert msgspec.json.decode(short, type=Optimizer) == Optimizer()
 
 
-def test_a_study_overrides_what_the_model_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_overrides_the_models_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
     model = msgspec.structs.replace(
         MODELS["lenet"], optimizer=msgspec.structs.replace(RESNET, momentum=0.8, weight_decay=1e-4)
     )
@@ -79,11 +82,11 @@ def test_a_study_overrides_what_the_model_declares(monkeypatch: pytest.MonkeyPat
     assert optimizer() == model.optimizer
     assert optimizer(momentum=0.5) == msgspec.structs.replace(model.optimizer, momentum=0.5)
     assert optimizer(weight_decay=0.0) == msgspec.structs.replace(model.optimizer, weight_decay=0.0)
-    # Another rate is constant, unless its changes are given with it.
+    # Another learning rate is constant, unless a schedule is given as well.
     assert optimizer(learning_rate=0.2) == Optimizer("momentum", 0.2, 0.8, 1e-4)
-    assert optimizer(learning_rate=0.2, schedule=((5, 0.1),)).schedule == ((5, 0.1),)
-    assert optimizer(schedule=()).schedule == ()
-    # Another optimizer has nothing of the model's.
+    assert optimizer(learning_rate=0.2, lr_schedule=((5, 0.1),)).lr_schedule == ((5, 0.1),)
+    assert optimizer(lr_schedule=()).lr_schedule == ()
+    # Another optimizer ignores the model's settings.
     assert optimizer(optimizer="adam") == Optimizer("adam", 0.001)
     with pytest.raises(BadInput, match="--momentum"):
         optimizer(optimizer="adam", momentum=0.9)

@@ -24,7 +24,7 @@ from polybench.core import units
     ],
 )
 def test_seconds(value: float, text: str) -> None:
-    assert units.seconds(value) == text
+    assert units.format_seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_seconds(value: float, text: str) -> None:
         (1000 << 10, "1,000 KiB"),
     ],
 )
-def test_nbytes(value: float, text: str) -> None:
-    assert units.nbytes(value) == text
+def test_bytes(value: float, text: str) -> None:
+    assert units.format_bytes(value) == text
 
 
 @pytest.mark.parametrize(
@@ -47,26 +47,22 @@ def test_nbytes(value: float, text: str) -> None:
     [(9870.2, "9,870"), (62_006, "62,006"), (7, "7"), (7.0, "7.00"), (0, "0"), (9.996, "10.0")],
 )
 def test_count(value: float, text: str) -> None:
-    assert units.count(value) == text
+    assert units.format_count(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.931, "1.93x"), (12.34, "12.3x"), (0.0123, "0.0123x")])
 def test_ratio(value: float, text: str) -> None:
-    assert units.ratio(value) == text
+    assert units.format_ratio(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0321, "3.2%"), (0.12, "12%"), (0.004, "0.40%"), (0, "0%"), (1, "100%")]
-)
+@pytest.mark.parametrize(("value", "text"), [(0.0321, "3.2%"), (0.12, "12%"), (0.004, "0.40%"), (0, "0%"), (1, "100%")])
 def test_percent(value: float, text: str) -> None:
-    assert units.percent(value) == text
+    assert units.format_percent(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(8.8e-3, "8.8e-3"), (2e-15, "2.0e-15"), (0.0, "0"), (31.0, "3.1e1")]
-)
+@pytest.mark.parametrize(("value", "text"), [(8.8e-3, "8.8e-3"), (2e-15, "2.0e-15"), (0.0, "0"), (31.0, "3.1e1")])
 def test_scientific(value: float, text: str) -> None:
-    assert units.scientific(value) == text
+    assert units.format_scientific(value) == text
 
 
 @pytest.mark.parametrize(
@@ -80,8 +76,10 @@ def test_scientific(value: float, text: str) -> None:
         (2.0, None, "2.00"),
     ],
 )
-def test_with_interval(value: float, interval: tuple[float, float] | None, text: str) -> None:
-    assert units.with_interval(value, interval) == text
+def test_intervals_have_the_same_decimals_as_the_value(
+    value: float, interval: tuple[float, float] | None, text: str
+) -> None:
+    assert units.format_with_ci(value, interval) == text
 
 
 @pytest.mark.parametrize(
@@ -92,12 +90,14 @@ def test_with_interval(value: float, interval: tuple[float, float] | None, text:
         (0.0, (0.0, 0.0), "0.000 (0.000 to 0.000)"),
     ],
 )
-def test_difference(value: float, interval: tuple[float, float], text: str) -> None:
-    assert units.difference(value, interval) == text
+def test_differences_have_the_same_decimals_as_their_interval(
+    value: float, interval: tuple[float, float], text: str
+) -> None:
+    assert units.format_difference(value, interval) == text
 
 
-def test_a_difference_has_its_sign() -> None:
-    found = [units.signed_seconds(value) for value in (0.0124, -0.0124, 0.0, 1e-17)]
+def test_signed_seconds_have_a_sign() -> None:
+    found = [units.format_signed_seconds(value) for value in (0.0124, -0.0124, 0.0, 1e-17)]
     assert found == ["+12.4 ms", "-12.4 ms", "0 s", "0 s"]
 
 
@@ -105,8 +105,8 @@ def test_a_difference_has_its_sign() -> None:
     ("value", "text"),
     [(8.4, "8 s"), (43.0, "40 s"), (178.0, "3 minutes"), (9000.0, "2.5 hours"), (90_000.0, "25 hours")],
 )
-def test_rough_seconds(value: float, text: str) -> None:
-    assert units.rough_seconds(value) == text
+def test_estimates_have_few_digits(value: float, text: str) -> None:
+    assert units.format_rough_seconds(value) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "1 seed"), (2, "2 seeds")])
@@ -115,8 +115,8 @@ def test_plural(number: int, text: str) -> None:
 
 
 @given(st.floats(1e-9, 1e6))
-def test_reads_back_within_half_a_percent(value: float) -> None:
-    number, unit = units.seconds(value).split()
+def test_seconds_read_back_within_half_a_percent(value: float) -> None:
+    number, unit = units.format_seconds(value).split()
     scale = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
     assert float(number.replace(",", "")) * scale == pytest.approx(value, rel=0.005)
 
@@ -136,10 +136,10 @@ def test_reads_back_within_half_a_percent(value: float) -> None:
     ],
 )
 def test_an_age_has_one_unit(value: float, text: str) -> None:
-    assert units.age(value) == text
+    assert units.format_age(value) == text
 
 
-def test_what_is_said_of_images_is_said_of_what_a_network_takes() -> None:
-    said = "images/s of each image; imagery"
-    assert units.of_inputs(said, "image") == said
-    assert units.of_inputs(said, "sequence") == "sequences/s of each sequence; imagery"
+def test_images_are_replaced_by_the_kind_of_input() -> None:
+    text = "images/s of each image; imagery"
+    assert units.with_input_kind(text, "image") == text
+    assert units.with_input_kind(text, "sequence") == "sequences/s of each sequence; imagery"

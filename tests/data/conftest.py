@@ -1,4 +1,4 @@
-"""A small CIFAR-10, in every form in which it is published."""
+"""A small CIFAR-10, in every published format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 PER_FILE = 7
 NAMES = ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]
-# The real archives have their members in such an order.
+# The official archives' members are not sorted either.
 SHUFFLED = ["data_batch_4", "test_batch", "data_batch_3", "data_batch_2", "data_batch_5", "data_batch_1"]
 
 
@@ -87,7 +87,7 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees what the person who runs it has downloaded."""
+    """Hide the user's downloaded data from all tests."""
     folder = tmp_path / "data-folder"
     monkeypatch.setenv("POLYBENCH_DATA", str(folder))
     return folder

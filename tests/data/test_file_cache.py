@@ -1,4 +1,4 @@
-"""Files are kept between studies: whole, sound, and not without bound."""
+"""Cache of files between studies: complete, intact, and limited in size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polybench.data import file_cache
-from polybench.data.file_cache import FileCache, key_of, sampled_sha256, sha256
+from polybench.data.file_cache import FileCache, cache_key, partial_sha256, sha256
 
 SIZE = 1000
 ENTRY = 2 * SIZE + 400  # two files, and the manifest
@@ -31,25 +31,23 @@ def cache_in(folder: Path, limit: int = 1 << 20, checksum: Checksum = sha256) ->
 
 
 def fetch(cache: FileCache[Note], key: str) -> bool:
-    """Ask for an entry, and look at what comes; whether it was made for that."""
-    made = []
+    """Fetch an entry and check its files; return True if it was built."""
+    built = []
 
-    def make() -> Note:
-        made.append(key)
+    def build() -> Note:
+        built.append(key)
         for name in "ab":
             (into / name).write_bytes(key.encode() * SIZE)
         return NOTE
 
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
-        assert cache.fetch(key, into, make) == NOTE
-        assert {file.name: file.read_bytes() for file in into.iterdir()} == dict.fromkeys(
-            "ab", key.encode() * SIZE
-        )
-    return bool(made)
+        assert cache.fetch(key, into, build) == NOTE
+        assert {file.name: file.read_bytes() for file in into.iterdir()} == dict.fromkeys("ab", key.encode() * SIZE)
+    return bool(built)
 
 
-def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
+def test_existing_entry_is_not_rebuilt(tmp_path: Path) -> None:
     cache = cache_in(tmp_path / "cache")
     assert [fetch(cache, "x") for _ in range(3)] == [True, False, False]
     assert fetch(cache_in(tmp_path / "cache"), "y")
@@ -68,8 +66,8 @@ def change_a_byte(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate, change_a_byte, Path.unlink])
 @pytest.mark.parametrize("name", ["a", "b", "manifest.json"])
-@pytest.mark.parametrize("checksum", [sha256, sampled_sha256])
-def test_a_damaged_entry_is_made_anew(
+@pytest.mark.parametrize("checksum", [sha256, partial_sha256])
+def test_damaged_entry_is_rebuilt(
     checksum: Checksum, name: str, damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     cache = cache_in(tmp_path, checksum=checksum)
@@ -78,7 +76,7 @@ def test_a_damaged_entry_is_made_anew(
     assert [fetch(cache, "x") for _ in range(2)] == [True, False]
 
 
-def test_what_fails_leaves_no_entry(tmp_path: Path) -> None:
+def test_failed_build_leaves_no_entry(tmp_path: Path) -> None:
     def fail() -> Note:
         (tmp_path / "into" / "a").write_bytes(b"half")
         raise RuntimeError("no memory")
@@ -90,34 +88,32 @@ def test_what_fails_leaves_no_entry(tmp_path: Path) -> None:
     assert fetch(cache_in(tmp_path / "cache"), "x")
 
 
-def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+def test_cache_that_is_not_writable_only_costs_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
     cache = cache_in(tmp_path / "file" / "cache")
     assert [fetch(cache, "x") for _ in range(2)] == [True, True]
 
 
-def test_nothing_is_kept_on_a_disk_that_is_nearly_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_cached_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=(1 << 20) - 1))
     assert [fetch(cache_in(tmp_path), "x") for _ in range(2)] == [True, True]
     monkeypatch.undo()
     assert [fetch(cache_in(tmp_path), "x") for _ in range(2)] == [True, False]
 
 
-def test_where_there_are_no_links_there_are_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_copied_if_hard_links_are_not_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(file_cache.os, "link", refuse)
-    assert [fetch(cache_in(tmp_path, checksum=sampled_sha256), "x") for _ in range(2)] == [True, False]
+    assert [fetch(cache_in(tmp_path, checksum=partial_sha256), "x") for _ in range(2)] == [True, False]
 
 
-def test_whoever_has_an_entry_keeps_it_when_it_is_removed_or_another_takes_its_place(tmp_path: Path) -> None:
+def test_user_of_an_entry_keeps_it_after_removal_or_replacement(tmp_path: Path) -> None:
     cache, into = cache_in(tmp_path / "cache", limit=ENTRY), tmp_path / "into"
     into.mkdir()
 
-    def make(content: bytes) -> Callable[[], Note]:
+    def writer(content: bytes) -> Callable[[], Note]:
         def write() -> Note:
             (into / "a").unlink(missing_ok=True)
             (into / "a").write_bytes(content)
@@ -125,9 +121,9 @@ def test_whoever_has_an_entry_keeps_it_when_it_is_removed_or_another_takes_its_p
 
         return write
 
-    cache.fetch("x", into, make(b"x" * SIZE))
+    cache.fetch("x", into, writer(b"x" * SIZE))
     with (into / "a").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as first:
-        cache.fetch("y", into, make(b"y" * SIZE))
+        cache.fetch("y", into, writer(b"y" * SIZE))
         fetch(cache, "z")
         assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["z"]
         assert first[:] == b"x" * SIZE
@@ -135,51 +131,51 @@ def test_whoever_has_an_entry_keeps_it_when_it_is_removed_or_another_takes_its_p
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 1 << 16, (1 << 23) + 1])
-def test_a_sampled_checksum_finds_what_does_not_reach_the_disk(size: int, tmp_path: Path) -> None:
+def test_partial_checksum_detects_lost_writes(size: int, tmp_path: Path) -> None:
     file, content = tmp_path / "a", bytearray(b"x") * size
     file.write_bytes(content)
     os.utime(file, ns=(0, 0))
-    before = sampled_sha256(file)
-    assert sampled_sha256(file) == before
+    before = partial_sha256(file)
+    assert partial_sha256(file) == before
     for part in (slice(0, 1 << 18), slice(size // 2, size // 2 + (1 << 18)), slice(-(1 << 18), None)):
         lost = content.copy()
         lost[part] = bytes(len(lost[part]))
         file.write_bytes(lost)
         os.utime(file, ns=(0, 0))
-        assert (sampled_sha256(file) == before) == (size == 0)
+        assert (partial_sha256(file) == before) == (size == 0)
     file.write_bytes(content + b"x")
     os.utime(file, ns=(0, 0))
-    assert sampled_sha256(file) != before
+    assert partial_sha256(file) != before
     file.write_bytes(content)
-    os.utime(file, ns=(0, 1))  # written to since, if only in one byte
-    assert sampled_sha256(file) != before
+    os.utime(file, ns=(0, 1))  # modified later
+    assert partial_sha256(file) != before
 
 
-def test_a_key_is_of_values_and_of_what_is_in_files(tmp_path: Path) -> None:
+def test_key_depends_on_values_and_on_the_content_of_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("x")
-    assert key_of("cifar10", (3, 32), tmp_path / "a") == key_of("cifar10", (3, 32), tmp_path / "b")
-    assert key_of("cifar10", (3, 32)) != key_of("cifar10", (3, 33))
+    assert cache_key("cifar10", (3, 32), tmp_path / "a") == cache_key("cifar10", (3, 32), tmp_path / "b")
+    assert cache_key("cifar10", (3, 32)) != cache_key("cifar10", (3, 33))
     (tmp_path / "b").write_text("y")
-    assert key_of(tmp_path / "a") != key_of(tmp_path / "b")
+    assert cache_key(tmp_path / "a") != cache_key(tmp_path / "b")
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=20))
 @settings(deadline=None)
-def test_beyond_the_limit_what_was_not_used_for_longest_goes(keys: list[str]) -> None:
-    kept: OrderedDict[str, None] = OrderedDict()
+def test_least_recently_used_entries_are_evicted_beyond_the_limit(keys: list[str]) -> None:
+    cached: OrderedDict[str, None] = OrderedDict()
     with tempfile.TemporaryDirectory() as name:
         cache = cache_in(Path(name) / "cache", limit=3 * ENTRY)
         for key in keys:
-            assert fetch(cache, key) == (key not in kept)
-            kept[key] = None
-            kept.move_to_end(key)
-            while len(kept) > 3:
-                kept.popitem(last=False)
-            assert {entry.name for entry in (Path(name) / "cache").iterdir()} == set(kept)
+            assert fetch(cache, key) == (key not in cached)
+            cached[key] = None
+            cached.move_to_end(key)
+            while len(cached) > 3:
+                cached.popitem(last=False)
+            assert {entry.name for entry in (Path(name) / "cache").iterdir()} == set(cached)
 
 
-def test_an_entry_larger_than_the_limit_is_there_until_the_next_comes(tmp_path: Path) -> None:
+def test_entry_larger_than_the_limit_stays_until_the_next_one(tmp_path: Path) -> None:
     cache = cache_in(tmp_path, limit=1)
     assert [fetch(cache, key) for key in "xxyyx"] == [True, False, True, False, True]
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
@@ -191,28 +187,28 @@ def use(folder: Path, number: int) -> None:
         fetch(cache, "vwxyz"[(number + turn * (number + 1)) % 5])
 
 
-def test_processes_that_use_it_at_once_get_what_they_asked_for(tmp_path: Path) -> None:
+def test_concurrent_processes_get_their_entries(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(3) as pool:
         pool.starmap(use, [(tmp_path / "cache", number) for number in range(3)])
     fetch(cache_in(tmp_path / "cache", limit=2 * ENTRY), "last")
-    left = {entry.name for entry in (tmp_path / "cache").iterdir()}
-    assert "last" in left
-    assert left < {*"vwxyz", "last"}  # and no folder that was begun
+    remaining = {entry.name for entry in (tmp_path / "cache").iterdir()}
+    assert "last" in remaining
+    assert remaining < {*"vwxyz", "last"}  # without temporary folders
 
 
-def test_what_a_killed_process_has_left_half_done_goes(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    old, new = kept / "tmpold", kept / "tmpnew"
+def test_incomplete_entries_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    old, new = cache / "tmpold", cache / "tmpnew"
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
-    cache_in(kept).fetch("key", tmp_path / "into", lambda: (tmp_path / "into").mkdir() or NOTE)
+    cache_in(cache).fetch("key", tmp_path / "into", lambda: (tmp_path / "into").mkdir() or NOTE)
     assert new.is_dir()
     assert not old.exists()
 
 
-def test_an_entry_is_found_without_being_made_and_replaced(tmp_path: Path) -> None:
+def test_entry_can_be_found_and_replaced_without_a_build(tmp_path: Path) -> None:
     cache = cache_in(tmp_path / "cache")
     into, files = tmp_path / "into", tmp_path / "files"
     files.mkdir()

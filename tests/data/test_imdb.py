@@ -1,4 +1,4 @@
-"""IMDb's reviews become tokens as in Keras's examples, and no archive can do harm."""
+"""IMDb's reviews as tokens, as in Keras's examples, and protection against malicious archives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from polybench.core.errors import BadInput
-from polybench.data import expected_images, imdb, imdb_reviews, open_dataset
-from polybench.data.imdb_reviews import ARCHIVE
+from polybench.data import expected_images, imdb_archive, imdb_tokens, open_dataset
+from polybench.data.imdb_archive import ARCHIVE
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good film.<br />A good, GOOD film it's",
@@ -42,14 +42,14 @@ def folder(path: Path) -> Path:
 
 
 def tokens(source: Path, split: str = "train", length: int = 5, vocabulary: int = 20_000) -> np.ndarray:
-    return np.concatenate([chunk.images for chunk in imdb.read(source, split, length, vocabulary)])
+    return np.concatenate([chunk.images for chunk in imdb_tokens.read(source, split, length, vocabulary)])
 
 
 # By frequency: film 4, good 3, a 2, bad 2, it's 1.
 FILM, GOOD, A, BAD, ITS = range(4, 9)
 
 
-def test_tokens_are_words_by_frequency_and_the_last_ones_count(tmp_path: Path) -> None:
+def test_tokens_are_words_by_frequency_and_the_last_ones_are_used(tmp_path: Path) -> None:
     source = archive(tmp_path / ARCHIVE)
     bad, long, short = tokens(source)
     assert bad.tolist() == [0, 1, BAD, BAD, FILM]
@@ -62,7 +62,7 @@ def test_tokens_are_words_by_frequency_and_the_last_ones_count(tmp_path: Path) -
     assert few[0].tolist() == [0, 1, 2, 2, FILM]
 
 
-def test_pairs_of_words_follow_them_in_buckets(tmp_path: Path) -> None:
+def test_pairs_of_words_have_buckets_after_the_words(tmp_path: Path) -> None:
     source = archive(tmp_path / ARCHIVE)
     bad, _, short = tokens(source, length=9, vocabulary=20_000 + 1000)
     assert bad[2:6].tolist() == [1, BAD, BAD, FILM]
@@ -71,29 +71,29 @@ def test_pairs_of_words_follow_them_in_buckets(tmp_path: Path) -> None:
     assert short[4:7].tolist() == [1, A, FILM]
 
 
-def test_the_folder_has_the_same(tmp_path: Path) -> None:
+def test_folder_and_archive_have_the_same_data(tmp_path: Path) -> None:
     (scratch := tmp_path / "scratch").mkdir()
     packed = archive(tmp_path / ARCHIVE)
-    takes = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
-    one = open_dataset(str(folder(tmp_path / "data")), 0, scratch, **takes)
-    other = open_dataset(str(packed), 0, scratch, **takes)
+    network = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
+    one = open_dataset(str(folder(tmp_path / "data")), 0, scratch, **network)
+    other = open_dataset(str(packed), 0, scratch, **network)
     assert (one.name, one.sha256) == ("imdb", other.sha256)
     assert one.images.dtype == np.int32
     assert one.labels.tolist() == [0, 1, 1]
 
 
-def test_auto_takes_it_from_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_uses_imdb_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (scratch := tmp_path / "scratch").mkdir()
     monkeypatch.setenv("POLYBENCH_DATA", str(folder(tmp_path / "data")))
-    takes = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
-    assert open_dataset("auto", 0, scratch, **takes).name == "imdb"
-    with pytest.raises(BadInput, match="IMDb has 2 classes, this network tells 3 apart"):
+    network = {"image_shape": (5,), "classes": 2, "vocabulary": 20_000}
+    assert open_dataset("auto", 0, scratch, **network).name == "imdb"
+    with pytest.raises(BadInput, match="IMDb has 2 classes, but this network has 3"):
         open_dataset("imdb", 0, scratch, image_shape=(5,), classes=3, vocabulary=9)
-    with pytest.raises(BadInput, match="takes no tokens"):
+    with pytest.raises(BadInput, match="reviews are tokens, which this network does not take"):
         open_dataset("imdb", 0, scratch)
 
 
-def test_members_that_call_themselves_something_else_are_passed_over(tmp_path: Path) -> None:
+def test_members_with_other_names_are_ignored(tmp_path: Path) -> None:
     evil = {
         "/etc/passwd": "x",
         "aclImdb/train/pos/../../../evil_1.txt": "x",
@@ -104,10 +104,10 @@ def test_members_that_call_themselves_something_else_are_passed_over(tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {ARCHIVE, "plain.tar.gz"}
 
 
-def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imdb_reviews, "_LARGEST_UNPACKED", 1 << 20)
+def test_archive_bomb_is_rejected_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imdb_archive, "_MAX_UNPACKED_BYTES", 1 << 20)
     source = archive(tmp_path / ARCHIVE, REVIEWS | {"zeros": bytes(8 << 20)})
-    with pytest.raises(BadInput, match="zeros, of 8,388,608 bytes, ends beyond the 1,048,576 that are"):
+    with pytest.raises(BadInput, match="zeros, of 8,388,608 bytes, ends beyond the limit of 1,048,576 unpacked bytes"):
         tokens(source)
 
 
@@ -116,29 +116,29 @@ def test_a_bomb_is_left_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytes
     [
         ({}, "reviews in train missing"),
         ({"train/pos/0_9.txt": "good"}, "reviews in train missing"),
-        (REVIEWS | {"train/neg/5_1.txt": bytes(2 << 20)}, r"train/neg/5_1.txt is no review"),
+        (REVIEWS | {"train/neg/5_1.txt": bytes(2 << 20)}, r"train/neg/5_1.txt is not a review"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, reviews: dict[str, bytes | str], message: str) -> None:
+def test_invalid_reviews_are_named(tmp_path: Path, reviews: dict[str, bytes | str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         tokens(archive(tmp_path / ARCHIVE, reviews))
 
 
-def test_a_damaged_archive(tmp_path: Path) -> None:
+def test_damaged_archive_is_rejected(tmp_path: Path) -> None:
     source = archive(tmp_path / ARCHIVE)
     source.write_bytes(source.read_bytes()[:150])
-    with pytest.raises(BadInput, match=r"truncated, damaged or no .tar.gz archive"):
+    with pytest.raises(BadInput, match=r"truncated, damaged or not a .tar.gz archive"):
         tokens(source)
-    source.write_bytes(b"no archive at all")
+    source.write_bytes(b"not an archive")
     with pytest.raises(BadInput, match=r"aclImdb_v1.tar.gz"):
         tokens(source)
 
 
-def test_of_a_folder_of_reviews_no_images_are_expected(tmp_path: Path) -> None:
+def test_folder_of_reviews_is_not_a_folder_of_images(tmp_path: Path) -> None:
     assert expected_images(str(folder(tmp_path) / "aclImdb"), "train", (400,)) == 50_000
 
 
-def test_a_member_that_says_to_be_larger_than_all_may_be_is_not_skipped(tmp_path: Path) -> None:
+def test_member_with_a_huge_size_is_rejected(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/README")
     info.size = 1 << 62
     source = tmp_path / ARCHIVE
@@ -147,70 +147,68 @@ def test_a_member_that_says_to_be_larger_than_all_may_be_is_not_skipped(tmp_path
         tokens(source)
 
 
-def test_headers_that_tarfile_cannot_read_are_bad_input(tmp_path: Path) -> None:
+def test_headers_that_tarfile_cannot_read_are_rejected(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/README")
     info.pax_headers = {"GNU.sparse.map": "a,b"}
     source = tmp_path / ARCHIVE
     source.write_bytes(gzip.compress(info.tobuf(tarfile.PAX_FORMAT)))
-    with pytest.raises(BadInput, match="truncated, damaged or no"):
+    with pytest.raises(BadInput, match="truncated, damaged or not"):
         tokens(source)
 
 
-def test_more_text_than_there_can_be_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of four bytes each, as strings hold them where one of them is: the bytes count, and each review does.
-    monkeypatch.setattr(imdb_reviews, "_MOST_TEXT", 80)
+def test_too_much_text_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The limit counts UTF-8 bytes, although a string would take four bytes per character here.
+    monkeypatch.setattr(imdb_archive, "_MAX_TEXT_BYTES", 80)
     wide = {"train/pos/2_9.txt": "\N{PILE OF POO}" * 20}
-    with pytest.raises(BadInput, match=r"pos/2_9.txt: reviews up to here have more than 80 bytes"):
+    with pytest.raises(BadInput, match=r"pos/2_9.txt: reviews up to this one have more than 80 bytes"):
         tokens(archive(tmp_path / ARCHIVE, REVIEWS | wide))
 
 
-def test_more_different_words_than_there_can_be_are_not_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(imdb, "_MOST_WORDS", 4)
+def test_too_many_different_words_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imdb_tokens, "_MAX_WORDS", 4)
     with pytest.raises(BadInput, match="its reviews have more than 4 different words"):
         tokens(archive(tmp_path / ARCHIVE))
 
 
 @pytest.mark.parametrize(
-    ("limit", "most", "message"),
+    ("limit", "value", "message"),
     [
-        ("_LARGEST_HEADERS", 2048, "headers of more than 2,048 bytes"),
-        ("_MOST_MEMBERS", 3, "has more in it than IMDb, at aclImdb/test/pos/0_10.txt"),
-        ("_MOST_PAIRS", 1, "has more in it than IMDb, at aclImdb/train/pos/0_9.txt"),
+        ("_MAX_HEADER_BYTES", 2048, "headers of more than 2,048 bytes"),
+        ("_MAX_MEMBERS", 3, "has more members than IMDb, at aclImdb/test/pos/0_10.txt"),
+        ("_MAX_PAX_HEADERS", 1, "has more members than IMDb, at aclImdb/train/pos/0_9.txt"),
     ],
 )
-def test_headers_that_are_many_or_long_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, message: str
+def test_too_many_or_too_long_headers_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, message: str
 ) -> None:
     source = tmp_path / ARCHIVE
-    said_of_all = {"comment": "x" * 3000, "other": "x"}
-    with tarfile.open(source, "w:gz", format=tarfile.PAX_FORMAT, pax_headers=said_of_all) as tar:
+    global_headers = {"comment": "x" * 3000, "other": "x"}
+    with tarfile.open(source, "w:gz", format=tarfile.PAX_FORMAT, pax_headers=global_headers) as tar:
         for name, text in REVIEWS.items():
             info = tarfile.TarInfo(f"aclImdb/{name}")
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))
     assert len(tokens(source)) == 3
-    monkeypatch.setattr(imdb_reviews, limit, most)
+    monkeypatch.setattr(imdb_archive, limit, value)
     with pytest.raises(BadInput, match=message):
         tokens(source)
 
 
 def unpacked(tmp_path: Path) -> bytes:
-    """A right archive, of members of one block each, with an end of two."""
+    """Return a valid archive with members of one block each and an end of two blocks."""
     return gzip.decompress(archive(tmp_path / "right.tar.gz").read_bytes())[: 512 * (2 * len(REVIEWS) + 2)]
 
 
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
-        (lambda tar: tar[:-1024], "there is neither a member nor an end"),  # all members, and no end
-        (lambda tar: tar[:4096] + b"x" * 512 + tar[4608:], "there is neither a member nor an end"),
-        (lambda tar: negative() + tar, r"truncated, damaged or no .tar.gz"),
+        (lambda tar: tar[:-1024], "neither a member nor an end"),  # all members, but not the end
+        (lambda tar: tar[:4096] + b"x" * 512 + tar[4608:], "neither a member nor an end"),
+        (lambda tar: negative() + tar, r"truncated, damaged or not a .tar.gz"),
         (lambda tar: holes() + tar, "headers of more than 65,536 bytes"),
     ],
 )
-def test_what_tarfile_takes_for_an_end_or_believes_is_damage(
+def test_damage_that_tarfile_misses_is_rejected(
     tmp_path: Path, damaged: Callable[[bytes], bytes], message: str
 ) -> None:
     source = tmp_path / ARCHIVE
@@ -222,25 +220,25 @@ def test_what_tarfile_takes_for_an_end_or_believes_is_damage(
 
 
 def negative() -> bytes:
-    """A member of -1 bytes."""
+    """Return a member of -1 bytes."""
     info = tarfile.TarInfo("aclImdb/train/pos/7_9.txt")
     info.size = -1
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def holes() -> bytes:
-    """A member that tells of holes, block after block."""
+    """Return a sparse member with block after block of holes."""
     info = tarfile.TarInfo("aclImdb/holes")
     info.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
-    header[482], header[148:156] = 1, b" " * 8  # more follows; the sum is taken with blanks in its place
+    header[482], header[148:156] = 1, b" " * 8  # more blocks follow; the checksum field counts as blanks
     header[148:155] = b"%06o\0" % sum(header)
     more = bytearray(512)
     more[:24], more[504] = b"00000000001\0" * 2, 1
     return bytes(header + more * 200)
 
 
-def test_a_wrong_sum_at_the_end_is_damage(tmp_path: Path) -> None:
+def test_wrong_checksum_at_the_end_is_rejected(tmp_path: Path) -> None:
     source = archive(tmp_path / ARCHIVE)
     content = bytearray(source.read_bytes())
     content[-8] ^= 1
@@ -249,7 +247,7 @@ def test_a_wrong_sum_at_the_end_is_damage(tmp_path: Path) -> None:
         tokens(source)
 
 
-def test_an_archive_that_ends_within_a_review_is_truncated(tmp_path: Path) -> None:
+def test_archive_that_ends_within_a_review_is_rejected(tmp_path: Path) -> None:
     info = tarfile.TarInfo("aclImdb/train/pos/0_9.txt")
     info.size = 1000
     source = tmp_path / ARCHIVE
@@ -258,21 +256,19 @@ def test_an_archive_that_ends_within_a_review_is_truncated(tmp_path: Path) -> No
         tokens(source)
 
 
-def test_a_network_that_knows_fewer_tokens_than_reviews_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_network_with_too_few_tokens_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = archive(tmp_path / ARCHIVE)
     assert tokens(source, vocabulary=3).max() == 2
-    with pytest.raises(BadInput, match=r"have 3 tokens at least .* this network knows 2"):
+    with pytest.raises(BadInput, match=r"need at least 3 tokens .* this network has 2"):
         tokens(source, vocabulary=2)
     (scratch := tmp_path / "scratch").mkdir()
     monkeypatch.setenv("POLYBENCH_DATA", str(folder(tmp_path / "data")))
     assert open_dataset("auto", 0, scratch, image_shape=(5,), classes=2, vocabulary=2).name == "synthetic"
 
 
-def test_pairs_that_differ_in_high_bits_only_have_buckets_of_their_own() -> None:
+def test_pairs_that_differ_only_in_high_bits_have_different_buckets() -> None:
     words = {f"w{n}": n for n in range(4, 20_000)}
     # Pairs (a, 4) for a multiple of 4096: a x 20,000 has the same 17 low bits for all of them.
     text = " ".join(f"w{a} w4" for a in range(4096, 20_000, 4096)).encode()
-    pairs = imdb._sequence(text, words, 20_000, 1 << 10)
+    pairs = imdb_tokens._encode(text, words, 20_000, 1 << 10)
     assert len(set(pairs[1 + 2 * 4 :][1::2].tolist())) == 4

@@ -1,4 +1,4 @@
-"""MNIST's files are read as they are published, and nothing that is wrong with one passes."""
+"""MNIST's files as they are published, and rejection of invalid ones."""
 
 from __future__ import annotations
 
@@ -34,20 +34,18 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_images_and_labels_are_those_of_the_files(tmp_path: Path, scratch: Path, suffix: str) -> None:
+def test_images_and_labels_match_the_files(tmp_path: Path, scratch: Path, suffix: str) -> None:
     folder = write(tmp_path / "data" / "MNIST" / "raw", idx(IMAGES), idx(LABELS), suffix=suffix)
     write(folder, idx(IMAGES[:7]), idx(LABELS[:7]), "t10k", suffix)
     data = open_dataset(str(tmp_path / "data"), 0, scratch, image_shape=(1, 28, 28))
-    assert (data.name, data.source, data.official) == ("mnist", str(folder), True)
+    assert (data.name, data.source, data.is_official) == ("mnist", str(folder), True)
     np.testing.assert_array_equal(data.images, IMAGES[:, None])
     np.testing.assert_array_equal(data.labels, LABELS)
     test = open_dataset(str(folder), 0, scratch, "test", (1, 28, 28))
     np.testing.assert_array_equal(test.images, IMAGES[:7, None])
 
 
-def test_auto_takes_it_from_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: Path
-) -> None:
+def test_auto_uses_mnist_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scratch: Path) -> None:
     monkeypatch.setenv("POLYBENCH_DATA", str(tmp_path / "data"))
     write(tmp_path / "data" / "mnist", idx(IMAGES), idx(LABELS))
     assert open_dataset("auto", 0, scratch, image_shape=(1, 28, 28)).name == "mnist"
@@ -55,61 +53,59 @@ def test_auto_takes_it_from_the_data_folder(
     assert expected_images("mnist", "train", (1, 28, 28)) == 50_000  # an estimate reads nothing
 
 
-def test_it_is_refused_for_other_networks_and_where_it_is_not(tmp_path: Path, scratch: Path) -> None:
+def test_mnist_is_rejected_for_other_networks_or_if_it_is_missing(tmp_path: Path, scratch: Path) -> None:
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
-    with pytest.raises(
-        BadInput, match="MNIST has images of 1 x 28 x 28 in 10 classes, and the network takes others"
-    ):
+    with pytest.raises(BadInput, match="MNIST has images of 1 x 28 x 28 in 10 classes, which do not fit this network"):
         open_dataset(str(folder), 0, scratch)
-    with pytest.raises(BadInput, match="there is no MNIST in"):
+    with pytest.raises(BadInput, match="MNIST not found in"):
         open_dataset("mnist", 0, scratch, image_shape=(1, 28, 28))
 
 
-WRONG = [
+INVALID = [
     (idx(IMAGES)[:-5], idx(LABELS), r"images-idx3-ubyte(\.gz)? is truncated"),
     (idx(IMAGES)[:9], idx(LABELS), r"images-idx3-ubyte(\.gz)? is truncated: 9 bytes"),
     (b"", idx(LABELS), r"images-idx3-ubyte(\.gz)? is truncated: 0 bytes"),
-    (idx(IMAGES) + b"0", idx(LABELS), "goes on behind the 1203 entries"),
+    (idx(IMAGES) + b"0", idx(LABELS), "has more than the 1203 entries"),
     (idx(IMAGES), idx(LABELS[:-1]), "has 1202 labels for the 1203 images"),
     (idx(IMAGES), idx(np.r_[LABELS[:1100], np.uint8(10), LABELS[1101:]]), "label at 1100 is 10"),
     (idx(IMAGES[:, :27]), idx(LABELS), "images of 27 x 28"),
-    (idx(LABELS), idx(LABELS), "is no IDX file of bytes with 3 axes"),
-    (struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 28, 28), idx(LABELS), "says 4294967295 entries"),
+    (idx(LABELS), idx(LABELS), "is not an IDX file of bytes with 3 axes"),
+    (
+        struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 28, 28),
+        idx(LABELS),
+        "4294967295 entries in its header: expected 1 to 150,000",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("images", "labels", "message"), WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize(("images", "labels", "message"), INVALID, ids=range(len(INVALID)))
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_what_is_wrong_is_named(
-    tmp_path: Path, images: bytes, labels: bytes, message: str, suffix: str
-) -> None:
+def test_invalid_file_is_named(tmp_path: Path, images: bytes, labels: bytes, message: str, suffix: str) -> None:
     folder = write(tmp_path / "mnist", images, labels, suffix=suffix)
     with pytest.raises(BadInput, match=message):
         list(mnist.read(folder, "train"))
 
 
-def test_a_damaged_archive(tmp_path: Path) -> None:
+def test_damaged_gzip_file_is_rejected(tmp_path: Path) -> None:
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS), suffix=".gz")
     file = folder / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes()[:2000])
-    with pytest.raises(BadInput, match=r"train-images-idx3-ubyte.gz is truncated, damaged or no gzip file"):
+    with pytest.raises(BadInput, match=r"train-images-idx3-ubyte.gz is truncated, damaged or not a gzip file"):
         list(mnist.read(folder, "train"))
-    file.write_bytes(b"no archive")
-    with pytest.raises(BadInput, match="damaged or no gzip file"):
+    file.write_bytes(b"not an archive")
+    with pytest.raises(BadInput, match="damaged or not a gzip file"):
         list(mnist.read(folder, "train"))
 
 
-def test_a_file_that_is_missing(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
-    with pytest.raises(BadInput, match=r"there is no t10k-images-idx3-ubyte in .*mnist; MNIST is"):
+    with pytest.raises(BadInput, match=r"t10k-images-idx3-ubyte not found in .*mnist; MNIST is"):
         list(mnist.read(folder, "test"))
 
 
-def test_of_two_files_the_one_that_cannot_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_one_of_the_two_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "mnist", idx(IMAGES), idx(LABELS))
-    exactly = mnist._exactly
+    read_exactly = mnist._read_exactly
 
     class Broken:
         def read(self, size: int) -> bytes:
@@ -117,8 +113,8 @@ def test_of_two_files_the_one_that_cannot_be_read_is_named(
 
     def broken(file: mnist._Idx, size: int) -> bytes:
         images = "images" in file.path.name
-        return exactly(file._replace(content=Broken()) if images else file, size)  # type: ignore[arg-type]
+        return read_exactly(file._replace(content=Broken()) if images else file, size)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mnist, "_exactly", broken)
+    monkeypatch.setattr(mnist, "_read_exactly", broken)
     with pytest.raises(BadInput, match=r"cannot read .*train-images-idx3-ubyte: Input/output error"):
         list(mnist.read(folder, "train"))

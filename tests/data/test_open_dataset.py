@@ -19,13 +19,13 @@ def few_images(monkeypatch):
     monkeypatch.setitem(synthetic.IMAGES, "train", 130)
 
 
-def test_data_folder(monkeypatch, no_data_folder):
+def test_environment_variable_overrides_the_data_folder(monkeypatch, no_data_folder):
     assert data_folder() == no_data_folder
     monkeypatch.delenv("POLYBENCH_DATA")
     assert data_folder() == Path(platformdirs.user_data_dir("polybench")) / "data"
 
 
-def test_auto_takes_what_is_on_disk(small_cifar, scratch, monkeypatch, few_images):
+def test_auto_uses_data_on_disk(small_cifar, scratch, monkeypatch, few_images):
     assert open_dataset("auto", 0, scratch).name == "synthetic"
     folder = small_cifar.binary_folder()
     monkeypatch.setenv("POLYBENCH_DATA", str(folder.parent))
@@ -34,7 +34,7 @@ def test_auto_takes_what_is_on_disk(small_cifar, scratch, monkeypatch, few_image
 
 
 @pytest.mark.parametrize("data", ["cifar10", __file__])
-def test_cifar10_is_refused_for_a_network_that_takes_other_images(scratch, data):
+def test_cifar10_is_rejected_for_a_network_that_takes_other_images(scratch, data):
     message = f"--data {data}: CIFAR-10 has images of 3 x 32 x 32 in 10.* takes 3 x 64 x 64 in 2"
     with pytest.raises(BadInput, match=message):
         open_dataset(data, 0, scratch, image_shape=(3, 64, 64), classes=2)
@@ -45,34 +45,44 @@ TOKENS = {"image_shape": (5,), "classes": 2, "vocabulary": 9}
 
 
 @pytest.mark.parametrize(
-    ("data", "takes", "message"),
+    ("data", "network", "message"),
     [
-        ("/some/path", GREY, "no such file or folder; give auto, cifar10, imdb, mnist, synthetic, or the"),
+        (
+            "/some/path",
+            GREY,
+            "no such file or folder: expected auto, cifar10, imdb, mnist, synthetic, or the",
+        ),
         ("/some/path", {"image_shape": (3, 64, 64), "classes": 2}, "no such file or folder"),
-        (".", GREY, r"no MNIST there, and this network takes 1 x 28 x 28 in 10 classes; MNIST is train-"),
-        (".", {"image_shape": (1, 9, 9), "classes": 2}, "a folder of images, in colour, and this network"),
-        ("mnist", {}, "MNIST has images of 1 x 28 x 28 in 10 classes, and the network takes others"),
-        ("mnist", TOKENS, "--data mnist: images, and this network takes tokens; give imdb or synthetic"),
-        ("cifar10", TOKENS, "--data cifar10: images, and this network takes tokens; give imdb or synthetic"),
-        ("", {}, "--data is empty; give auto, cifar10, imdb, mnist, synthetic, or the path"),
+        (".", GREY, r"MNIST not found, and this network takes 1 x 28 x 28 in 10 classes; MNIST is train-"),
+        (".", {"image_shape": (1, 9, 9), "classes": 2}, "folder of colour images, but this network"),
+        ("mnist", {}, "MNIST has images of 1 x 28 x 28 in 10 classes, which do not fit this network"),
+        (
+            "mnist",
+            TOKENS,
+            "--data mnist: images, but this network takes tokens; use --data imdb or synthetic",
+        ),
+        (
+            "cifar10",
+            TOKENS,
+            "--data cifar10: images, but this network takes tokens; use --data imdb or synthetic",
+        ),
+        ("", {}, "--data is empty: expected auto, cifar10, imdb, mnist, synthetic, or the path"),
     ],
 )
-def test_data_that_are_not_there_or_of_another_kind_are_told_apart(
-    scratch, tmp_path, monkeypatch, data, takes, message
-):
+def test_missing_and_unsuitable_data_are_reported(scratch, tmp_path, monkeypatch, data, network, message):
     (tmp_path / "somewhere" / "below").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "somewhere")
     monkeypatch.setenv("POLYBENCH_DATA", str(tmp_path / "none"))
     with pytest.raises(BadInput, match=message):
-        open_dataset(data, 0, scratch, **takes)
+        open_dataset(data, 0, scratch, **network)
 
 
-def test_an_input_of_which_not_one_has_room_is_refused(scratch):
-    with pytest.raises(BadInput, match=r"no synthetic test data of 3 x 4000 x 4000: one takes 48,000,000"):
+def test_input_larger_than_the_data_set_is_rejected(scratch):
+    with pytest.raises(BadInput, match=r"no synthetic test data of 3 x 4000 x 4000: an input has 48,000,000"):
         open_dataset("synthetic", 0, scratch, "test", image_shape=(3, 4000, 4000), classes=2)
 
 
-def test_auto_makes_images_that_fit_the_network(small_cifar, scratch, monkeypatch, few_images):
+def test_auto_generates_images_that_fit_the_network(small_cifar, scratch, monkeypatch, few_images):
     monkeypatch.setenv("POLYBENCH_DATA", str(small_cifar.binary_folder().parent))
     dataset = open_dataset("auto", 0, scratch, image_shape=(3, 64, 48), classes=2)
     assert dataset.source == "43 synthetic images of 3 x 64 x 48, seed 0"
@@ -80,18 +90,18 @@ def test_auto_makes_images_that_fit_the_network(small_cifar, scratch, monkeypatc
     assert dataset.labels.max() == 1
 
 
-def test_cifar10_must_be_there(scratch):
-    with pytest.raises(BadInput, match=r"there is no CIFAR-10 in .*data-folder; `polybench data fetch`"):
+def test_missing_cifar10_is_reported(scratch):
+    with pytest.raises(BadInput, match=r"CIFAR-10 not found in .*data-folder; `polybench data fetch`"):
         open_dataset("cifar10", 0, scratch)
 
 
-def test_path_that_does_not_exist(scratch):
+def test_missing_path_is_reported(scratch):
     with pytest.raises(BadInput, match="--data /nowhere/cifar: no such file or folder"):
         open_dataset("/nowhere/cifar", 0, scratch)
 
 
-def test_folder_without_cifar10(tmp_path, scratch):
-    with pytest.raises(BadInput, match="no CIFAR-10 in this folder"):
+def test_folder_without_cifar10_is_rejected(tmp_path, scratch):
+    with pytest.raises(BadInput, match="CIFAR-10 not found: expected a file such as"):
         open_dataset(str(tmp_path), 0, scratch)
 
 
@@ -100,12 +110,12 @@ def test_arrays_are_mapped_read_only_and_hashed(scratch, few_images):
     assert dataset.source == "130 synthetic images, seed 0"
     assert not dataset.images.flags.writeable
     assert not dataset.labels.flags.writeable
-    # One file is the images and then the labels: `sha256sum` of it is the data set's SHA-256.
+    # The file has the images, then the labels: its `sha256sum` is the data set's SHA-256.
     (file,) = scratch.glob("*/*")
     assert hashlib.sha256(file.read_bytes()).hexdigest() == dataset.sha256
 
 
-def test_opening_again_leaves_the_first_as_it_was(scratch, few_images):
+def test_opening_another_data_set_does_not_change_the_first(scratch, few_images):
     first = open_dataset("synthetic", 0, scratch)
     before = np.array(first.images)
     second = open_dataset("synthetic", 1, scratch)
@@ -113,44 +123,45 @@ def test_opening_again_leaves_the_first_as_it_was(scratch, few_images):
     np.testing.assert_array_equal(first.images, before)
 
 
-def test_synthetic_images_are_made_once(tmp_path, few_images, monkeypatch):
+def test_synthetic_images_are_generated_once(tmp_path, few_images, monkeypatch):
     opened = [open_dataset("synthetic", 3, tmp_path / "first", split) for split in ("train", "test")]
 
-    def made_again(*_):
+    def generate(*_):
         raise AssertionError
 
-    monkeypatch.setattr(synthetic, "chunks", made_again)
+    monkeypatch.setattr(synthetic, "image_chunks", generate)
     for split, earlier in zip(("train", "test"), opened, strict=True):
-        kept = open_dataset("synthetic", 3, tmp_path / "second", split)
-        assert kept.sha256 == earlier.sha256
-        np.testing.assert_array_equal(kept.images, earlier.images)
-        np.testing.assert_array_equal(kept.labels, earlier.labels)
+        cached = open_dataset("synthetic", 3, tmp_path / "second", split)
+        assert cached.sha256 == earlier.sha256
+        np.testing.assert_array_equal(cached.images, earlier.images)
+        np.testing.assert_array_equal(cached.labels, earlier.labels)
     with pytest.raises(AssertionError):
         open_dataset("synthetic", 4, tmp_path / "second")
 
 
-def test_no_room(scratch, monkeypatch):
+def test_small_disk_is_rejected(scratch, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(
-        BadInput, match=r"scratch/synthetic-train has 0\.0 MB free, 153\.7 MB \(153650000 bytes\) are needed"
+        BadInput,
+        match=r"scratch/synthetic-train has 0\.0 MB free, but 153\.7 MB \(153650000 bytes\) are needed",
     ):
         open_dataset("synthetic", 0, scratch)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="the maintainers' shared folder is not beside this checkout")
-def test_real_images(tmp_path, scratch):
+@pytest.mark.skipif(not SHARED.exists(), reason="the maintainers' shared folder is missing")
+def test_real_images_have_the_statistics_of_cifar10(tmp_path, scratch):
     pytest.importorskip("PIL", reason="make_cifar10.py needs pillow")
     subprocess.run([sys.executable, SHARED, tmp_path], check=True, capture_output=True)
     dataset = open_dataset(str(tmp_path), 0, scratch)
     assert dataset.images.shape == (50_000, 3, 32, 32)
     assert np.bincount(dataset.labels).tolist() == [5000] * 10
-    # CIFAR-10's published channel means; JPEG coding leaves them nearly as they were.
+    # CIFAR-10's published channel means; JPEG compression hardly changes them.
     means = dataset.images[::10].mean(axis=(0, 2, 3)) / 255
     np.testing.assert_allclose(means, [0.491, 0.482, 0.447], atol=0.005)
 
 
-@pytest.mark.parametrize("data", ["", "~nobody-of-this-name", "x" * 5000, "a\0b", "\ud800"])
-def test_what_no_file_can_be_called(data, tmp_path):
+@pytest.mark.parametrize("data", ["", "~unknown-user", "x" * 5000, "a\0b", "\ud800"])
+def test_invalid_path_is_rejected(data, tmp_path):
     with pytest.raises(BadInput, match="--data"):
         open_dataset(data, 0, tmp_path)

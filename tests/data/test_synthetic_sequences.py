@@ -1,4 +1,4 @@
-"""Synthetic sequences: the same bytes everywhere, tokens as rare as words, labels that can be learned."""
+"""Synthetic sequences: reproducible bytes, tokens with the frequencies of words, and learnable labels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from polybench.core.errors import BadInput
 from polybench.data import open_dataset, synthetic
+from polybench.data.array_chunks import Chunk
 from polybench.data.batches import epoch_order
-from polybench.data.chunks import Chunk
-from polybench.data.epoch import open_epoch, write_epoch
+from polybench.data.epoch_cache import open_epoch, write_epoch
 from polybench.data.synthetic_sequences import character_chunks, token_chunks
 
 
@@ -29,7 +29,7 @@ def characters(split: str = "train", n: int = 600):  # type: ignore[no-untyped-d
     return joined(list(character_chunks(n, 0, split, (20, 13), 13)))
 
 
-def test_the_same_seed_gives_the_same_bytes_on_every_machine() -> None:
+def test_sequences_have_their_golden_hash() -> None:
     for found, golden in ((tokens(), TOKENS), (characters(), CHARACTERS)):
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in found))
         assert digest.hexdigest()[:16] == golden
@@ -38,41 +38,39 @@ def test_the_same_seed_gives_the_same_bytes_on_every_machine() -> None:
 TOKENS, CHARACTERS = "c6bd03342b48177a", "4ccfcc3c1aff222d"
 
 
-def test_each_octave_of_tokens_is_as_likely_and_an_eighth_is_the_classs_own() -> None:
+def test_octaves_of_tokens_are_equally_likely_and_an_eighth_are_class_tokens() -> None:
     found, labels = tokens(vocabulary=1 << 12, classes=3)
     assert found.dtype == np.int32
     assert (found.min(), found.max() < 1 << 12) == (0, True)
     np.testing.assert_array_equal(labels, np.arange(2000) % 3)
-    # 64 to 127 are the second class's; 255 to 4094 are five octaves, in which no class has tokens of its own.
-    own = [(found[labels == label] // 64 == 1).mean() for label in range(3)]
-    assert own[1] - own[0] == pytest.approx(1 / 8, abs=0.01)
+    # 64 to 127 belong to the second class; 255 to 4094 are five octaves without class tokens.
+    class_shares = [(found[labels == label] // 64 == 1).mean() for label in range(3)]
+    assert class_shares[1] - class_shares[0] == pytest.approx(1 / 8, abs=0.01)
     ranks = np.floor(np.log2(found + 1.0))
     shares = [(ranks == octave).mean() for octave in range(8, 12)]
     assert shares == pytest.approx([7 / 8 / 12] * 4, abs=0.005)
 
 
-def test_a_character_has_few_that_follow_it_and_the_label_follows_the_last() -> None:
+def test_characters_have_few_successors_and_the_label_is_one_of_them() -> None:
     found, labels = characters(n=4000)
     assert found.shape == (4000, 20, 13)
     assert set(np.unique(found)) == {0, 255}
     assert (found.sum(axis=2, dtype=int) == 255).all()
     text = found.argmax(axis=2)
-    followers = {(a, b) for a, b in zip(text[:, :-1].ravel(), text[:, 1:].ravel(), strict=True)}
-    assert len(followers) <= 13 * 8
-    assert {(a, b) for a, b in zip(text[:, -1], labels, strict=True)} <= followers
-    commonest = [
-        np.bincount(labels[text[:, -1] == last]).max() for last in range(13) if (text[:, -1] == last).any()
-    ]
+    successors = {(a, b) for a, b in zip(text[:, :-1].ravel(), text[:, 1:].ravel(), strict=True)}
+    assert len(successors) <= 13 * 8
+    assert {(a, b) for a, b in zip(text[:, -1], labels, strict=True)} <= successors
+    commonest = [np.bincount(labels[text[:, -1] == last]).max() for last in range(13) if (text[:, -1] == last).any()]
     assert sum(commonest) / 4000 > 0.45
 
 
-@pytest.mark.parametrize("make", [tokens, characters])
-def test_the_splits_have_nothing_in_common(make) -> None:  # type: ignore[no-untyped-def]
-    train, test = ({row.tobytes() for row in make(split)[0]} for split in ("train", "test"))
+@pytest.mark.parametrize("generate", [tokens, characters])
+def test_splits_have_no_sequence_in_common(generate) -> None:  # type: ignore[no-untyped-def]
+    train, test = ({row.tobytes() for row in generate(split)[0]} for split in ("train", "test"))
     assert not train & test
 
 
-def test_they_go_into_batches_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_have_the_sequences_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 40)
     data = open_dataset("auto", 0, tmp_path, image_shape=(50,), classes=2, vocabulary=1000)
     assert data.source == "40 synthetic sequences of 50 from 1,000 tokens, seed 0"
@@ -91,11 +89,11 @@ def test_they_go_into_batches_as_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     ("shape", "classes", "vocabulary", "message"),
     [
         ((20, 13), 12, None, "as many classes as characters"),
-        ((50,), 300, 1000, "256 classes at most"),
+        ((50,), 300, 1000, "at most 2,147,483,648 tokens and 256 classes"),
         ((50,), 2, 1 << 40, "2,147,483,648 tokens"),
     ],
 )
-def test_what_cannot_be_made(
+def test_invalid_shape_or_vocabulary_is_rejected(
     tmp_path: Path, shape: tuple[int, ...], classes: int, vocabulary: int | None, message: str
 ) -> None:
     with pytest.raises(BadInput, match=message):

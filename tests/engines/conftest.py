@@ -1,4 +1,4 @@
-"""Engines are driven in processes of their own: two frameworks in one process can crash."""
+"""Fixtures that run each engine in its own process, since two frameworks in one process can crash."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.models.initial_weights import initial_weights
-from polybench.models.lenet import LENET
-from polybench.wire.environment import worker_environment
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.lenet import LENET
+from polybench.protocol.environment import worker_environment
 from polybench.worker.__main__ import die_with_parent
-from tests.engines import lab
-from tests.engines.child import FrameworkMissing, outcome
+from tests.engines import engine_fixtures
+from tests.engines.child import FrameworkMissing, train_lenet
 
 Outcome = dict[str, Any]
-Drive = Callable[..., Outcome]
+RunLenet = Callable[..., Outcome]
 
 BATCHES, BATCH_SIZE = 4, 8
 REPOSITORY = Path(__file__).parents[2]
 
-SOON_COMPILED = {
+FAST_COMPILATION = {
     "PYTHON_JULIACALL_OPTIMIZE": "0",
     "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }
-"""For workers that compile many networks and run each a few steps: what is compiled is not optimized, and
-computes the same. Julia still takes what packages have precompiled with more. As users have it, the engines
-are held to the reference in test_identity.py.
+"""Environment without compiler optimizations, for workers that compile many networks and run few steps.
+
+Results are the same. Julia still uses precompiled packages. test_parity.py checks the engines with the
+optimizations that users have.
 """
 
-MOST_PROCESSES = 10
-"""At the same time: an idle one holds some hundred MiB."""
+MAX_PROCESSES = 10
+"""Maximum number of simultaneous processes; an idle one uses some hundred MiB."""
 
 
 @pytest.fixture(scope="session")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with four small batches of noise and lenet's initial weights."""
+    """Folder with four small batches of noise and lenet's initial weights."""
     folder = tmp_path_factory.mktemp("problem")
     random = np.random.default_rng(0)
     np.save(folder / "images.npy", random.random((BATCHES, BATCH_SIZE, 3, 32, 32), dtype=np.float32))
@@ -54,65 +55,67 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[Callable[..., Executor]]:
-    """`processes(engine, variants, **environment)`: one for all tests that want the same.
+    """`processes(engine, variants, **environment)`: a process shared by all tests with the same arguments.
 
-    Of all files: `SHARE_ENGINES` (`tests/conftest.py`) are those that one process of pytest's therefore runs.
+    The files that share processes are `SHARE_ENGINES` (`tests/conftest.py`), which one pytest process runs.
     """
-    started: dict[tuple[str, frozenset[tuple[str, str]]], Executor] = {}  # what was used last is last
+    started: dict[tuple[str, frozenset[tuple[str, str]]], Executor] = {}  # least recently used first
 
     def process(engine: str, variants: tuple[str, ...] = (), **environment: str) -> Executor:
-        given = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
-        wanted = engine, frozenset(given.items())
-        started[wanted] = started.pop(wanted, None) or start(given)
-        if len(started) > MOST_PROCESSES:
+        variables = worker_environment(ENGINES[engine], "cpu", 2, variants) | environment
+        key = engine, frozenset(variables.items())
+        started[key] = started.pop(key, None) or start_process(variables)
+        if len(started) > MAX_PROCESSES:
             started.pop(next(iter(started))).shutdown()
-        return started[wanted]
+        return started[key]
 
     yield process
     for executor in started.values():
         executor.shutdown()
 
 
-def start(environment: dict[str, str]) -> Executor:
-    """A process in this environment, of which more is asked one after the other."""
+def start_process(environment: dict[str, str]) -> Executor:
+    """Start a process with these environment variables; it runs its tasks sequentially."""
     executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), die_with_parent)
     with patch.dict(os.environ, environment | {"POLYBENCH_PARENT": str(os.getpid())}):
         executor.submit(os.getpid).result()
     return executor
 
 
-def obtain(answer: Future[Any]) -> Any:
-    """What the engine's process answers; skips the test where the framework is missing."""
+def result_or_skip(task: Future[Any]) -> Any:
+    """Return the result of the engine's process, or skip the test if the framework is missing."""
     try:
-        return answer.result()
+        return task.result()
     except FrameworkMissing as missing:
         pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
-def run_check(problem: Path, processes: Callable[..., Executor]) -> lab.RunCheck:
-    """`run_check(cell, check, **environment)`: run that function of a Lab in the process of such a cell.
+def run_check(problem: Path, processes: Callable[..., Executor]) -> engine_fixtures.RunCheck:
+    """`run_check(configuration, check, **environment)`: run a check in a process of that configuration.
 
-    XLA does not optimize there what JAX gives it, unless the environment says how it is to compile.
+    For JAX, XLA does not optimize unless the environment sets XLA_FLAGS.
     """
 
-    def run(cell: str, check: lab.Check, **environment: str) -> None:
-        engine, *variants = cell.split("+")
-        soon = {"XLA_FLAGS": SOON_COMPILED["XLA_FLAGS"]} if "jax" in cell else {}
-        process = processes(engine, tuple(variants), **(soon | environment))
-        obtain(process.submit(lab.run, check.__module__, check.__name__, engine, problem))
+    def run(configuration: str, check: engine_fixtures.Check, **environment: str) -> None:
+        engine, *variants = configuration.split("+")
+        fast = {"XLA_FLAGS": FAST_COMPILATION["XLA_FLAGS"]} if "jax" in configuration else {}
+        process = processes(engine, tuple(variants), **(fast | environment))
+        result_or_skip(
+            process.submit(engine_fixtures.run_check_by_name, check.__module__, check.__name__, engine, problem)
+        )
 
     return run
 
 
 @pytest.fixture(scope="module")
-def drive(problem: Path, processes: Callable[..., Executor]) -> Drive:
-    """`drive(engine with variants, dtype, precision)`: the engine's `outcome`."""
+def run_lenet(problem: Path, processes: Callable[..., Executor]) -> RunLenet:
+    """`run_lenet(engine with variants, dtype, precision)`: the engine's `outcome`."""
 
     @functools.cache
-    def drive(name: str, dtype: str, precision: str = "fp32") -> Outcome:
+    def run_lenet(name: str, dtype: str, precision: str = "fp32") -> Outcome:
         engine, _, variants = name.partition("+")
         process = processes(engine, tuple(variants.split("+")))
-        return obtain(process.submit(outcome, engine, variants, dtype, precision, problem))
+        return result_or_skip(process.submit(train_lenet, engine, variants, dtype, precision, problem))
 
-    return drive
+    return run_lenet

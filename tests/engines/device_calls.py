@@ -1,4 +1,4 @@
-"""What an engine's sources ask of a framework for its GPU, so that tests can say that all of it ran."""
+"""GPU functions of a framework that an engine's sources call, so that tests can check that all of them ran."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from pathlib import Path
 ENGINES = Path(__file__).parents[2] / "polybench" / "engines"
 
 
-def calls(folders: Iterable[str], *beginnings: str) -> set[str]:
-    """Dotted names in the files of these folders that begin so: `torch.cuda.synchronize`."""
+def find_calls(folders: Iterable[str], *beginnings: str) -> set[str]:
+    """Find dotted names with these prefixes in the files of the folders: `torch.cuda.synchronize`."""
     files = (file for folder in folders for file in (ENGINES / folder).glob("*.py"))
     return {
-        name
-        for file in files
-        for name in _dotted(ast.parse(file.read_text("utf-8")))
-        if name.startswith(beginnings)
+        name for file in files for name in _dotted(ast.parse(file.read_text("utf-8"))) if name.startswith(beginnings)
     }
 
 
 def _dotted(tree: ast.AST) -> Iterator[str]:
-    """The longest of each chain of attributes."""
+    """Yield the complete dotted name of each attribute chain."""
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and id(node) not in inner and (name := _name(node)):

@@ -1,56 +1,56 @@
-"""What every engine's input pipeline must do: checks for `tests.engines.lab`."""
+"""Requirements of every engine's input pipeline, as checks for `tests.engines.engine_fixtures`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tests.engines.lab import Lab, stream
+from tests.engines.engine_fixtures import EngineFixture, make_pipeline_input
 
 
-def gives_the_batches_of_the_decisions_whoever_prepares_them(lab: Lab) -> None:
-    lab.build()
+def returns_augmented_batches_with_any_number_of_workers(fixture: EngineFixture) -> None:
+    fixture.build()
     for workers, augmented, shape in ((0, True, (3, 9, 14)), (2, False, (3, 9, 14)), (2, True, (3, 10, 150))):
-        given, expected = stream(workers, augmented, shape)
-        lab.engine.open_stream(given)
+        source, expected = make_pipeline_input(workers, augmented, shape)
+        fixture.engine.open_pipeline(source)
         for step in (0, 1, 2, 3, 0, 2):
-            found, labels = lab.engine.batch(step)
-            assert found.dtype == np.float32
-            assert found.flags.c_contiguous
-            np.testing.assert_array_equal(found, expected[step])
-            assert labels.tolist() == given.labels[given.order[step]].tolist()
+            images, labels = fixture.engine.batch(step)
+            assert images.dtype == np.float32
+            assert images.flags.c_contiguous
+            np.testing.assert_array_equal(images, expected[step])
+            assert labels.tolist() == source.labels[source.order[step]].tolist()
 
 
-def splits_time_into_waiting_and_the_rest(lab: Lab) -> None:
-    lab.build()
-    engine = lab.engine
-    assert engine.waited() is None
-    engine.open_stream(stream(1, True)[0])
-    assert engine.sample_kind == "block"
+def separates_data_wait_from_training_time(fixture: EngineFixture) -> None:
+    fixture.build()
+    engine = fixture.engine
+    assert engine.data_wait_seconds() is None
+    engine.open_pipeline(make_pipeline_input(1, True)[0])
+    assert engine.timing_resolution == "block"
     engine.reset()
     engine.run_steps(0, 1)
-    before = engine.waited()
+    before = engine.data_wait_seconds()
     seconds = engine.run_steps(1, 3)
-    assert 0 < engine.waited() - before < seconds
-    first, loss = engine.draw_batches(0, 1), engine.loss()
+    assert 0 < engine.data_wait_seconds() - before < seconds
+    first, loss = engine.drain_pipeline(0, 1), engine.loss()
     assert first > 0
     engine.wait_until_idle()
     engine.reset()
-    engine.run_steps(0, 4)  # the same again: drawing alone has trained nothing
+    engine.run_steps(0, 4)  # the same loss: draining the pipeline did not train
     assert engine.loss() == loss
 
 
-def gives_way_to_preloaded_batches(lab: Lab) -> None:
-    lab.build()
-    lab.engine.open_stream(stream(1, False)[0])
-    lab.engine.run_steps(0, 2)
-    lab.engine.load(lab.images, lab.labels)
-    lab.engine.reset()
-    lab.engine.run_steps(0, 1)
-    assert lab.engine.waited() is None
+def closes_when_batches_are_preloaded(fixture: EngineFixture) -> None:
+    fixture.build()
+    fixture.engine.open_pipeline(make_pipeline_input(1, False)[0])
+    fixture.engine.run_steps(0, 2)
+    fixture.engine.load(fixture.images, fixture.labels)
+    fixture.engine.reset()
+    fixture.engine.run_steps(0, 1)
+    assert fixture.engine.data_wait_seconds() is None
 
 
 CHECKS = (
-    gives_the_batches_of_the_decisions_whoever_prepares_them,
-    splits_time_into_waiting_and_the_rest,
-    gives_way_to_preloaded_batches,
+    returns_augmented_batches_with_any_number_of_workers,
+    separates_data_wait_from_training_time,
+    closes_when_batches_are_preloaded,
 )

@@ -1,4 +1,4 @@
-"""Every optimizer in every engine against the reference, on lenet: one process an engine."""
+"""Parity check of every optimizer in every engine, on lenet, with one process per engine."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import Unavailable
-from polybench.core.spec import UNTIMED_STEPS
+from polybench.core.errors import EngineUnavailable
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines import ENGINES
-from polybench.identity.check import Checker, Task
-from polybench.identity.tensors import ALGORITHM, State, algorithm_errors
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import (
-    Advance,
-    Advanced,
+from polybench.parity_check.check import CheckRequest, ParityChecker
+from polybench.parity_check.comparison import FLOAT64_TOLERANCE, State, float64_errors
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.messages import (
+    BlockMeasured,
+    Done,
     Load,
     Loaded,
-    Measure,
-    Measured,
+    MeasureBlock,
     Prepare,
     Prepared,
+    RunSteps,
     SnapshotTaken,
     TakeSnapshot,
 )
-from polybench.wire.process import WorkerProcess
-from tests import small
-from tests.engines.conftest import REPOSITORY, SOON_COMPILED
-from tests.matrix import OPTIMIZER_CASES, OPTIMIZERS
-from tests.sessions import InProcess
+from polybench.protocol.process import WorkerProcess
+from tests import small_datasets
+from tests.engine_matrix import OPTIMIZER_CASES, OPTIMIZERS
+from tests.engines.conftest import FAST_COMPILATION, REPOSITORY
+from tests.worker_sessions import InProcess
 
 STEPS = 3
 TIMEOUT = 240.0
@@ -41,72 +41,72 @@ REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> small.Files:
-    return small.files(tmp_path_factory.mktemp("files"))
+def files(tmp_path_factory: pytest.TempPathFactory) -> small_datasets.Files:
+    return small_datasets.files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.fixture(scope="module")
-def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
-    """One for all engines: what the reference trained for one of them is there for the next."""
-    return Checker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
+def checker(tmp_path_factory: pytest.TempPathFactory) -> ParityChecker:
+    """Checker shared by all engines, so that they share the reference's cached training."""
+    return ParityChecker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
-    """The process of a cell, which has loaded its framework; skips where that is missing.
+    """Worker of a configuration with its framework loaded; skips if the framework is missing.
 
-    Variants share it where they want the same environment.
+    Variants with the same environment share a worker.
     """
     started: dict[frozenset[tuple[str, str]], WorkerProcess | str] = {}
     with ExitStack() as stack:
 
-        def get(cell: str) -> WorkerProcess:
-            engine, *variants = cell.split("+")
-            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | SOON_COMPILED
-            wanted = frozenset({**environment, "engine": engine}.items())
-            if wanted not in started:
+        def get(configuration: str) -> WorkerProcess:
+            engine, *variants = configuration.split("+")
+            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | FAST_COMPILATION
+            key = frozenset({**environment, "engine": engine}.items())
+            if key not in started:
                 environment |= {"PYTHONPATH": str(REPOSITORY)}
                 log = tmp_path_factory.mktemp(engine) / "log"
                 process = stack.enter_context(WorkerProcess(os.environ | environment, log))
-                started[wanted] = process
+                started[key] = process
                 try:
-                    process.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
-                except Unavailable as missing:
-                    started[wanted] = missing.reason
-            found = started[wanted]
-            if isinstance(found, str):
-                pytest.skip(found)
-            return found
+                    process.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                except EngineUnavailable as missing:
+                    started[key] = missing.reason
+            process_or_reason = started[key]
+            if isinstance(process_or_reason, str):
+                pytest.skip(process_or_reason)
+            return process_or_reason
 
         yield get
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), OPTIMIZER_CASES)
-def test_it_is_the_canonical_formula(
-    name: str, case: str, worker: Any, checker: Checker, files: small.Files, tmp_path: Path
+def test_every_optimizer_computes_the_canonical_formula(
+    name: str, case: str, worker: Any, checker: ParityChecker, files: small_datasets.Files, tmp_path: Path
 ) -> None:
     _, *variants = name.split("+")
     session = worker(name)
-    workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
-    job = msgspec.structs.replace(small.job(), workload=workload, variants=tuple(variants))
+    workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
+    job = msgspec.structs.replace(small_datasets.job(), workload=workload, variants=tuple(variants))
 
-    parity = checker.check(session, Task(job, files.weights, files.epoch, STEPS, TIMEOUT))
+    parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
     assert parity.status == "pass", parity.reason
 
-    # In one block, over the changes of the rate; and after a reset, with which a measurement begins.
+    # In one block, including rate changes, and after a reset, as at the start of a measurement.
     job = msgspec.structs.replace(job, dtype="float64")
-    prepared = session.ask(Prepare(job, str(files.weights), files.epoch), Prepared, TIMEOUT)
+    prepared = session.request(Prepare(job, str(files.weights), files.epoch), Prepared, TIMEOUT)
     job = msgspec.structs.replace(job, variants=(), conventions=prepared.conventions)
     reference = InProcess(REFERENCE)
-    reference.ask(Prepare(job, str(files.weights), files.epoch), Prepared)
-    reference.ask(Advance(0, STEPS), Advanced)
+    reference.request(Prepare(job, str(files.weights), files.epoch), Prepared)
+    reference.request(RunSteps(0, STEPS), Done)
     expected = snapshot(reference, tmp_path / "expected")
-    after_reset = Measure(STEPS - UNTIMED_STEPS)
-    for label, request, kind in (("block", Advance(0, STEPS), Advanced), ("reset", after_reset, Measured)):
-        session.ask(request, kind, TIMEOUT)
-        got = snapshot(session, tmp_path / label)
-        errors = list(algorithm_errors(STEPS, got, expected, ALGORITHM, OPTIMIZERS[case]))
+    after_reset = MeasureBlock(STEPS - WARMUP_STEPS_PER_BLOCK)
+    for label, request, response in (("block", RunSteps(0, STEPS), Done), ("reset", after_reset, BlockMeasured)):
+        session.request(request, response, TIMEOUT)
+        state = snapshot(session, tmp_path / label)
+        errors = list(float64_errors(STEPS, state, expected, FLOAT64_TOLERANCE, OPTIMIZERS[case]))
         assert [error for error in errors if not error.passed] == []
 
 
@@ -115,28 +115,28 @@ def test_it_is_the_canonical_formula(
     ("engine", "bug", "case"),
     [
         ("torch", "TorchDecoupledDecay", "adam+decay"),
-        ("tf", "KerasOwn", "adam"),
-        ("tf", "KerasOwn", "rmsprop"),
+        ("tf", "KerasEpsilon", "adam"),
+        ("tf", "KerasEpsilon", "rmsprop"),
         ("tf", "KerasRateInVelocity", "momentum"),
     ],
 )
-def test_what_the_frameworks_have_of_their_own_fails(
-    engine: str, bug: str, case: str, worker: Any, checker: Checker, files: small.Files
+def test_the_frameworks_own_formulas_fail_the_parity_check(
+    engine: str, bug: str, case: str, worker: Any, checker: ParityChecker, files: small_datasets.Files
 ) -> None:
     session = worker(engine)
-    session.ask(Load(f"tests.engines.planted_optimizers:{bug}"), Loaded, TIMEOUT)
+    session.request(Load(f"tests.engines.bug_injection_optimizers:{bug}"), Loaded, TIMEOUT)
     try:
-        workload = msgspec.structs.replace(small.workload(), optimizer=OPTIMIZERS[case])
-        job = msgspec.structs.replace(small.job(), workload=workload)
-        parity = checker.check(session, Task(job, files.weights, files.epoch, STEPS, TIMEOUT))
+        workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
+        job = msgspec.structs.replace(small_datasets.job(), workload=workload)
+        parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
     finally:
-        session.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
-    assert {t.part for t in parity.tensors if not t.passed} == {"algorithm", "timed"}
+        session.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+    assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
 
 
 def snapshot(session: Any, folder: Path) -> State:
     folder.mkdir()
     gradients, weights = folder / "gradients.npz", folder / "weights.npz"
-    answer = session.ask(TakeSnapshot(STEPS, str(gradients), str(weights)), SnapshotTaken, TIMEOUT)
-    assert answer.loss is not None
-    return State(answer.loss, gradients, weights)
+    taken = session.request(TakeSnapshot(STEPS, str(gradients), str(weights)), SnapshotTaken, TIMEOUT)
+    assert taken.loss is not None
+    return State(taken.loss, gradients, weights)

@@ -1,4 +1,4 @@
-"""Two replicas compute what one process does, to 1e-9; replicas that do not train together are found out."""
+"""Data-parallel training: two replicas equal one process within 1e-9, and injected bugs are detected."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import msgspec
 import psutil
 import pytest
 
-from polybench.core.errors import Unavailable
+from polybench.core.errors import EngineUnavailable
 from polybench.core.layers import BatchNorm, Conv, Dense, Dropout, Flatten, ReLU
 from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.engines import ENGINES
-from polybench.identity.check import Checker, Task
-from polybench.identity.tensors import algorithm_tolerance
-from polybench.models import MODELS
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded, Prepare, Prepared
-from polybench.wire.process import WorkerProcess
-from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
-from tests import small
-from tests.engines.conftest import REPOSITORY, SOON_COMPILED
-from tests.engines.test_networks import goes_on
-from tests.sessions import InProcess
+from polybench.networks import MODELS
+from polybench.parity_check.check import CheckRequest, ParityChecker
+from polybench.parity_check.comparison import float64_tolerance
+from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
+from polybench.protocol.process import WorkerProcess
+from tests import small_datasets
+from tests.engines.conftest import FAST_COMPILATION, REPOSITORY
+from tests.engines.test_networks import check_resume
+from tests.worker_sessions import InProcess
 
 TIMEOUT = 120.0
 REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
-PLANTED = "tests.engines.planted_replicas:"
-ABLE = [name for name, row in ENGINES.items() if row.replicas and row.does_arithmetic]
+BUGS = "tests.engines.bug_injection_replicas:"
+DATA_PARALLEL = [name for name, spec in ENGINES.items() if spec.replicas and spec.computes]
 
 TINY = Model(
     name="tiny",
@@ -53,68 +53,68 @@ TINY = Model(
 _, *_others = TINY.layers
 _normal = (Conv("conv1", 3, 4, 3, bias=False), BatchNorm("norm1", 4), *_others)
 WITH_NORM = msgspec.structs.replace(TINY, layers=_normal)
-"""JAX's compiler takes its statistics from the whole batch; the others have no such network."""
+"""Network with batch norm, which only JAX supports data-parallel, with statistics of the whole batch."""
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def checker(tmp_path_factory: pytest.TempPathFactory) -> Checker:
-    return Checker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
+def checker(tmp_path_factory: pytest.TempPathFactory) -> ParityChecker:
+    return ParityChecker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
-    """An engine's worker of two replicas, with its framework loaded; skips where that is missing."""
+    """Worker of an engine with two replicas and its framework loaded; skips if the framework is missing."""
     started: dict[str, WorkerProcess | str] = {}
     with ExitStack() as stack:
 
         def get(engine: str) -> WorkerProcess:
             if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2, replicas=2) | SOON_COMPILED
+                environment = worker_environment(ENGINES[engine], "cpu", 2, replicas=2) | FAST_COMPILATION
                 environment |= {"PYTHONPATH": str(REPOSITORY)}
                 log = tmp_path_factory.mktemp(engine) / "log"
                 started[engine] = process = stack.enter_context(WorkerProcess(environment, log))
                 try:
-                    process.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
-                except Unavailable as missing:
+                    process.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                except EngineUnavailable as missing:
                     started[engine] = missing.reason
-            found = started[engine]
-            if isinstance(found, str):
-                pytest.skip(found)
-            return found
+            process_or_reason = started[engine]
+            if isinstance(process_or_reason, str):
+                pytest.skip(process_or_reason)
+            return process_or_reason
 
         yield get
 
 
-def task(folder: Path, model: Model = TINY) -> Task:
-    files = small.files(folder, model=model)
-    job = small.job(model)
+def task(folder: Path, model: Model = TINY) -> CheckRequest:
+    files = small_datasets.files(folder, model=model)
+    job = small_datasets.job(model)
     optimizer = Optimizer("momentum", 0.05, weight_decay=0.1)
     workload = msgspec.structs.replace(job.workload, replicas=2, threads=2, optimizer=optimizer)
-    return Task(msgspec.structs.replace(job, workload=workload), files.weights, files.epoch, 2, TIMEOUT)
+    return CheckRequest(msgspec.structs.replace(job, workload=workload), files.weights, files.epoch, 2, TIMEOUT)
 
 
-@pytest.mark.parametrize("engine", ABLE)
-def test_two_are_one(engine: str, worker: Any, checker: Checker, tmp_path: Path) -> None:
-    """Each has its part of the dropout's mask, too."""
+@pytest.mark.parametrize("engine", DATA_PARALLEL)
+def test_two_replicas_equal_one_process(engine: str, worker: Any, checker: ParityChecker, tmp_path: Path) -> None:
+    """Each replica also has its shard of the dropout masks."""
     model = WITH_NORM if engine == "jax" else TINY
-    session, given = worker(engine), task(tmp_path, model)
-    parity = checker.check(session, given)
+    session, request = worker(engine), task(tmp_path, model)
+    parity = checker.check(session, request)
     assert parity.status == "pass", parity.reason
-    assert parity.algorithm is not None
-    assert parity.algorithm.tolerance == algorithm_tolerance(model)
+    assert parity.float64 is not None
+    assert parity.float64.tolerance == float64_tolerance(model)
 
-    # In parts of the framework's own dropout; JAX's compiler leaves nothing out.
-    session.ask(Prepare(given.job, str(given.weights), given.epoch), Prepared, TIMEOUT)
-    timed = session.ask(TimeExchange(2), ExchangeTimed, TIMEOUT).seconds
-    assert (timed is None) == (engine == "jax")
+    # With the framework's own dropout; JAX cannot omit the gradient exchange.
+    session.request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
+    allreduce_seconds = session.request(TimeAllReduce(2), AllReduceTimed, TIMEOUT).seconds
+    assert (allreduce_seconds is None) == (engine == "jax")
 
-    # Of their dropout only the first one's generator is kept.
+    # Without dropout, since a checkpoint has the generator of rank 0 only.
     layers = tuple(layer for layer in model.layers if not isinstance(layer, Dropout))
-    job = msgspec.structs.replace(given.job, model=msgspec.structs.replace(model, layers=layers))
-    session.ask(Prepare(job, str(given.weights), given.epoch), Prepared, TIMEOUT)
-    goes_on(session, given.weights, tmp_path / "kept.npz")
+    job = msgspec.structs.replace(request.job, model=msgspec.structs.replace(model, layers=layers))
+    session.request(Prepare(job, str(request.weights), request.epoch), Prepared, TIMEOUT)
+    check_resume(session, request.weights, tmp_path / "checkpoint.npz")
 
 
 @pytest.mark.parametrize(
@@ -124,30 +124,29 @@ def test_two_are_one(engine: str, worker: Any, checker: Checker, tmp_path: Path)
         *(("tf", f"TensorFlow{bug}") for bug in ("Sum", "NoSync", "SameSlice")),
     ],
 )
-def test_replicas_that_do_not_train_together_fail(
-    engine: str, bug: str, worker: Any, checker: Checker, tmp_path: Path
+def test_injected_bugs_fail_the_parity_check(
+    engine: str, bug: str, worker: Any, checker: ParityChecker, tmp_path: Path
 ) -> None:
     session = worker(engine)
-    session.ask(Load(PLANTED + bug), Loaded, TIMEOUT)
+    session.request(Load(BUGS + bug), Loaded, TIMEOUT)
     try:
         parity = checker.check(session, task(tmp_path))
     finally:
-        session.ask(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
-    assert {tensor.part for tensor in parity.tensors if not tensor.passed} >= {"algorithm"}
+        session.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+    assert {tensor.part for tensor in parity.tensors if not tensor.passed} >= {"float64"}
 
 
 @pytest.mark.parametrize("engine", ["torch", "tf"])
-def test_batch_norm_of_a_part_is_no_batch_norm_of_the_batch(engine: str, worker: Any, tmp_path: Path) -> None:
-    given = task(tmp_path, MODELS["resnet32"])
-    with pytest.raises(Unavailable, match="batch norm"):
-        worker(engine).ask(Prepare(given.job, str(given.weights), given.epoch), Prepared, TIMEOUT)
+def test_batch_norm_with_statistics_of_a_shard_is_unavailable(engine: str, worker: Any, tmp_path: Path) -> None:
+    request = task(tmp_path, MODELS["resnet32"])
+    with pytest.raises(EngineUnavailable, match="batch norm"):
+        worker(engine).request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
 
 
-def test_nobody_else_can_reach_them(worker: Any, tmp_path: Path) -> None:
-    """Whatever PyTorch listens at is on the loopback."""
-    session, given = worker("torch"), task(tmp_path)
-    session.ask(Prepare(given.job, str(given.weights), given.epoch), Prepared, TIMEOUT)
+def test_replicas_listen_on_the_loopback_interface_only(worker: Any, tmp_path: Path) -> None:
+    session, request = worker("torch"), task(tmp_path)
+    session.request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
     process = psutil.Process(session.pid)
-    connections = [one for part in (process, *process.children()) for one in part.net_connections()]
+    connections = [connection for one in (process, *process.children()) for connection in one.net_connections()]
     assert connections
-    assert {one.laddr.ip for one in connections} <= {"127.0.0.1", "::1"}
+    assert {connection.laddr.ip for connection in connections} <= {"127.0.0.1", "::1"}

@@ -1,6 +1,6 @@
 """A saved study of the fake engine: `python -m tests.golden` measures it again and writes `study.json`.
 
-It is written again when the document changes on purpose; its diff then shows what readers of documents meet.
+Write it again after an intended change of the document; its diff shows the change for readers of documents.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import msgspec
 
-from polybench.core.document.circumstances import Took
-from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.measuring.progress import Silent
-from polybench.measuring.study import run_study
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.schema.metadata import PhaseSeconds
+from polybench.schema.study import StudyDocument
 from tests.factories import study as made_up
 
 FILE = Path(__file__).with_name("study.json")
@@ -27,8 +27,8 @@ STUDY = Study(
     batch_size=16,
     threads=1,
     processes=2,
-    rounds=2,
-    steps=3,
+    rounds_per_process=2,
+    steps_per_round=3,
     epochs=1,
     accuracy=True,
     prices={"cpu": 3.6},
@@ -36,19 +36,27 @@ STUDY = Study(
 
 
 def measure() -> StudyDocument:
-    """The study on 200 images, with what tells when and where it ran exchanged for something made up."""
+    """Measure the study on 200 images, and replace values that depend on time and machine."""
     with patch.dict(synthetic.IMAGES, {"train": 200, "test": 100}):
-        document = run_study(STUDY, Silent(), store=None)
+        document = run_study(STUDY, NullProgress(), store=None)
     for result in document.results:
-        result.versions["inherited"] = {}  # what whoever runs this has set
-    told = made_up()
+        result.versions["inherited"] = {}  # depends on the user's environment
+    fixed = made_up()
     return msgspec.structs.replace(
         document,
-        id=told.id,
-        created=told.created,
-        polybench=told.polybench,
-        argv=told.argv,
-        host=told.host,
-        warnings=told.warnings,
-        took=Took(data=0.1, parity=0.5, starts=[0.6, 0.5], rounds=[0.2, 0.2], counting=0.1, trainings=0.8),
+        id=fixed.id,
+        created=fixed.created,
+        polybench=fixed.polybench,
+        argv=fixed.argv,
+        host=fixed.host,
+        interference=fixed.interference,
+        warnings=fixed.warnings,
+        phase_seconds=PhaseSeconds(
+            data=0.1,
+            parity=0.5,
+            process_starts=[0.6, 0.5],
+            rounds=[0.2, 0.2],
+            allocation_count=0.1,
+            trainings=0.8,
+        ),
     )

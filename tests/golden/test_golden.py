@@ -1,4 +1,4 @@
-"""The saved document, as its readers find it: against its JSON Schema, and against what is measured today."""
+"""The golden document: valid by its JSON Schema, and equal to a new measurement."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from polybench.core.document.schema import FILE as SCHEMA_FILE
-from polybench.core.document.schema import study_schema
-from polybench.core.document.study import from_json, to_json
+from polybench.schema.schema import FILE as SCHEMA_FILE
+from polybench.schema.schema import study_schema
+from polybench.schema.study import from_json, to_json
 from tests import golden
 from tests.factories import trainings, typical_study
 
-# What depends on the machine and its load, and may be there or not. A disturbed block is measured again.
-OF_THE_MACHINE = {"startup", "break_even", "memory", "utilization", "energy"}
-OF_THE_MACHINE |= {"disturbance", "no_verdict", "full_sweeps"}
+# Fields that depend on the machine and its load, and may be absent.
+MACHINE_DEPENDENT = {"startup", "break_even_steps", "memory", "utilization", "energy", "interference"}
+MACHINE_DEPENDENT |= {"inconclusive_reason", "full_collections"}
 
 
 @pytest.fixture(scope="module")
@@ -26,65 +26,65 @@ def schema() -> Draft202012Validator:
     return Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
-def test_the_schema_is_that_of_the_types() -> None:
+def test_the_schema_matches_the_types() -> None:
     Draft202012Validator.check_schema(json.loads(SCHEMA_FILE.read_text()))
-    assert SCHEMA_FILE.read_text() == study_schema(), "make schema writes it anew"
+    assert SCHEMA_FILE.read_text() == study_schema(), "outdated: run make schema"
 
 
 def test_the_golden_document_follows_the_schema(schema: Draft202012Validator) -> None:
     schema.validate(json.loads(golden.FILE.read_text()))
 
 
-def test_so_do_rows_of_every_kind(schema: Draft202012Validator) -> None:
+def test_rows_of_every_kind_follow_the_schema(schema: Draft202012Validator) -> None:
     document = typical_study()
     document.results[0].trainings = trainings(0.5, None)
     schema.validate(json.loads(to_json(document)))
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("location", "value"),
     [
         (("id",), 7),
         (("settings", "batch_size"), "16"),
         (("results", 0, "status"), "fine"),
-        (("results", 0, "step_seconds", "median"), None),
-        (("results", 0, "samples", "step_seconds"), [1.0]),
+        (("results", 0, "step_time", "median"), None),
+        (("results", 0, "step_times", "values"), [1.0]),
     ],
     ids=lambda part: ".".join(map(str, part)) if isinstance(part, tuple) else repr(part),
 )
-def test_what_does_not_follow_the_schema_is_found(
-    schema: Draft202012Validator, place: tuple[str | int, ...], value: object
+def test_violations_of_the_schema_are_found(
+    schema: Draft202012Validator, location: tuple[str | int, ...], value: object
 ) -> None:
     document: Any = json.loads(golden.FILE.read_text())
-    *parents, last = place
+    *parents, last = location
     part = document
     for key in parents:
         part = part[key]
     part[last] = value
     error = best_match(schema.iter_errors(document))
     assert error is not None
-    assert tuple(error.absolute_path)[: len(place)] == place
+    assert tuple(error.absolute_path)[: len(location)] == location
 
 
-def test_the_golden_document_is_read_and_written_as_it_is() -> None:
+def test_the_golden_document_is_the_same_after_reading_and_writing() -> None:
     text = golden.FILE.read_bytes()
     assert to_json(from_json(text)) == text
 
 
-def test_the_same_study_gives_the_same_document_but_for_what_is_measured() -> None:
-    found = dict(places(json.loads(to_json(golden.measure()))))
-    assert found == dict(places(json.loads(golden.FILE.read_text())))
+def test_a_new_measurement_differs_in_measured_numbers_only() -> None:
+    found = dict(locations(json.loads(to_json(golden.measure()))))
+    assert found == dict(locations(json.loads(golden.FILE.read_text())))
 
 
-def places(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Each place of a document and what must be there: of a measured number, that it is a number."""
+def locations(value: Any, location: str = "") -> Iterator[tuple[str, Any]]:
+    """Iterate over each location of a document with its value; for measured numbers, with their type."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from (
-                [(f"{place}.{key}", "...")] if key in OF_THE_MACHINE else places(part, f"{place}.{key}")
+                [(f"{location}.{key}", "...")] if key in MACHINE_DEPENDENT else locations(part, f"{location}.{key}")
             )
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            yield from places(part, f"{place}[{index}]")
+            yield from locations(part, f"{location}[{index}]")
     else:
-        yield place, float if isinstance(value, float) else value
+        yield location, float if isinstance(value, float) else value

@@ -1,5 +1,5 @@
-"""What only a machine with a GPU can show: `make gpu`, or `python -m tests.gpu`, there.
+"""Tests and measurements that need a GPU: `make gpu`, or `python -m tests.gpu`.
 
-`__main__` is the whole story in one command, and needs nothing but Python to say that there is no GPU. The
-files `test_on_*.py` are its tests, which pytest skips elsewhere; the others are tested on any machine.
+`__main__` runs everything in one command, and needs only Python to report a missing GPU. pytest skips the files
+`test_on_*.py` without a GPU; the other files are tested on any machine.
 """

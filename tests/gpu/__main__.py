@@ -1,7 +1,7 @@
-"""`python -m tests.gpu [FOLDER]`: what a GPU shows, in one folder: documents, logs, summary.md.
+"""Run all GPU checks: `python -m tests.gpu [FOLDER]` writes documents, logs and summary.md into one folder.
 
-Exit code 0 when nothing failed, 1 when something did, 2 when polybench's own packages are missing, 4 without
-a GPU. Imports nothing but the standard library before it is known that there is one, and what is installed.
+Exit code 0: nothing failed; 1: something failed; 2: polybench's own packages are missing; 4: there is no
+GPU. Imports only the standard library until it has found a GPU and the packages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.gpu.machine import NoPackages, add_missing_packages, gpu_names
 
 SECONDS = 540.0
-"""Nine minutes: a machine that is lent for ten has one left to give the folder back."""
+"""Nine minutes: leaves one of ten for copying the folder."""
 
 WHEELS = Path("build/gpu-wheels")
 
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     asked = _parser().parse_args(arguments)
     gpus = gpu_names()
     if not gpus and not asked.rehearse:
-        print("There is no NVIDIA GPU here, so nothing of CUDA can be shown.", file=sys.stderr)
+        print("No NVIDIA GPU was found, so no CUDA code can be tested.", file=sys.stderr)
         return 4
     asked.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     sys.path[:0] = [str(added)]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(added), os.environ.get("PYTHONPATH", "")]))
 
-    from tests.gpu.story import tell  # needs what was added
+    from tests.gpu.run_steps import tell  # needs the packages added above
 
     only = frozenset(filter(None, asked.only.split(",")))
     return tell(gpus, asked.folder.resolve(), asked.seconds, rehearse=asked.rehearse, only=only)
@@ -42,9 +42,7 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "folder", type=Path, nargs="?", default=Path("build/gpu"), help="for all that is made"
-    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("build/gpu"), help="for all that is made")
     parser.add_argument(
         "--wheels", type=Path, default=WHEELS, help="packages that are missing; python -m tests.gpu.wheels"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.conftest import obtain, problem, processes
-from tests.gpu import lab
+from tests.engines.conftest import problem, processes, result_or_skip
+from tests.gpu import engine_fixtures
 from tests.gpu.machine import gpu_names
 
 __all__ = ["problem", "processes"]  # fixtures of the engines' tests
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Report:
-    """What each test found, written at once: the time for all may end before they do."""
+    """Writes each test's findings at once, because the time limit may end the run."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -50,12 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def find(
     problem: Path, processes: Callable[..., Executor], record_property: Callable[[str, object], None]
-) -> lab.Find:
-    """`find(engine, check)`: run that function of a GpuLab in the engine's process, and note what it says."""
+) -> engine_fixtures.Find:
+    """Provide `find(engine, check)`: run that method of GpuEngineFixture in the engine's process, and record its
+    text."""
 
-    def find(engine: str, check: lab.Finding) -> None:
-        process = processes(engine, (), **lab.ENVIRONMENT)
-        answer = process.submit(lab.run, check.__module__, check.__name__, engine, problem)
-        record_property("found", obtain(answer))
+    def find(engine: str, check: engine_fixtures.Finding) -> None:
+        process = processes(engine, (), **engine_fixtures.ENVIRONMENT)
+        answer = process.submit(engine_fixtures.run, check.__module__, check.__name__, engine, problem)
+        record_property("found", result_or_skip(answer))
 
     return find

@@ -1,4 +1,4 @@
-"""What is on this machine: its GPUs, and polybench's own packages, added where they are missing."""
+"""Inspects the machine: its GPUs and polybench's own packages, and installs missing ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from urllib.parse import unquote, urlparse
 
 ROOT = Path(__file__).parents[2]
 DRIVER = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
-"""The driver's control device; the second is its counterpart in the Windows Subsystem for Linux."""
+"""The driver's control device, and its counterpart in the Windows Subsystem for Linux."""
 
 FOR_TESTS = ("pytest", "pytest-timeout", "hypothesis")
-"""Of the extra `test`, what `tests/gpu` imports."""
+"""Packages of the extra `test` that `tests/gpu` imports."""
 
 BESIDE_FRAMEWORKS = {"jax": ("optax", "absl-py")}
-"""What an engine needs beside its framework: asked for where that framework is, and without what it needs."""
+"""Packages that an engine needs besides its framework; installed only next to the framework, without dependencies."""
 
 
 class NoPackages(Exception):
-    """Packages are missing and were not brought along; the text says which and what to do."""
+    """Required packages are missing; the message says which, and how to get them."""
 
 
 def gpu_names() -> list[str]:
-    """Of the GPUs that the driver shows; "a GPU" where it is there and its program `nvidia-smi` is not."""
+    """Return the names of the GPUs; "a GPU" if the driver is loaded but `nvidia-smi` is missing."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -36,20 +36,20 @@ def gpu_names() -> list[str]:
 
 
 def requirements() -> list[str]:
-    """polybench's own, as pyproject.toml has them, and those of these tests."""
+    """Return the requirements of polybench in pyproject.toml, and those of these tests."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     tests = project["optional-dependencies"]["test"]
     return [*project["dependencies"], *(one for one in tests if one.partition(">")[0] in FOR_TESTS)]
 
 
 def add_missing_packages(wheels: Path, site: Path) -> Path:
-    """Install into `site`, which is made, what is missing of the requirements; nothing else is touched.
+    """Install the missing requirements into `site`, which is created; change nothing else.
 
-    pip decides what is missing, and `--target` alone would install all of it again, NumPy too: so it is
-    asked first.
+    pip is asked first which ones are missing, because `--target` alone would install all of them again, including
+    NumPy.
 
     Raises:
-        NoPackages: `wheels` has not all of them.
+        NoPackages: `wheels` lacks some of them.
     """
     site.mkdir(exist_ok=True)
     files = _missing(requirements(), wheels)
@@ -62,11 +62,9 @@ def add_missing_packages(wheels: Path, site: Path) -> Path:
 
 
 def _missing(wanted: list[str], wheels: Path, *options: str) -> list[str]:
-    """The wheels that pip would install for these requirements."""
+    """Return the wheels that pip would install for these requirements."""
     where = ["--find-links", str(wheels.resolve())] if wheels.is_dir() else []
-    report = json.loads(
-        _pip("install", "--dry-run", "--report", "-", "--no-index", *options, *where, *wanted)
-    )
+    report = json.loads(_pip("install", "--dry-run", "--report", "-", "--no-index", *options, *where, *wanted))
     urls = (one["download_info"]["url"] for one in report["install"])
     return [unquote(urlparse(url).path) for url in urls]
 
@@ -78,7 +76,7 @@ def _pip(*arguments: str) -> str:
         return done.stdout
     lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
     raise NoPackages(
-        f"{(lines or ['pip said nothing'])[-1]}\n"
+        f"{(lines or ['pip printed nothing'])[-1]}\n"
         "On a machine with a package index, `python -m tests.gpu.wheels` makes a folder of what is needed;"
         " bring it along, and name it with --wheels."
     )

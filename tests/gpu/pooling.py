@@ -1,6 +1,6 @@
-"""Which value of a window a framework's max-pool gives its gradient to: found by experiment, on any device.
+"""Finds out by experiments which value of a window gets the gradient of a framework's max pooling, on any device.
 
-An engine declares the rule in `conventions()`. The exact one, the first maximum, needs no declaration.
+An engine declares the rule in `conventions()`. The exact rule, the first maximum, needs no declaration.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from polybench.engines.base import Array
 
 Gradient = Callable[[Array, int, int], Array]
-"""(images (batch, channels, height, width), window, stride) -> gradient of the sum of what comes out."""
+"""Function from (images (batch, channels, height, width), window, stride) to the gradient of the sum of all outputs."""
 
 _DISTANCES = 2.0 ** -np.arange(6, 25, dtype=np.float64)
-"""Of a near-tie, relative to the maximum: from 1.6 % down to half of float32's last bit."""
+"""Near-ties relative to the maximum: from 1.6 % down to half of float32's last bit."""
 
 
 class Rule(NamedTuple):
-    """What was found.
+    """The rule that was found.
 
     Attributes:
-        ties: "first", "last", "all" (each of them gets all of it), "shared", or the places themselves.
-        within: the largest relative distance below the maximum at which the first value gets it; 0 is none.
-        overlapping: whether windows that overlap follow the same rule.
-        repeatable: whether the same question has the same answer.
+        ties: "first", "last", "all" (each gets the whole gradient), "shared", or the positions.
+        within: the largest relative distance below the maximum at which the first value gets it; 0 for none.
+        overlapping: true if overlapping windows follow the same rule.
+        repeatable: true if repeated calls have the same result.
     """
 
     ties: str
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
 
     @property
     def declaration(self) -> str:
-        """What `conventions()` is to answer."""
+        """The return value of `conventions()` that declares this rule."""
         if self.ties == "first" and self.overlapping and self.repeatable:
             if not self.within:
                 return "EXACT"
@@ -45,7 +45,7 @@ class Rule(NamedTuple):
 
 
 def rule_of(gradient: Gradient) -> Rule:
-    """Look at ties and near-ties of windows of 2 x 2, and at windows of 3 x 3 that overlap."""
+    """Test ties and near-ties in windows of 2 x 2, and overlapping windows of 3 x 3."""
     tied = np.ones((1, 1, 2, 2), np.float32)
     once = gradient(tied, 2, 2)
     within = max((float(d) for d in _DISTANCES if _first_wins(gradient, d)), default=0.0)
@@ -62,13 +62,13 @@ def rule_of(gradient: Gradient) -> Rule:
 
 
 def _first_wins(gradient: Gradient, distance: float) -> bool:
-    """Whether a value that is smaller by so much gets the gradient of a maximum that comes after it."""
+    """True if a slightly smaller value gets the gradient of a maximum after it."""
     values = np.array([[1 - distance, 0.5], [1.0, 0.25]], np.float32)
     return values[0, 0] < 1 and bool(gradient(values[None, None], 2, 2)[0, 0, 0, 0] != 0)
 
 
 def _ties(found: Array) -> str:
-    """Of a window of four equal values."""
+    """Return the rule for a window of four equal values."""
     for name, gets in (
         ("first", [1, 0, 0, 0]),
         ("last", [0, 0, 0, 1]),

@@ -1,4 +1,4 @@
-"""TensorFloat-32: float32 has 23 bits of mantissa and it has 10, half of whose last one is 4.9e-4."""
+"""TensorFloat-32: it has 10 bits of mantissa, float32 has 23; half of its last bit is 4.9e-4."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHAPES = {
 
 
 class Operation(Protocol):
-    """Computed on the GPU, from float32 arrays of SHAPES; the answer in float64."""
+    """Function that computes on the GPU from float32 arrays of SHAPES and returns float64."""
 
     def __call__(self, dtype: str, tf32: bool, /, *given: Array) -> Array: ...
 
 
 def off_and_on(**operations: Operation) -> str:
-    """Hold the errors of both against float64: without TensorFloat-32, and with it."""
-    said = []
+    """Compare the errors against float64, without and with TensorFloat-32."""
+    errors = []
     for name, operation in operations.items():
         random = np.random.default_rng(0)
         given = [random.standard_normal(shape, np.float32) for shape in SHAPES[name]]
@@ -33,5 +33,5 @@ def off_and_on(**operations: Operation) -> str:
         )
         assert off < 2e-5, f"{name}: error {off:.1e} where TensorFloat-32 is off"
         assert 5e-5 < on < 5e-3, f"{name}: error {on:.1e} where TensorFloat-32 is on"
-        said.append(f"{name}: error {off:.1e} without, {on:.1e} with")
-    return "; ".join(said)
+        errors.append(f"{name}: error {off:.1e} without, {on:.1e} with")
+    return "; ".join(errors)

@@ -1,15 +1,15 @@
-"""What was shown, what failed and what could not be tried, line by line."""
+"""The summary: what passed, what failed and what could not be tried, line by line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Verdict = Literal["shown", "failed", "could not be tried"]
+Verdict = Literal["passed", "failed", "could not be tried"]
 
 
 class Line(NamedTuple):
-    """One thing that a machine with a GPU was to show."""
+    """A result that a GPU machine should produce."""
 
     what: str
     verdict: Verdict
@@ -17,23 +17,23 @@ class Line(NamedTuple):
 
 
 def markdown(gpus: Sequence[str], facts: Mapping[str, str], chapters: Mapping[str, Sequence[Line]]) -> str:
-    """The summary; `chapters` are the steps in their order, `facts` what was found of the machine."""
+    """Format the summary; `chapters` are the steps in order, `facts` describe the machine."""
     lines = [line for chapter in chapters.values() for line in chapter]
-    said = ["# What a GPU has shown", "", f"{', '.join(gpus) or 'No GPU: a rehearsal'}.", "", counted(lines)]
-    said += ["", *(f"- {name}: {_cell(text)}" for name, text in facts.items())]
+    output = ["# GPU test results", "", f"{', '.join(gpus) or 'No GPU: a rehearsal'}.", "", counted(lines)]
+    output += ["", *(f"- {name}: {_cell(text)}" for name, text in facts.items())]
     for title, chapter in chapters.items():
-        said += ["", f"## {title}", "", "| what | verdict | |", "|---|---|---|"]
-        said += [f"| {_cell(line.what)} | {line.verdict} | {_cell(line.detail)} |" for line in chapter]
-    return "\n".join(said) + "\n"
+        output += ["", f"## {title}", "", "| check | verdict | detail |", "|---|---|---|"]
+        output += [f"| {_cell(line.what)} | {line.verdict} | {_cell(line.detail)} |" for line in chapter]
+    return "\n".join(output) + "\n"
 
 
 def counted(lines: Iterable[Line]) -> str:
-    """How many of each verdict, as a sentence."""
+    """Count the verdicts in a sentence."""
     verdicts = [line.verdict for line in lines]
-    shown, failed, untried = (verdicts.count(one) for one in ("shown", "failed", "could not be tried"))
-    return f"{shown} shown, {failed} failed, {untried} could not be tried."
+    passed, failed, untried = (verdicts.count(one) for one in ("passed", "failed", "could not be tried"))
+    return f"{passed} passed, {failed} failed, {untried} could not be tried."
 
 
 def _cell(text: str) -> str:
-    """In one line of a table."""
+    """Format a text as one table cell."""
     return " ".join(text.split()).replace("|", "\\|")

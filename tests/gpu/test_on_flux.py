@@ -7,7 +7,7 @@ import pytest
 
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
-from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
 from tests.gpu.pooling import rule_of
 
 pytestmark = pytest.mark.gpu
@@ -21,12 +21,12 @@ end
 
 
 @on_gpu("flux")
-def test_the_max_pool_rule_of_cudnn(lab: GpuLab) -> str:
-    lab.build()
-    function = lab.engine._main.seval(_GRADIENT)  # type: ignore[attr-defined]
+def test_the_max_pool_rule_of_cudnn(fixture: GpuEngineFixture) -> str:
+    fixture.build()
+    function = fixture.engine._main.seval(_GRADIENT)  # type: ignore[attr-defined]
 
     def gradient(x: Array, size: int, stride: int) -> Array:
-        # C order reversed is Julia's own: (width, height, channels, batch).
+        # Reversed C order is Julia's order: (width, height, channels, batch).
         return np.asarray(function(x.T, size, stride)).T
 
     rule = rule_of(gradient)
@@ -35,11 +35,11 @@ def test_the_max_pool_rule_of_cudnn(lab: GpuLab) -> str:
 
 
 @on_gpu("flux")
-def test_the_batches_of_fluxs_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
-    pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
+def test_fluxs_pipeline_batches_follow_the_augmentations(fixture: GpuEngineFixture) -> str:
+    pipeline_checks.returns_augmented_batches_with_any_number_of_workers(fixture)
     return ""
 
 
 @on_gpu("flux")
-def test_allocations_and_peak_of_flux_are_read(lab: GpuLab) -> str:
-    return lab.allocations_are_told()
+def test_allocations_and_peak_of_flux_are_read(fixture: GpuEngineFixture) -> str:
+    return fixture.describe_allocations()

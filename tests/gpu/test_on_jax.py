@@ -10,7 +10,7 @@ import pytest
 
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
-from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
 from tests.gpu.pooling import rule_of
 from tests.gpu.precision import Operation, off_and_on
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 @on_gpu("jax")
-def test_tf32_of_jax_is_really_off_and_really_on(lab: GpuLab) -> str:
+def test_tf32_of_jax_can_be_switched_off_and_on(fixture: GpuEngineFixture) -> str:
     import jax
     from jax import lax, numpy
 
@@ -39,18 +39,18 @@ def test_tf32_of_jax_is_really_off_and_really_on(lab: GpuLab) -> str:
 
 
 @on_gpu("jax")
-def test_a_block_of_jax_ends_when_its_steps_have(lab: GpuLab) -> str:
-    """Twice the steps take about twice as long: where only the host's part was timed, it is far less."""
+def test_a_block_of_jax_ends_after_its_steps(fixture: GpuEngineFixture) -> str:
+    """Check that twice the steps take about twice as long; if only the host were timed, they would not."""
     import jax
 
-    lab.build_large(4096)
-    engine: Any = lab.engine
+    fixture.build_large(4096)
+    engine: Any = fixture.engine
     engine.run_steps(0, 8)
     seconds = min(engine.run_steps(0, 16) for _ in range(5))
     jax.block_until_ready(engine._state)
     images, labels = engine._batches[0]
     dispatched = engine._functions.step(engine._state, images, labels, {})
-    assert not dispatched[1].is_ready()  # a step does run on after its call
+    assert not dispatched[1].is_ready()  # a step continues after its call returns
     engine._state, engine._loss = jax.block_until_ready(dispatched)
     one = min(engine.run_steps(0, 1) for _ in range(5))
     assert seconds > 8 * one
@@ -58,16 +58,16 @@ def test_a_block_of_jax_ends_when_its_steps_have(lab: GpuLab) -> str:
 
 
 @on_gpu("jax")
-def test_the_batches_of_jaxs_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
-    pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
-    pipeline_checks.gives_way_to_preloaded_batches(lab)
+def test_jaxs_pipeline_batches_follow_the_augmentations(fixture: GpuEngineFixture) -> str:
+    pipeline_checks.returns_augmented_batches_with_any_number_of_workers(fixture)
+    pipeline_checks.closes_when_batches_are_preloaded(fixture)
     return ""
 
 
 @on_gpu("jax")
-def test_allocations_and_peak_of_jax_are_those_of_its_allocator(lab: GpuLab) -> str:
-    lab.build_large(512)
-    engine: Any = lab.engine
+def test_allocations_and_peak_of_jax_come_from_its_allocator(fixture: GpuEngineFixture) -> str:
+    fixture.build_large(512)
+    engine: Any = fixture.engine
     engine.run_steps(0, 4)
     before = engine._device.memory_stats()
     engine.run_steps(0, 4)
@@ -76,13 +76,11 @@ def test_allocations_and_peak_of_jax_are_those_of_its_allocator(lab: GpuLab) -> 
     assert found is not None
     assert found.count_per_step == (after["num_allocs"] - before["num_allocs"]) / 4
     assert engine.device_peak_bytes() == engine._device.memory_stats()["peak_bytes_in_use"]
-    return (
-        f"{found.count_per_step:g} a step, planned {found.bytes_per_step}; peak {engine.device_peak_bytes()}"
-    )
+    return f"{found.count_per_step:g} a step, planned {found.bytes_per_step}; peak {engine.device_peak_bytes()}"
 
 
 @on_gpu("jax")
-def test_the_max_pool_rule_of_xla(lab: GpuLab) -> str:
+def test_the_max_pool_rule_of_xla(fixture: GpuEngineFixture) -> str:
     import jax
     from jax import lax, numpy
 

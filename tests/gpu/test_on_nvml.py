@@ -1,4 +1,4 @@
-"""NVML's readings against those of `nvidia-smi`, and against themselves, while a GPU works."""
+"""NVML's readings compared with `nvidia-smi`, and with each other, while a GPU is busy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from polybench.machine.meters import nvml
 from polybench.machine.meters.nvml import Gpu
 from polybench.machine.meters.usage import GpuSample
-from tests.gpu.running import Command, beside
+from tests.gpu.subprocesses import Command, beside
 
 pytestmark = pytest.mark.gpu
 
@@ -23,11 +23,11 @@ Note = Callable[[str, object], None]
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
-    """The first GPU, on which a process multiplies matrices meanwhile."""
+    """Provide the first GPU while a process multiplies matrices on it."""
     folder = tmp_path_factory.mktemp("busy")
     library = nvml.load()
-    with beside(Command("busy", ("tests.gpu.hog", "--busy")), folder, os.environ) as said:
-        if not said:
+    with beside(Command("busy", ("tests.gpu.gpu_load", "--busy")), folder, os.environ) as ready:
+        if not ready:
             pytest.skip(f"nothing makes the GPU work: {Path(folder, 'busy.log').read_text()[-200:]}")
         time.sleep(2)
         library.nvmlInit()
@@ -46,7 +46,7 @@ def smi() -> dict[str, float]:
     return {name: float(text) for name, text in pairs if text.strip().replace(".", "").isdigit()}
 
 
-def test_nvml_says_what_nvidia_smi_says(gpu: Gpu, record_property: Note) -> None:
+def test_nvml_agrees_with_nvidia_smi(gpu: Gpu, record_property: Note) -> None:
     failures: dict[str, str] = {}
     before, theirs, after = look(gpu, failures), smi(), look(gpu, failures)
     used = gpu.used_bytes()
@@ -82,12 +82,12 @@ def test_the_energy_counter_is_the_integral_of_power(gpu: Gpu, record_property: 
     assert watts == pytest.approx(mean, rel=0.25)
 
 
-def test_a_second_process_on_the_gpu_is_noticed(gpu: Gpu, record_property: Note) -> None:
+def test_a_second_process_on_the_gpu_is_detected(gpu: Gpu, record_property: Note) -> None:
     library = nvml.load()
     running = library.nvmlDeviceGetComputeRunningProcesses(library.nvmlDeviceGetHandleByIndex(0))
     record_property("found", [(process.pid, process.usedGpuMemory) for process in running])
     if not any(Path(f"/proc/{process.pid}").exists() for process in running):
         pytest.skip("NVML lists no process by its number here, as in many containers")
     ours = running[0].pid
-    assert gpu.sample(ours, (ours,), {}).others == len(running) - 1
-    assert gpu.sample(ours, (), {}).others == len(running)
+    assert gpu.sample(ours, (ours,), {}).other_processes == len(running) - 1
+    assert gpu.sample(ours, (), {}).other_processes == len(running)

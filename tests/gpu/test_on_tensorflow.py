@@ -10,7 +10,7 @@ import pytest
 
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
-from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
 from tests.gpu.pooling import rule_of
 from tests.gpu.precision import Operation, off_and_on
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.gpu
 
 
 @on_gpu("tf")
-def test_tf32_of_tensorflow_is_really_off_and_really_on(lab: GpuLab) -> str:
+def test_tf32_of_tensorflow_can_be_switched_off_and_on(fixture: GpuEngineFixture) -> str:
     import tensorflow as tf
 
-    lab.build()  # only the GPU that is measured is visible
+    fixture.build()  # only the measured GPU is visible
 
     def computed(operation: Callable[..., Any]) -> Operation:
         def compute(dtype: str, tf32: bool, *given: Array) -> Array:
@@ -38,22 +38,22 @@ def test_tf32_of_tensorflow_is_really_off_and_really_on(lab: GpuLab) -> str:
 
 
 @on_gpu("tf")
-def test_the_batches_of_tensorflows_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
-    pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
-    pipeline_checks.gives_way_to_preloaded_batches(lab)
+def test_tensorflows_pipeline_batches_follow_the_augmentations(fixture: GpuEngineFixture) -> str:
+    pipeline_checks.returns_augmented_batches_with_any_number_of_workers(fixture)
+    pipeline_checks.closes_when_batches_are_preloaded(fixture)
     return ""
 
 
 @on_gpu("tf")
-def test_allocations_and_peak_of_tensorflow_are_read(lab: GpuLab) -> str:
-    return lab.allocations_are_told()
+def test_allocations_and_peak_of_tensorflow_are_read(fixture: GpuEngineFixture) -> str:
+    return fixture.describe_allocations()
 
 
 @on_gpu("tf")
-def test_the_max_pool_rule_of_tensorflows_kernels(lab: GpuLab) -> str:
+def test_the_max_pool_rule_of_tensorflows_kernels(fixture: GpuEngineFixture) -> str:
     import tensorflow as tf
 
-    lab.build()
+    fixture.build()
 
     def gradient(x: Array, size: int, stride: int) -> Array:
         with tf.device("/GPU:0"), tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""PyTorch's CUDA path on a device. No time is asserted but where that is what is claimed."""
+"""PyTorch's CUDA path on a device. Times are asserted only if they are the claim."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
-from tests.gpu.by_hand import graphed_step
-from tests.gpu.lab import GpuLab, on_gpu
+from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
+from tests.gpu.manual_cuda_graph import graphed_step
 from tests.gpu.pooling import rule_of
 from tests.gpu.precision import Operation, off_and_on
 
@@ -26,11 +26,11 @@ VARIANTS = (
 
 
 @on_gpu("torch")
-def test_tf32_of_torch_is_really_off_and_really_on(lab: GpuLab) -> str:
+def test_tf32_of_torch_can_be_switched_off_and_on(fixture: GpuEngineFixture) -> str:
     import torch
     from torch.nn import functional as F  # noqa: N812
 
-    from polybench.engines.pytorch.device import set_tf32
+    from polybench.engines.torch.device import set_tf32
 
     def computed(operation: Callable[..., Any]) -> Operation:
         def compute(dtype: str, tf32: bool, *given: Array) -> Array:
@@ -44,7 +44,7 @@ def test_tf32_of_torch_is_really_off_and_really_on(lab: GpuLab) -> str:
 
 
 class Watched:
-    """A training step, with CUDA events before the first and after the last."""
+    """A training step with CUDA events before the first and after the last."""
 
     def __init__(self, step: Any) -> None:
         import torch
@@ -61,53 +61,53 @@ class Watched:
         return loss
 
     def seconds(self) -> float:
-        """Between the events, when the GPU has passed both."""
+        """Return the seconds between the events, after the GPU has passed both."""
         self._last.synchronize()
         return float(self._first.elapsed_time(self._last)) / 1e3
 
 
 @on_gpu("torch")
-def test_a_block_of_torch_is_never_shorter_than_its_kernels(lab: GpuLab) -> str:
-    lab.build_large(4096)
-    engine: Any = lab.engine
+def test_a_block_of_torch_is_never_shorter_than_its_kernels(fixture: GpuEngineFixture) -> str:
+    fixture.build_large(4096)
+    engine: Any = fixture.engine
     engine.run_steps(0, 4)
-    said = []
+    found = []
     for n in (1, 4, 16):
         with patch.object(engine, "_train_step", watched := Watched(engine._train_step)):
             seconds = engine.run_steps(0, n)
         kernels = watched.seconds()
         assert seconds >= 0.999 * kernels, (n, seconds, kernels)
-        said.append(f"{n} steps: {seconds * 1e3:.2f} ms by the clock, {kernels * 1e3:.2f} by events")
-    # Without synchronization this would be seen.
+        found.append(f"{n} steps: {seconds * 1e3:.2f} ms by the clock, {kernels * 1e3:.2f} by events")
+    # A missing synchronization would show here.
     with (
         patch.object(engine, "_train_step", watched := Watched(engine._train_step)),
         patch.object(engine, "_synchronize", lambda: None),
     ):
         seconds = engine.run_steps(0, 16)
     assert seconds < watched.seconds()
-    return "; ".join(said)
+    return "; ".join(found)
 
 
 @on_gpu("torch")
-def test_every_variant_of_torch_trains_as_the_plain_engine_does(lab: GpuLab) -> str:
-    lab.build()
-    plain = lab.losses()
-    said = []
+def test_every_variant_of_torch_trains_like_the_plain_engine(fixture: GpuEngineFixture) -> str:
+    fixture.build()
+    plain = fixture.losses()
+    found = []
     for variants in VARIANTS:
-        lab.build(variants=variants)
+        fixture.build(variants=variants)
         for _ in range(2):  # also after a reset
-            np.testing.assert_allclose(lab.losses(), plain, rtol=1e-4, err_msg="+".join(variants))
-        said.append("+".join(variants))
-    return ", ".join(said)
+            np.testing.assert_allclose(fixture.losses(), plain, rtol=1e-4, err_msg="+".join(variants))
+        found.append("+".join(variants))
+    return ", ".join(found)
 
 
 @on_gpu("torch")
-def test_a_cuda_graph_of_torch_is_as_fast_as_one_by_hand(lab: GpuLab) -> str:
-    lab.build_large(128, ("cudagraph",))
-    engine: Any = lab.engine
-    by_hand = graphed_step(lab, 128)
+def test_a_cuda_graph_of_torch_is_as_fast_as_a_manual_one(fixture: GpuEngineFixture) -> str:
+    fixture.build_large(128, ("cudagraph",))
+    engine: Any = fixture.engine
+    by_hand = graphed_step(fixture, 128)
     ratios = []
-    for _ in range(9):  # in turn, so that a change of clocks is in both
+    for _ in range(9):  # alternating, so that a change of clocks affects both
         ours, theirs = engine.run_steps(0, 400), by_hand(400)
         ratios.append(ours / theirs)
     ratio = statistics.median(ratios)
@@ -116,7 +116,7 @@ def test_a_cuda_graph_of_torch_is_as_fast_as_one_by_hand(lab: GpuLab) -> str:
 
 
 @on_gpu("torch")
-def test_pinned_batches_of_torchs_pipeline_are_those_of_the_decisions(lab: GpuLab) -> str:
+def test_pinned_batches_of_torchs_pipeline_are_those_of_the_decisions(fixture: GpuEngineFixture) -> str:
     import torch
 
     pinned: list[bool] = []
@@ -128,20 +128,20 @@ def test_pinned_batches_of_torchs_pipeline_are_those_of_the_decisions(lab: GpuLa
         return to(self, *where, **how)
 
     with patch.object(torch.Tensor, "to", watched):
-        # Not the check that the same training has the same loss: not all of cuDNN's algorithms repeat.
-        pipeline_checks.gives_the_batches_of_the_decisions_whoever_prepares_them(lab)
-        pipeline_checks.gives_way_to_preloaded_batches(lab)
+        # Losses need not repeat, because some of cuDNN's algorithms do not.
+        pipeline_checks.returns_augmented_batches_with_any_number_of_workers(fixture)
+        pipeline_checks.closes_when_batches_are_preloaded(fixture)
     assert pinned
     assert all(pinned)
     return f"{len(pinned)} tensors, all from pinned memory"
 
 
 @on_gpu("torch")
-def test_allocations_and_peak_of_torch_are_those_of_its_allocator(lab: GpuLab) -> str:
+def test_allocations_and_peak_of_torch_come_from_its_allocator(fixture: GpuEngineFixture) -> str:
     import torch
 
-    lab.build_large(512)
-    engine = lab.engine
+    fixture.build_large(512)
+    engine = fixture.engine
     engine.run_steps(0, 4)
     before = torch.cuda.memory_stats()
     engine.run_steps(0, 4)
@@ -158,17 +158,15 @@ def test_allocations_and_peak_of_torch_are_those_of_its_allocator(lab: GpuLab) -
     assert engine.device_peak_bytes() == stats["allocated_bytes.all.peak"]
     assert found.reserved_bytes == stats["reserved_bytes.all.current"]
     assert found.driver_calls_per_step == 0
-    places = engine.allocation_places(0, 2)
-    assert places.places
-    assert sum(place.bytes_per_step for place in places.places) == pytest.approx(
-        found.bytes_per_step, rel=0.05
-    )
+    places = engine.allocation_sites(0, 2)
+    assert places.sites
+    assert sum(place.bytes_per_step for place in places.sites) == pytest.approx(found.bytes_per_step, rel=0.05)
     mib = found.bytes_per_step / 2**20
     return f"{found.count_per_step:g} a step, {mib:.1f} MiB; peak {engine.device_peak_bytes()}"
 
 
 @on_gpu("torch")
-def test_the_max_pool_rule_of_torchs_kernels(lab: GpuLab) -> str:
+def test_the_max_pool_rule_of_torchs_kernels(fixture: GpuEngineFixture) -> str:
     import torch
     from torch.nn import functional as F  # noqa: N812
 
@@ -182,6 +180,6 @@ def test_the_max_pool_rule_of_torchs_kernels(lab: GpuLab) -> str:
         return found
 
     formats = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
-    said = {name: rule_of(gradient(one)) for name, one in formats.items()}
-    assert all(rule.declaration == "EXACT" for rule in said.values()), said
-    return "; ".join(f"{name}: {rule}, so {rule.declaration}" for name, rule in said.items())
+    found = {name: rule_of(gradient(one)) for name, one in formats.items()}
+    assert all(rule.declaration == "EXACT" for rule in found.values()), found
+    return "; ".join(f"{name}: {rule}, so {rule.declaration}" for name, rule in found.items())

@@ -1,4 +1,4 @@
-"""The experiment finds the rules that are known."""
+"""The experiment finds known rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polybench.engines.base import Array
-from polybench.engines.reference.windows import max_pool
+from polybench.engines.reference.conv_pool import max_pool
 from tests.gpu.pooling import Gradient, rule_of
 
 
@@ -19,7 +19,7 @@ def reference(within: float) -> Gradient:
 
 
 def mirrored(x: Array, size: int, stride: int) -> Array:
-    """To the last maximum: the rule of the first, on the image upside down."""
+    """The gradient goes to the last maximum: the rule of the first on a reversed image."""
     return reference(0)(x[..., ::-1, ::-1], size, stride)[..., ::-1, ::-1]
 
 
@@ -30,13 +30,13 @@ def test_the_exact_rule_needs_no_declaration() -> None:
 
 
 @pytest.mark.parametrize("within", [3.45e-4, 1e-5])
-def test_a_rule_of_near_ties_is_found_with_its_distance(within: float) -> None:
+def test_a_near_tie_rule_is_found_with_its_distance(within: float) -> None:
     found = rule_of(reference(within))
     assert within / 2 < found.within <= within
     assert found.declaration.startswith(f"Conventions(max_pool_within={found.within:.2g}")
 
 
-def test_any_other_rule_is_told() -> None:
+def test_any_other_rule_is_reported() -> None:
     found = rule_of(mirrored)
     assert (found.ties, found.overlapping) == ("last", True)
     assert "no name for yet" in found.declaration
@@ -44,7 +44,7 @@ def test_any_other_rule_is_told() -> None:
     assert (shared.ties, shared.overlapping) == ("shared", False)
 
 
-def test_an_answer_that_changes_is_told() -> None:
+def test_a_changing_result_is_reported() -> None:
     random = np.random.default_rng(0)
     found = rule_of(lambda x, *rest: reference(0)(x, *rest) + (x.shape[-1] == 5) * random.random(x.shape))
     assert not found.repeatable

@@ -1,4 +1,4 @@
-"""What is held against TensorFloat-32 knows it from float32."""
+"""The TensorFloat-32 check distinguishes it from float32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.gpu.precision import Operation, off_and_on
 
 
 def product(bits_off: int, bits_on: int) -> Operation:
-    """A product whose factors are rounded to so many bits of mantissa; of a few of the rows."""
+    """Return a product with factors rounded to this many bits of mantissa, for a few rows."""
 
     def compute(dtype: str, tf32: bool, /, *given: Array) -> Array:
         bits = 52 if dtype == "float64" else bits_on if tf32 else bits_off
@@ -25,11 +25,11 @@ def _rounded(values: Array, bits: int) -> Array:
     return np.ldexp(np.round(mantissa * 2.0 ** (bits + 1)) / 2.0 ** (bits + 1), exponent)
 
 
-def test_on_and_off_are_known_from_each_other() -> None:
+def test_tf32_on_and_off_are_distinguished() -> None:
     assert off_and_on(product=product(23, 10)).startswith("product: error ")
 
 
 @pytest.mark.parametrize(("off", "on", "message"), [(10, 10, "is off"), (23, 23, "is on"), (23, 2, "is on")])
-def test_what_is_not_as_it_was_set_is_said(off: int, on: int, message: str) -> None:
+def test_a_wrong_setting_is_reported(off: int, on: int, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         off_and_on(product=product(off, on))

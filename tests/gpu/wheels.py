@@ -1,6 +1,6 @@
-"""`python -m tests.gpu.wheels [FOLDER]`: polybench's own light packages, for a machine without an index.
+"""Download polybench's own light packages for a machine without an index: `python -m tests.gpu.wheels [FOLDER]`.
 
-NumPy and the frameworks are expected there. The folder is less than 64 MiB, so that it travels.
+NumPy and the frameworks must be on that machine. The folder has less than 64 MiB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.gpu.machine import BESIDE_FRAMEWORKS, requirements
 
 LIMIT = 64 << 20
 THERE = ("numpy-",)
-"""Wheels that come with the others, and are expected there."""
+"""Wheels that are downloaded with the others, but expected on that machine."""
 
 _PLATFORMS = (
     "manylinux_2_28_x86_64",
@@ -26,7 +26,7 @@ _PLATFORMS = (
 
 
 def download(folder: Path, python: str) -> list[Path]:
-    """The wheels for that Python on x86-64; the folder holds nothing else afterwards."""
+    """Download the wheels for that Python on x86-64; remove everything else from the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.whl"):
         old.unlink()
@@ -50,9 +50,7 @@ def download(folder: Path, python: str) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.gpu.wheels", description=__doc__.partition("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.wheels", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=WHEELS)
     parser.add_argument("--python", default=".".join(map(str, sys.version_info[:2])), help="of that machine")
     asked = parser.parse_args()

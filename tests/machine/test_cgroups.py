@@ -1,4 +1,4 @@
-"""Limits of control groups, on folders like the kernel's."""
+"""Limits of control groups, in folders like the kernel's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.machine.cgroups import cpu_quota, memory_left
+from polybench.machine.cgroups import available_memory, cpu_quota
 
 MIB = 1 << 20
 V1_NO_LIMIT = 9223372036854771712
 
 
 def process(folder: Path, *hierarchies: tuple[str, str, str, Path]) -> Path:
-    """What /proc/self would be: each hierarchy is (controllers, own group, mounted root, mount point)."""
+    """Create a folder like /proc/self; a hierarchy is (controllers, own group, mounted root, mount point)."""
     groups = [f"{number}:{name}:{path}" for number, (name, path, _, _) in enumerate(hierarchies)]
     mounts = [
         "22 27 0:21 / /proc rw,relatime - proc proc rw",
@@ -34,21 +34,21 @@ def process(folder: Path, *hierarchies: tuple[str, str, str, Path]) -> Path:
 
 
 def group(folder: Path, **files: Any) -> Path:
-    """A group's folder; `memory_max=5` writes 5 into memory.max."""
+    """Create a group's folder; `memory_max=5` writes 5 to memory.max."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in files.items():
         (folder / name.replace("_", ".", 1)).write_text(f"{value}\n")
     return folder
 
 
-def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
-    assert (cpu_quota(tmp_path / "nowhere"), memory_left(tmp_path / "nowhere")) == (None, None)
+def test_no_limit_without_control_groups(tmp_path: Path) -> None:
+    assert (cpu_quota(tmp_path / "nowhere"), available_memory(tmp_path / "nowhere")) == (None, None)
     mount = group(tmp_path / "mount")  # the root group of a whole machine has no such files
     proc = process(tmp_path / "proc", ("", "/", "/", mount))
-    assert (cpu_quota(proc), memory_left(proc)) == (None, None)
+    assert (cpu_quota(proc), available_memory(proc)) == (None, None)
 
 
-def test_a_container_of_version_2(tmp_path: Path) -> None:
+def test_limits_of_a_version_2_container(tmp_path: Path) -> None:
     stat = "anon 5\nfile 7\ninactive_file 52428800\nactive_file 9"
     mount = group(
         tmp_path / "mount",
@@ -59,10 +59,10 @@ def test_a_container_of_version_2(tmp_path: Path) -> None:
     )
     proc = process(tmp_path / "proc", ("", "/", "/", mount))
     assert cpu_quota(proc) == 1.5
-    assert memory_left(proc) == 150 * MIB  # of the 300 MiB in use 50 are cached files
+    assert available_memory(proc) == 150 * MIB  # 50 of the 300 MiB in use are page cache
 
 
-def test_a_limit_of_any_group_above_holds(tmp_path: Path) -> None:
+def test_limits_of_all_ancestor_groups_apply(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     group(mount / "user.slice", cpu_max="200000 100000", memory_max="max", memory_current=900 * MIB)
     group(
@@ -73,13 +73,13 @@ def test_a_limit_of_any_group_above_holds(tmp_path: Path) -> None:
         memory_stat="inactive_file 0",
     )
     group(mount / "user.slice" / "job" / "step", cpu_max="400000 100000", memory_max="max", memory_current=7)
-    group(mount / "other", cpu_max="1000 100000", memory_max=1, memory_current=1)  # not ours
+    group(mount / "other", cpu_max="1000 100000", memory_max=1, memory_current=1)  # not an ancestor
     proc = process(tmp_path / "proc", ("", "/user.slice/job/step", "/", mount))
     assert cpu_quota(proc) == 2
-    assert memory_left(proc) == 400 * MIB
+    assert available_memory(proc) == 400 * MIB
 
 
-def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
+def test_version_1_has_one_hierarchy_per_controller(tmp_path: Path) -> None:
     cpu, memory = tmp_path / "cpu,cpuacct", tmp_path / "memory"
     group(cpu / "docker" / "abc", cpu_cfs_quota_us=-1, cpu_cfs_period_us=100000)
     group(cpu / "docker", cpu_cfs_quota_us=250000, cpu_cfs_period_us=100000)
@@ -95,7 +95,7 @@ def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
         memory_usage_in_bytes=190 * MIB,
         memory_stat=f"inactive_file 0\ntotal_inactive_file {40 * MIB}",
     )
-    unified = group(tmp_path / "unified")  # of a hybrid machine: without controllers
+    unified = group(tmp_path / "unified")  # the version 2 hierarchy of a hybrid system has no controllers
     proc = process(
         tmp_path / "proc",
         ("", "/", "/", unified),
@@ -104,7 +104,7 @@ def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
         ("cpuset", "/", "/", tmp_path / "cpuset"),
     )
     assert cpu_quota(proc) == 2.5
-    assert memory_left(proc) == 50 * MIB
+    assert available_memory(proc) == 50 * MIB
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_version_1_has_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
         ("/../other", "/"),
         ("/docker/gone", "/"),
     ],
-    ids=["mounted from the host", "not under what is mounted", "outside the namespace", "folder not there"],
+    ids=["mounted from the host", "outside the mounted group", "outside the namespace", "folder missing"],
 )
-def test_the_mounted_group_counts_where_the_own_is_not_seen(own: str, root: str, tmp_path: Path) -> None:
+def test_mounted_group_counts_if_the_own_group_is_not_visible(own: str, root: str, tmp_path: Path) -> None:
     mount = group(tmp_path / "with space", memory_max=9 * MIB, memory_current=4 * MIB)
     group(tmp_path / "other", memory_max=0, memory_current=0)
-    assert memory_left(process(tmp_path / "proc", ("", own, root, mount))) == 5 * MIB
+    assert available_memory(process(tmp_path / "proc", ("", own, root, mount))) == 5 * MIB
 
 
-def test_more_in_use_than_allowed_leaves_nothing(tmp_path: Path) -> None:
+def test_no_memory_is_available_above_the_limit(tmp_path: Path) -> None:
     mount = group(tmp_path / "mount", memory_max=5, memory_current=9, memory_stat="inactive_file 1")
-    assert memory_left(process(tmp_path / "proc", ("", "/", "/", mount))) == 0
+    assert available_memory(process(tmp_path / "proc", ("", "/", "/", mount))) == 0
 
 
 sizes = st.integers(0, 1 << 40)
@@ -133,7 +133,7 @@ levels = st.lists(st.tuples(st.none() | sizes, sizes, sizes), min_size=1, max_si
 
 
 @given(levels, st.booleans())
-def test_what_is_left_is_the_least_of_all_levels(
+def test_available_memory_is_the_minimum_over_all_levels(
     levels: list[tuple[int | None, int, int]], second_version: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -148,7 +148,7 @@ def test_what_is_left_is_the_least_of_all_levels(
             group(folder, memory_stat=f"inactive_file {cached}", **files)
         own = "/" + "/".join(folder.relative_to(mount).parts)
         controllers = "" if second_version else "memory"
-        left = memory_left(process(Path(name) / "proc", (controllers, own, "/", mount)))
+        left = available_memory(process(Path(name) / "proc", (controllers, own, "/", mount)))
     known = [max(0, limit - max(0, used - cached)) for limit, used, cached in levels if limit is not None]
     if known:
         assert left == min(known)

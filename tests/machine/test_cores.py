@@ -1,4 +1,4 @@
-"""Which cores a study runs on, over folders like the kernel's of machines that nobody has."""
+"""Selection of cores, in folders like the kernel's for simulated machines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.machine.cores import Core, choose, divide, physical_cores
+from polybench.machine.cores import Core, physical_cores, select_cores, split_cores
 
 
-class Place(NamedTuple):
-    """Where a CPU is: which core, in which node of which package, and how fast that core is."""
+class CpuPlacement(NamedTuple):
+    """Package, node and core of a CPU, and the speed of that core."""
 
     package: int
     node: int
@@ -23,47 +23,53 @@ class Place(NamedTuple):
     capacity: int
 
 
-Machine = dict[int, Place]
+Machine = dict[int, CpuPlacement]
 
 
 def folder(path: Path, machine: Machine) -> Path:
-    """What /sys/devices/system/cpu would be."""
-    for cpu, place in machine.items():
-        siblings = sorted(other for other, its in machine.items() if its.core == place.core)
+    """Create a folder like /sys/devices/system/cpu."""
+    for cpu, placement in machine.items():
+        siblings = sorted(other for other, its in machine.items() if its.core == placement.core)
         topology = path / f"cpu{cpu}" / "topology"
         topology.mkdir(parents=True)
         (topology / "thread_siblings_list").write_text(",".join(map(str, siblings)) + "\n")
-        (topology / "physical_package_id").write_text(f"{place.package}\n")
-        (path / f"cpu{cpu}" / f"node{place.node}").mkdir()
-        (path / f"cpu{cpu}" / "cpu_capacity").write_text(f"{place.capacity}\n")
+        (topology / "physical_package_id").write_text(f"{placement.package}\n")
+        (path / f"cpu{cpu}" / f"node{placement.node}").mkdir()
+        (path / f"cpu{cpu}" / "cpu_capacity").write_text(f"{placement.capacity}\n")
     return path
 
 
 def cores_of(machine: Machine, usable: set[int]) -> list[Core]:
-    """The same machine, as it is to be read."""
+    """Return the cores that polybench should find on this machine."""
     cpus = {
-        place.core: tuple(cpu for cpu in sorted(usable) if machine[cpu].core == place.core)
-        for place in machine.values()
+        placement.core: tuple(cpu for cpu in sorted(usable) if machine[cpu].core == placement.core)
+        for placement in machine.values()
     }
     return [
-        Core(cpus[place.core], machine[0].core == place.core, place.package, place.node, place.capacity)
-        for place in sorted(set(machine.values()))
-        if cpus[place.core]
+        Core(
+            cpus[placement.core],
+            machine[0].core == placement.core,
+            placement.package,
+            placement.node,
+            placement.capacity,
+        )
+        for placement in sorted(set(machine.values()))
+        if cpus[placement.core]
     ]
 
 
 def uniform(packages: int, nodes: int, cores: int, threads: int) -> Machine:
-    """CPUs numbered as Linux does on Intel: the first hyper-thread of each core, then the second."""
+    """Number CPUs as Linux does on Intel: the first hyper-thread of each core, then the second."""
     total = packages * nodes * cores
     return {
-        thread * total + core: Place(core // (nodes * cores), core // cores, core, 1024)
+        thread * total + core: CpuPlacement(core // (nodes * cores), core // cores, core, 1024)
         for core in range(total)
         for thread in range(threads)
     }
 
 
 @pytest.mark.parametrize(
-    ("machine", "usable", "wanted", "expected"),
+    ("machine", "usable", "count", "expected"),
     [
         (uniform(1, 1, 2, 1), None, 1, (1,)),
         (uniform(1, 1, 2, 1), None, 2, (0, 1)),
@@ -71,11 +77,16 @@ def uniform(packages: int, nodes: int, cores: int, threads: int) -> Machine:
         (uniform(1, 1, 2, 1), {0}, 1, (0,)),
         (uniform(1, 1, 2, 1), {1}, 2, ()),
         (uniform(1, 1, 4, 2), None, 3, (1, 2, 3)),
-        (uniform(1, 1, 4, 2), {0, 4, 2, 6}, 1, (2,)),  # 4 is the other half of the core of CPU 0
+        (uniform(1, 1, 4, 2), {0, 4, 2, 6}, 1, (2,)),  # 4 is the second hyper-thread of CPU 0's core
         (uniform(1, 1, 4, 2), {4, 2, 6}, 2, (2, 4)),
         (uniform(1, 1, 4, 2), {1, 5}, 2, ()),  # two hyper-threads of one core
         (uniform(2, 2, 4, 2), None, 4, (4, 5, 6, 7)),  # all of node 1: node 0 has CPU 0
-        (uniform(2, 2, 4, 1), {0, 1, 2, 3, 4, 5, 6}, 4, (0, 1, 2, 3)),  # near is worth more than not 0
+        (
+            uniform(2, 2, 4, 1),
+            {0, 1, 2, 3, 4, 5, 6},
+            4,
+            (0, 1, 2, 3),
+        ),  # proximity matters more than avoiding CPU 0
         (uniform(2, 2, 4, 2), None, 5, (1, 2, 3, 4, 5)),
         (uniform(2, 2, 4, 2), None, 8, (8, 9, 10, 11, 12, 13, 14, 15)),
         (uniform(2, 2, 2, 1), None, 5, (1, 2, 3, 4, 5)),
@@ -83,90 +94,90 @@ def uniform(packages: int, nodes: int, cores: int, threads: int) -> Machine:
         (uniform(2, 4, 32, 2), None, 257, ()),
     ],
 )
-def test_choices(
-    machine: Machine, usable: set[int] | None, wanted: int, expected: tuple[int, ...], tmp_path: Path
+def test_selected_cores_on_typical_machines(
+    machine: Machine, usable: set[int] | None, count: int, expected: tuple[int, ...], tmp_path: Path
 ) -> None:
     allowed = set(machine) if usable is None else usable
     found = physical_cores(allowed, folder(tmp_path, machine))
     assert sorted(found) == sorted(cores_of(machine, allowed))
-    assert choose(found, wanted) == expected
+    assert select_cores(found, count) == expected
 
 
-def test_slow_cores_come_last(tmp_path: Path) -> None:
-    fast = {cpu: Place(0, 0, cpu // 2, 1024) for cpu in range(8)}  # 4 cores of 2 threads
-    slow = {cpu: Place(0, 0, cpu - 4, 600) for cpu in range(8, 16)}
+def test_slow_cores_are_selected_last(tmp_path: Path) -> None:
+    fast = {cpu: CpuPlacement(0, 0, cpu // 2, 1024) for cpu in range(8)}  # 4 cores with 2 threads each
+    slow = {cpu: CpuPlacement(0, 0, cpu - 4, 600) for cpu in range(8, 16)}
     cores = physical_cores(range(16), folder(tmp_path, fast | slow))
-    assert choose(cores, 3) == (2, 4, 6)
-    assert choose(cores, 4) == (0, 2, 4, 6)
-    assert choose(cores, 5) == (0, 2, 4, 6, 8)
+    assert select_cores(cores, 3) == (2, 4, 6)
+    assert select_cores(cores, 4) == (0, 2, 4, 6)
+    assert select_cores(cores, 5) == (0, 2, 4, 6, 8)
 
 
 @st.composite
 def machines(draw: st.DrawFn) -> Machine:
-    """Any number of cores in each node and of threads in each core, numbered in any order."""
+    """Draw any number of cores per node and of threads per core, numbered in any order."""
     cores = [
         (package, 10 * package + node, draw(st.integers(1, 2)), draw(st.sampled_from([600, 1024])))
         for package in range(draw(st.integers(1, 2)))
         for node in range(draw(st.integers(1, 2)))
         for _ in range(draw(st.integers(1, 4)))
     ]
-    places = [
-        Place(package, node, number, capacity)
+    placements = [
+        CpuPlacement(package, node, number, capacity)
         for number, (package, node, threads, capacity) in enumerate(cores)
         for _ in range(threads)
     ]
-    return dict(enumerate(draw(st.permutations(places))))
+    return dict(enumerate(draw(st.permutations(placements))))
 
 
 @given(machines(), st.data())
-def test_a_choice_is_on_separate_cores_as_near_as_they_can_be(machine: Machine, data: st.DataObject) -> None:
+def test_selected_cores_are_separate_and_as_close_as_possible(machine: Machine, data: st.DataObject) -> None:
     usable = data.draw(st.sets(st.sampled_from(sorted(machine)), min_size=1))
-    wanted = data.draw(st.integers(1, 6))
-    found = choose(cores_of(machine, usable), wanted)
+    count = data.draw(st.integers(1, 6))
+    found = select_cores(cores_of(machine, usable), count)
 
     usable_cores = {machine[cpu].core for cpu in usable}
-    if wanted > len(usable_cores):
+    if count > len(usable_cores):
         assert found == ()
         return
-    places = [machine[cpu] for cpu in found]
-    assert len({place.core for place in places}) == len(found) == wanted
+    placements = [machine[cpu] for cpu in found]
+    assert len({placement.core for placement in placements}) == len(found) == count
     assert usable.issuperset(found)
     assert list(found) == sorted(found)
 
-    near: dict[str, dict[int, set[int]]] = {"node": defaultdict(set), "package": defaultdict(set)}
+    groups_by_level: dict[str, dict[int, set[int]]] = {"node": defaultdict(set), "package": defaultdict(set)}
     for cpu in usable:
-        for level, groups in near.items():
+        for level, groups in groups_by_level.items():
             groups[getattr(machine[cpu], level)].add(machine[cpu].core)
-    for level, groups in near.items():
-        if any(len(group) >= wanted for group in groups.values()):
-            assert len({getattr(place, level) for place in places}) == 1
+    for level, groups in groups_by_level.items():
+        if any(len(group) >= count for group in groups.values()):
+            assert len({getattr(placement, level) for placement in placements}) == 1
 
-    shared = {level: {getattr(place, level) for place in places} for level in near}
+    shared = {level: {getattr(placement, level) for placement in placements} for level in groups_by_level}
     others = {
         machine[cpu].core
         for cpu in usable
         if machine[cpu].node in shared["node"] and machine[cpu].package in shared["package"]
-    } - {place.core for place in places}
-    speeds = {place.core: place.capacity for place in machine.values()}
-    slowest = min(place.capacity for place in places)
+    } - {placement.core for placement in placements}
+    speeds = {placement.core: placement.capacity for placement in machine.values()}
+    slowest = min(placement.capacity for placement in placements)
     assert all(speeds[core] <= slowest for core in others)
-    if machine[0].core in {place.core for place in places}:
+    if machine[0].core in {placement.core for placement in placements}:
         assert not [core for core in others if speeds[core] == speeds[machine[0].core]]
 
 
-def test_where_the_kernel_does_not_describe_them_there_are_none(tmp_path: Path) -> None:
+def test_no_cores_are_found_if_the_kernel_does_not_describe_them(tmp_path: Path) -> None:
     assert physical_cores({0, 1}, tmp_path) == []
 
 
-def test_this_machine_has_cores_and_each_has_cpus_of_its_own() -> None:
+def test_cores_of_this_machine_have_separate_cpus() -> None:
     cpus = [cpu for core in physical_cores() for cpu in core.cpus]
     assert sorted(cpus) == sorted(os.sched_getaffinity(0))
 
 
-def test_processes_have_whole_cores_of_their_own() -> None:
+def test_each_process_gets_whole_cores() -> None:
     usable = [cpu for core in physical_cores() for cpu in core.cpus]
-    shares = divide(usable, 1)
+    shares = split_cores(usable, 1)
     assert shares == [tuple(sorted(usable))]
-    shares = divide((), len(physical_cores()))
+    shares = split_cores((), len(physical_cores()))
     assert sorted(shares) == sorted(core.cpus for core in physical_cores())
-    assert divide(usable, len(usable) + 1) == [()] * (len(usable) + 1)
+    assert split_cores(usable, len(usable) + 1) == [()] * (len(usable) + 1)

@@ -1,9 +1,13 @@
+"""Metrics: values, texts and intervals of each column, and groups."""
+
 from __future__ import annotations
 
 import pytest
 
-from polybench.core.document.identity import Parity
-from polybench.core.document.resources import (
+from polybench.core.errors import BadInput
+from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, select_metrics
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import (
     Allocation,
     Allocations,
     Cost,
@@ -11,23 +15,21 @@ from polybench.core.document.resources import (
     GarbageCollection,
     Memory,
     NativeAllocation,
-    Roof,
+    PeakComparison,
     SizeClasses,
     Utilization,
 )
-from polybench.core.document.times import (
-    BlockMeans,
+from polybench.schema.times import (
+    BaselineComparison,
     BreakEven,
-    DeviceSpeedup,
+    GpuSpeedup,
+    MeanStepTime,
     Pipeline,
-    Relative,
     Startup,
-    StepSeconds,
+    StepTime,
 )
-from polybench.core.document.training import TimeToAccuracy
-from polybench.core.errors import BadInput
-from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, metrics_of
-from tests.factories import absent, measured
+from polybench.schema.training import TimeToAccuracy
+from tests.factories import measured, unmeasured
 
 
 @pytest.mark.parametrize(
@@ -43,13 +45,13 @@ from tests.factories import absent, measured
         ("parity", "identical"),
     ],
 )
-def test_text(metric: str, text: str) -> None:
+def test_a_metric_formats_a_result(metric: str, text: str) -> None:
     assert METRICS[metric].text(measured("tf/cpu", 0.00855)) == text
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name != "parity"])
-def test_nothing_measured_is_empty_not_zero(metric: str) -> None:
-    result = absent("tf/cuda", "failed", "crashed")
+def test_an_unmeasured_result_has_empty_text_instead_of_zero(metric: str) -> None:
+    result = unmeasured("tf/cuda", "failed", "crashed")
     assert METRICS[metric].value(result) is None
     assert METRICS[metric].text(result) == ""
     assert METRICS[metric].interval(result) is None
@@ -65,23 +67,23 @@ def test_values_are_in_si_units() -> None:
     assert METRICS["epoch_time"].value(result) == pytest.approx(3.9)
 
 
-def test_baseline_is_named() -> None:
+def test_the_baseline_is_labelled() -> None:
     assert METRICS["speedup"].text(measured("torch/cpu", 0.0165)) == "1 (baseline)"
     assert METRICS["speedup"].text(measured("torch/cpu#2", 0.0165)) == "1.00 (1.00 to 1.00)"
 
 
-def test_no_interval() -> None:
+def test_a_result_without_an_interval_has_none() -> None:
     result = measured(
         "tf/cpu",
         0.01,
-        step_seconds=StepSeconds(0.01, 0.01, 0.01, None, None, None, 1, None),
-        relative=Relative("torch/cpu", 1.65, None, "within one run"),
+        step_time=StepTime(0.01, 0.01, 0.01, None, None, None, 1, None),
+        vs_baseline=BaselineComparison("torch/cpu", 1.65, None, "single_process"),
     )
     assert METRICS["step_time"].text(result) == "10.0 ms"
     assert METRICS["speedup"].text(result) == "1.65"
 
 
-def test_no_source() -> None:
+def test_a_missing_source_is_empty() -> None:
     result = measured("tf/cpu", 0.01, memory=Memory(), startup=None)
     assert METRICS["peak_memory"].text(result) == METRICS["cold_start"].text(result) == ""
 
@@ -89,39 +91,39 @@ def test_no_source() -> None:
 @pytest.mark.parametrize(
     ("parity", "value", "word"),
     [
-        (Parity("pass"), "pass", "identical"),
-        (Parity("fail"), "fail", "DIFFERS"),
-        (Parity("skipped"), "skipped", "not checked"),
+        (ParityCheck("pass"), "pass", "identical"),
+        (ParityCheck("fail"), "fail", "DIFFERS"),
+        (ParityCheck("skipped"), "skipped", "not checked"),
     ],
 )
-def test_parity(parity: Parity, value: str, word: str) -> None:
+def test_parity_formats_each_status(parity: ParityCheck, value: str, word: str) -> None:
     result = measured("tf/cpu", 0.01, parity=parity)
     assert METRICS["parity"].value(result) == value
     assert METRICS["parity"].text(result) == word
 
 
-def test_table_is_keyed_by_name_and_default_columns_exist() -> None:
+def test_metrics_are_keyed_by_name_and_default_columns_exist() -> None:
     assert all(name == metric.name for name, metric in METRICS.items())
     assert set(DEFAULT_COLUMNS) <= set(METRICS)
 
 
-def test_groups_expand_and_nothing_comes_twice() -> None:
-    names = [metric.name for metric in metrics_of(["cold_start", "startup", "step_time"])]
+def test_groups_expand_without_duplicates() -> None:
+    names = [metric.name for metric in select_metrics(["cold_start", "startup", "step_time"])]
     assert names[0] == "cold_start"
     assert names[-1] == "step_time"
     assert len(names) == len(set(names)) == len(GROUPS["startup"]) + 1
-    assert [metric.name for metric in metrics_of(["all"])] == list(METRICS)
+    assert [metric.name for metric in select_metrics(["all"])] == list(METRICS)
     with pytest.raises(BadInput, match="did you mean 'step_time'"):
-        metrics_of(["steptime"])
+        select_metrics(["steptime"])
 
 
-def test_everything_that_a_result_can_hold() -> None:
-    """One value for each metric, so that none reads another's field."""
+def test_every_metric_reads_its_own_field() -> None:
+    """Every field has a different value."""
     result = measured(
         "torch/cuda",
         0.01,
         startup=Startup(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
-        break_even=[BreakEven("tf/cpu", None), BreakEven("torch/cpu", 1204)],
+        break_even_steps=[BreakEven("tf/cpu", None), BreakEven("torch/cpu", 1204)],
         allocations=Allocations(
             Allocation(73.0, 54.0 * 2**20, "a", "b"),
             Allocation(7.5, 1 << 20, "c", "d"),
@@ -133,9 +135,10 @@ def test_everything_that_a_result_can_hold() -> None:
         utilization=Utilization(187.0, 1.87, 45.5, 250, {"sm": 1380}, 61, ["thermal slowdown", "power cap"]),
         energy=Energy(4500.0, "NVML"),
         cost=Cost(0.0034, 2.5),
-        roof=Roof(98e9, 0.314, "a product"),
-        device_speedup=DeviceSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
-        block_means=BlockMeans(0.0104, (0.0102, 0.0106), 12_308.0, 4.06, 1.58, (1.5, 1.66)),
+        peak=PeakComparison(98e9, 0.314, "a product"),
+        gpu_speedup=GpuSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
+        mean_step_time=MeanStepTime(0.0104, (0.0102, 0.0106), 12_308.0, 4.06),
+        vs_baseline=BaselineComparison("torch/cpu", 1.65, (1.65, 1.65), "processes", None, 1.58, (1.5, 1.66)),
         accuracy=0.6123,
         accuracy_std=0.0081,
         time_to_accuracy=TimeToAccuracy(0.6, 83.1, 5, 5),
@@ -145,54 +148,54 @@ def test_everything_that_a_result_can_hold() -> None:
         "throughput": "12,800",
         "steps_per_second": "100",
         "epoch_time": "3.90 s",
-        "waiting_time": "1.00 ms",
+        "data_wait_time": "1.00 ms",
         "compute_time": "9.00 ms",
         "pipeline_throughput": "25,000",
         "training_throughput": "14,000",
         "speedup": "1.65 (1.65 to 1.65)",
-        "device_speedup": "97.8x",
+        "gpu_speedup": "97.8x",
         "mean_step_time": "10.4 ms ±1.9%",
         "mean_throughput": "12,308",
         "mean_epoch_time": "4.06 s",
         "mean_speedup": "1.58 (1.50 to 1.66)",
         "accuracy": "0.612 ±0.008",
         "time_to_accuracy": "83.1 s",
-        "allocated": "54.0 MiB",
-        "allocations": "73.0",
-        "device_allocated": "1.00 MiB",
-        "device_allocations": "7.50",
-        "native_allocated": "27.0 MiB",
-        "native_allocations": "2,795",
-        "native_ratio": "0.250",
-        "native_peak": "18.0 MiB",
-        "native_small": "2,700",
-        "native_medium": "90.4",
-        "native_large": "19.0",
+        "alloc_bytes_per_step": "54.0 MiB",
+        "allocs_per_step": "73.0",
+        "device_alloc_bytes_per_step": "1.00 MiB",
+        "device_allocs_per_step": "7.50",
+        "native_bytes_per_step": "27.0 MiB",
+        "native_allocs_per_step": "2,795",
+        "native_bytes_vs_baseline": "0.250",
+        "native_peak_live": "18.0 MiB",
+        "native_allocs_lt_1kib": "2,700",
+        "native_allocs_1kib_256kib": "90.4",
+        "native_allocs_ge_256kib": "19.0",
         "gc_time": "2.00 ms",
-        "full_sweeps": "3",
+        "full_gcs": "3",
         "cold_start": "15.0 s",
-        "process_start": "1.00 s",
+        "process_start_time": "1.00 s",
         "import_time": "2.00 s",
         "build_time": "3.00 s",
-        "data_time": "4.00 s",
+        "data_to_device_time": "4.00 s",
         "first_step": "5.00 s",
         "second_step": "6.00 s",
-        "break_even": "1,204",
+        "break_even_steps": "1,204",
         "peak_memory": "10.0 MiB",
-        "baseline_memory": "11.0 MiB",
-        "own_memory": "12.0 MiB",
-        "mapped_memory": "13.0 MiB",
-        "step_memory": "14.0 MiB",
-        "device_memory": "15.0 MiB",
+        "memory_after_import": "11.0 MiB",
+        "private_memory": "12.0 MiB",
+        "file_mapped_memory": "13.0 MiB",
+        "step_peak_increase": "14.0 MiB",
+        "device_peak_memory": "15.0 MiB",
         "device_memory_nvml": "16.0 MiB",
-        "cpu": "187%",
-        "roof": "31%",
-        "gpu": "45.5%",
+        "cpu_utilization": "187%",
+        "pct_of_peak": "31%",
+        "gpu_utilization": "45.5%",
         "power": "250 W",
         "temperature": "61.0",
-        "throttle": "thermal slowdown, power cap",
+        "throttle_reasons": "thermal slowdown, power cap",
         "energy": "4,500 J",
-        "cost": "$0.00340",
+        "cost_per_epoch": "$0.00340",
         "relative_cost": "2.50",
         "parity": "identical",
     }
@@ -201,8 +204,8 @@ def test_everything_that_a_result_can_hold() -> None:
         assert (metric.text(result) == "") == (metric.value(result) is None), metric.name
 
 
-def test_a_cold_start_that_is_never_repaid() -> None:
-    result = measured("flux/cpu", 0.03, break_even=[BreakEven("torch/cpu", None)])
-    assert METRICS["break_even"].text(result) == "never"
-    assert METRICS["break_even"].value(result) is None
-    assert METRICS["break_even"].text(measured("flux/cpu", 0.03)) == ""
+def test_a_cold_start_that_never_breaks_even() -> None:
+    result = measured("flux/cpu", 0.03, break_even_steps=[BreakEven("torch/cpu", None)])
+    assert METRICS["break_even_steps"].text(result) == "never"
+    assert METRICS["break_even_steps"].value(result) is None
+    assert METRICS["break_even_steps"].text(measured("flux/cpu", 0.03)) == ""

@@ -1,4 +1,4 @@
-"""Networks that hypothesis draws: every kind of layer, with options of all kinds, in an order that fits."""
+"""Hypothesis strategies for networks: every type of layer, with all options, in a valid order."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
-from polybench.core.layer_base import Shape
 from polybench.core.layers import (
+    LSTM,
     AveragePool,
     BatchNorm,
     Conv,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePool,
     Layer,
     MaxPool,
+    MeanOverTime,
     ReLU,
     Residual,
+    Shape,
 )
 from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS
-from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
 
 Draw = Callable[[st.SearchStrategy[object]], object]
 
@@ -33,12 +35,8 @@ _UNIT = st.floats(0.01, 0.9)
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 5) -> Model:
-    """A network for images, tokens or features, of up to `most` layers before the last ones."""
-    names = (
-        f"{prefix}layer{number}"
-        for number in itertools.count(1)
-        for prefix in ("", "a.b-1.")[number % 2 :][:1]
-    )
+    """Draw a network for images, tokens or features, with up to `most` layers before the last ones."""
+    names = (f"{prefix}layer{number}" for number in itertools.count(1) for prefix in ("", "a.b-1.")[number % 2 :][:1])
     kind = draw(st.sampled_from(["images", "tokens", "features"]))
     layers: list[Layer] = []
     if kind == "images":
@@ -74,7 +72,7 @@ def networks(draw: st.DrawFn, most: int = 5) -> Model:
 
 @st.composite
 def _layer(draw: st.DrawFn, shape: Shape, names: Iterator[str], deep: int = 0) -> Layer:
-    """A layer that takes this shape."""
+    """Draw a layer that accepts this shape."""
     return draw(st.one_of([make(shape, names, deep) for make in _THAT_TAKE[len(shape)]]))
 
 
@@ -101,7 +99,7 @@ def _batch_norm(shape: Shape, names: Iterator[str], deep: int) -> st.SearchStrat
 
 
 def _residual(shape: Shape, names: Iterator[str], deep: int) -> st.SearchStrategy[Layer]:
-    """A body that keeps the shape, or a body and a shortcut that change it alike."""
+    """Draw a body that keeps the shape, or a body and a shortcut with equal output shapes."""
     if deep > 1:
         return st.just(ReLU())
     inside = _residual(shape, names, deep + 1)
@@ -136,4 +134,4 @@ _THAT_TAKE = {
     2: (_anything, _lstm, _residual, _only(MeanOverTime()), _only(Flatten())),
     1: (_anything, _dense, _batch_norm, _residual, _only(Flatten())),
 }
-"""Axes that come in -> what makes layers for them."""
+"""Strategies for layers by number of input axes."""

@@ -1,4 +1,4 @@
-"""Environments judged by their files: what is one, for whom, and what is said of what is none."""
+"""Environments recognized by their files, and errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from polybench.core.errors import BadInput
-from polybench.core.spec import Study, cells
+from polybench.core.spec import Study, configuration_grid
 from polybench.engines import ENGINES
-from polybench.planning.environments import HERE, Place, absolute, place_of
+from polybench.planning.environments import (
+    OWN_ENVIRONMENT,
+    EnvironmentSpec,
+    absolute_paths,
+    resolve_environment,
+)
 from polybench.planning.plan import resolve
 
 
@@ -19,42 +24,40 @@ def python_in(folder: Path) -> Path:
     return folder
 
 
-def place(engine: str, path: Path) -> Place:
-    (cell,) = cells((f"{engine}@old",), ("cpu",))
-    return place_of(cell, ENGINES[engine], {"old": str(path)})
+def place(engine: str, path: Path) -> EnvironmentSpec:
+    (configuration,) = configuration_grid((f"{engine}@old",), ("cpu",))
+    return resolve_environment(configuration, ENGINES[engine], {"old": str(path)})
 
 
-def test_a_python_is_found_in_a_folder_or_named_itself(tmp_path: Path) -> None:
+def test_an_environment_is_a_folder_or_a_python(tmp_path: Path) -> None:
     python = str(python_in(tmp_path) / "bin/python")
-    assert place("torch", tmp_path) == place("torch", Path(python)) == Place(python=python)
-    (plain,) = cells(("torch",), ("cpu",))
-    assert place_of(plain, ENGINES["torch"], {"old": "/nowhere"}) == HERE
+    assert place("torch", tmp_path) == place("torch", Path(python)) == EnvironmentSpec(python=python)
+    (plain,) = configuration_grid(("torch",), ("cpu",))
+    assert resolve_environment(plain, ENGINES["torch"], {"old": "/nowhere"}) == OWN_ENVIRONMENT
 
 
 @pytest.mark.parametrize("name", ["", "Project.toml"])
-def test_a_julia_project_is_one_for_flux_only(tmp_path: Path, name: str) -> None:
+def test_a_julia_project_is_an_environment_for_flux_only(tmp_path: Path, name: str) -> None:
     (tmp_path / "Project.toml").touch()
-    assert place("flux", tmp_path / name) == Place(project=str(tmp_path))
-    with pytest.raises(BadInput, match=r"no bin/python" if not name else "no program"):
+    assert place("flux", tmp_path / name) == EnvironmentSpec(project=str(tmp_path))
+    with pytest.raises(BadInput, match=r"no bin/python" if not name else "not executable"):
         place("torch", tmp_path / name)
 
 
-def test_a_folder_with_a_python_is_that_for_flux_too(tmp_path: Path) -> None:
+def test_a_folder_with_a_python_is_an_environment_for_flux(tmp_path: Path) -> None:
     assert place("flux", python_in(tmp_path)).python == str(tmp_path / "bin/python")
 
 
-def test_what_is_none_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+def test_invalid_environments_are_rejected_with_the_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"neither bin/python nor Project\.toml"):
         place("flux", tmp_path)
-    with pytest.raises(
-        BadInput, match=r"--env old=.*: no environment for torch: the folder has no bin/python"
-    ):
+    with pytest.raises(BadInput, match=r"--env old=.*: not an environment for torch: the folder has no bin/python"):
         place("torch", tmp_path)
-    with pytest.raises(BadInput, match=r"there is no such folder or file"):
-        absolute({"old": str(tmp_path / "none")})
+    with pytest.raises(BadInput, match=r"no such folder or file"):
+        absolute_paths({"old": str(tmp_path / "none")})
 
 
-def test_paths_are_absolute_in_a_plan_and_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_a_plan_are_absolute_and_keep_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python_in(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
     monkeypatch.chdir(tmp_path)

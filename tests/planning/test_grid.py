@@ -11,7 +11,7 @@ from polybench.planning.grid import points
 STUDY = Study(engines=("fake",), devices=("cpu",), data="synthetic", budget=60.0)
 
 
-def test_every_combination_is_a_study_with_its_part_of_the_budget() -> None:
+def test_every_combination_is_a_study_with_its_share_of_the_budget() -> None:
     made = points(STUDY, {"batch_size": [8, 16], "threads": [1, 2, 3]})
     assert [tuple(point.values.values()) for point in made] == [
         (8, 1),
@@ -25,13 +25,13 @@ def test_every_combination_is_a_study_with_its_part_of_the_budget() -> None:
     assert {point.study.budget for point in made} == {10.0}
 
 
-def test_identity_is_checked_once_a_model() -> None:
+def test_parity_is_checked_once_per_model() -> None:
     made = points(Study(engines=("fake",), model="catdog"), {"depth": [2, 3], "batch_size": [4, 8]})
     assert [point.study.model for point in made] == ["catdog-2", "catdog-2", "catdog-3", "catdog-3"]
     assert [point.study.parity for point in made] == [True, False, True, False]
 
 
-def test_depth_and_resolution_are_in_the_models_name() -> None:
+def test_depth_and_resolution_are_part_of_the_model_name() -> None:
     made = points(Study(engines=("fake",), model="catdog-2@96"), {"depth": [3], "resolution": [32, 64]})
     assert [point.study.model for point in made] == ["catdog-3@32", "catdog-3@64"]
     (made,) = points(Study(engines=("fake",), model="catdog-2@96"), {"depth": [3]})
@@ -46,22 +46,20 @@ def test_augmentation_is_off_or_on() -> None:
 @pytest.mark.parametrize(
     ("study", "axes", "message"),
     [
-        (STUDY, {}, "nothing is varied; give several values to one of --batch-size"),
-        (STUDY, {"threads": [1, 2, 1]}, "--threads has a value twice: 1,2,1"),
+        (STUDY, {}, "nothing is varied: give several values to one of --batch-size"),
+        (STUDY, {"threads": [1, 2, 1]}, "--threads repeats a value: 1,2,1"),
         (STUDY, {"depth": [2, 3]}, "lenet-2"),
         (Study(engines=("fake",), model="imdb-bilstm"), {"depth": [2, 3]}, "imdb-bilstm-2"),
         (Study(engines=("fake",), model="catdog"), {"depth": [2, 1]}, "catdog-1"),
         (STUDY, {"batch_size": [8, 0]}, "batch"),
-        (STUDY, {"workers": [0, 1]}, "--input pipeline"),
+        (STUDY, {"loader_workers": [0, 1]}, "--input pipeline"),
         (STUDY, {"augment": [0, 1]}, "--input pipeline"),
-        (STUDY, {"augment": [1, 2]}, "--augment 2: 0 or 1"),
+        (STUDY, {"augment": [1, 2]}, "--augment 2: expected 0 or 1"),
         (STUDY, {"threads": []}, "--threads has no value"),
         (STUDY, {"thread": [1, 2]}, "did you mean 'threads'"),
-        (STUDY, {"resolution": [32, 64]}, "lenet is made for images of 32 x 32"),
+        (STUDY, {"resolution": [32, 64]}, "lenet supports only images of 32 x 32"),
     ],
 )
-def test_what_cannot_be_swept_is_said_before_anything_is_measured(
-    study: Study, axes: dict[str, list[int]], message: str
-) -> None:
+def test_invalid_sweeps_are_rejected_before_measuring(study: Study, axes: dict[str, list[int]], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         points(study, axes)

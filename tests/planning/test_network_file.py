@@ -1,4 +1,4 @@
-"""TOML -> Model: what can be written down, that it comes back, and the line of everything that cannot."""
+"""Network files: every network can be written and read back."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from hypothesis import given, settings
 
 from polybench.core.errors import BadInput
 from polybench.core.layers import (
+    LSTM,
     AveragePool,
     BatchNorm,
     Conv,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePool,
     Layer,
     MaxPool,
+    MeanOverTime,
     ReLU,
     Residual,
 )
 from polybench.core.model import Model
 from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.core.pieces import pieces
-from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
-from polybench.models import MODELS, find_model
-from polybench.planning.network_file import IDENTITY, network_of, place_of, read_network
+from polybench.networks import MODELS, find_model
+from polybench.networks.timed_layers import split_layers
+from polybench.planning.network_file import FINGERPRINT_MARK, find_file, network_of, read_network
 from polybench.planning.network_table import network_table, network_toml
 from polybench.planning.toml_text import TomlText
 from tests.planning.networks import networks
@@ -43,7 +45,7 @@ def same(read: Model, model: Model) -> bool:
 
 
 @pytest.mark.parametrize("name", [*MODELS, "catdog-7", "catdog-2@96", "conv 3x3 8->8 pad 1 on 9x9"])
-def test_every_network_comes_back_from_its_file(name: str) -> None:
+def test_every_network_reads_back_from_its_file(name: str) -> None:
     model = find_model(name)
     read = parsed(network_toml(model))
     assert same(read, model)
@@ -52,7 +54,7 @@ def test_every_network_comes_back_from_its_file(name: str) -> None:
 
 @settings(max_examples=40)
 @given(networks())
-def test_any_network_comes_back_from_its_file_and_from_a_study(model: Model) -> None:
+def test_any_network_reads_back_from_its_file_and_from_a_study(model: Model) -> None:
     assert same(parsed(network_toml(model)), model)
     table = network_table(model)
     assert same(network_of(TomlText("x", ""), table), model)
@@ -60,8 +62,8 @@ def test_any_network_comes_back_from_its_file_and_from_a_study(model: Model) -> 
 
 @settings(max_examples=40)
 @given(networks())
-def test_no_two_pieces_of_any_network_are_called_the_same(model: Model) -> None:
-    names = [piece.name for piece in pieces(model)]
+def test_timed_layers_of_any_network_have_unique_names(model: Model) -> None:
+    names = [piece.name for piece in split_layers(model)]
     assert len(set(names)) == len(names)
 
 
@@ -82,7 +84,7 @@ outputs = 2
 """
 
 
-def test_what_follows_from_what_comes_in_may_be_left_out() -> None:
+def test_options_that_follow_from_the_input_may_be_omitted() -> None:
     model = parsed(IMAGES + LAYERS)
     assert model.layers == (Conv("conv1", 3, 4, 3), Flatten(), Dense("dense1", 144, 2))
     assert (model.batch_size, model.optimizer) == (128, OPTIMIZERS["momentum"])
@@ -127,7 +129,7 @@ wide = [
 )
 
 
-def test_blocks_stand_for_layers_with_names_and_values_of_their_own() -> None:
+def test_blocks_expand_to_layers_with_their_own_names_and_values() -> None:
     block = Residual((Conv("first.inner.conv1", 4, 4, 3, padding="same"),)), ReLU()
     model = parsed(BLOCKS)
     assert model.layers[:3] == (Conv("first.conv1", 3, 4, 1), *block)
@@ -138,29 +140,29 @@ def test_blocks_stand_for_layers_with_names_and_values_of_their_own() -> None:
     assert parsed(network_toml(model)) == model
 
 
-def test_a_network_is_called_by_its_file_and_by_what_it_is(tmp_path: Path) -> None:
+def test_a_network_is_named_by_its_file_and_fingerprint(tmp_path: Path) -> None:
     one, two = tmp_path / "my net.toml", tmp_path / "other.toml"
     one.write_text(IMAGES + LAYERS)
     two.write_text(f"summary = 'said'\n{IMAGES}{LAYERS}")
     first, second = read_network(one), read_network(two)
-    assert first.name.partition(IDENTITY)[0] == "my-net"
-    assert second.name.partition(IDENTITY)[0] == "other"
-    assert first.name.partition(IDENTITY)[2] == second.name.partition(IDENTITY)[2] != ""
+    assert first.name.partition(FINGERPRINT_MARK)[0] == "my-net"
+    assert second.name.partition(FINGERPRINT_MARK)[0] == "other"
+    assert first.name.partition(FINGERPRINT_MARK)[2] == second.name.partition(FINGERPRINT_MARK)[2] != ""
     two.write_text((IMAGES + LAYERS).replace("outputs = 4", "outputs = 5"))
-    assert read_network(two).name.partition(IDENTITY)[2] != second.name.partition(IDENTITY)[2]
-    assert first.unnamed() == second.unnamed()
+    assert read_network(two).name.partition(FINGERPRINT_MARK)[2] != second.name.partition(FINGERPRINT_MARK)[2]
+    assert first.without_name() == second.without_name()
 
 
-def test_no_name_is_given_twice() -> None:
+def test_repeated_names_are_rejected() -> None:
     twice = '{ type = "dropout", name = "x", rate = 0.5 },'
     layers = f"layers = [\n{twice}\n{twice}\n]"
-    with pytest.raises(BadInput, match=r"x\.toml:5: x is the name of the layer in line 4 already"):
+    with pytest.raises(BadInput, match=r"x\.toml:5: the layer in line 4 already has the name x"):
         parsed(IMAGES + layers)
 
 
-def test_names_that_one_of_the_engines_does_not_tell_apart_are_one() -> None:
+def test_names_that_an_engine_cannot_distinguish_are_rejected() -> None:
     layers = LAYERS.replace('type = "conv"', 'type = "conv"\nname = "a.b"', 1)
-    with pytest.raises(BadInput, match=r"a_b is the name of the layer in line \d+ already"):
+    with pytest.raises(BadInput, match=r"the layer in line \d+ already has the name a_b"):
         parsed(IMAGES + layers.replace('type = "dense"', 'type = "dense"\nname = "a_b"', 1))
 
 
@@ -169,28 +171,26 @@ def test_a_name_is_one_line() -> None:
         parsed('name = "mine\\n"\n' + IMAGES + LAYERS)
 
 
-def test_a_name_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+def test_an_invalid_file_name_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read ~nobody-of-this-name/net\.toml"):
-        place_of("~nobody-of-this-name/net.toml")
+        find_file("~nobody-of-this-name/net.toml")
     with pytest.raises(BadInput, match=r"cannot read .*null byte"):
         read_network(tmp_path / "a\0.toml")
 
 
-def test_a_number_of_parameters_is_held_to() -> None:
+def test_the_expected_number_of_parameters_is_checked() -> None:
     assert parsed(f"parameters = 402\n{IMAGES}{LAYERS}").published_parameters == 402
-    with pytest.raises(BadInput, match=r"x.toml:1: the network has 402 parameters, not 403"):
+    with pytest.raises(BadInput, match=r"x.toml:1: the network has 402 parameters: expected 403"):
         parsed(f"parameters = 403\n{IMAGES}{LAYERS}")
 
 
-def test_training_is_what_the_file_says() -> None:
-    training = (
-        '[training]\nbatch_size = 8\noptimizer = "nesterov"\nschedule = [[10, 0.1]]\nparity_batch_size = 4'
-    )
+def test_training_settings_come_from_the_file() -> None:
+    training = '[training]\nbatch_size = 8\noptimizer = "nesterov"\nlr_schedule = [[10, 0.1]]\nparity_batch_size = 4'
     model = parsed(f"{IMAGES}{LAYERS}{training}")
-    assert model.optimizer == Optimizer("nesterov", 0.01, schedule=((10, 0.1),))
+    assert model.optimizer == Optimizer("nesterov", 0.01, lr_schedule=((10, 0.1),))
     assert (model.batch_size, model.parity_batch_size) == (8, 4)
 
 
-def test_every_kind_of_layer_is_drawn() -> None:
+def test_the_strategy_generates_every_type_of_layer() -> None:
     drawn = {AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, GlobalAveragePool, LSTM}
     assert drawn | {MaxPool, MeanOverTime, ReLU, Residual} == set(Layer.__args__)

@@ -1,4 +1,4 @@
-"""What a study with replicas may ask for, and what its files and workers are then."""
+"""Studies with replicas: validation, shared files and workers."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def plan(**fields: Any) -> Plan:
     return resolve(Study(**(settings | fields)))
 
 
-def test_each_cell_has_its_number_and_the_whole_batch() -> None:
+def test_each_configuration_has_its_replicas_and_the_whole_batch() -> None:
     found = plan(replicas=(1, 4), batch_size=64)
-    jobs = [found.job(cell).workload for cell in found.cells]
+    jobs = [found.job(configuration).workload for configuration in found.configurations]
     assert [(one.replicas, one.batch_size, one.threads) for one in jobs] == [(1, 64, 4), (4, 64, 4)] * 2
 
 
-def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+def test_replicas_that_do_not_divide_the_batch_are_rejected() -> None:
     with pytest.raises(BadInput, match=r"--replicas 3 does not divide the batch of 64.*--batch-size 63"):
         plan(replicas=3, batch_size=64)
     with pytest.raises(BadInput, match=r"--batch-size 4$"):
         plan(replicas=4, batch_size=2)
 
 
-def test_replicas_on_the_cpu_have_equal_parts_of_the_threads() -> None:
-    with pytest.raises(BadInput, match=r"--replicas 3 share 4 threads evenly.*--threads 3,"):
+def test_replicas_on_the_cpu_must_divide_the_threads() -> None:
+    with pytest.raises(BadInput, match=r"--replicas 3 does not divide 4 threads evenly.*--threads 3,"):
         plan(replicas=3, batch_size=48)
-    with pytest.raises(BadInput, match=r"--replicas 8 share 4 threads.*--threads 8"):
+    with pytest.raises(BadInput, match=r"--replicas 8 does not divide 4 threads.*--threads 8"):
         plan(replicas=8)
-    assert plan(replicas=8, devices=("cuda",)).cells
+    assert plan(replicas=8, devices=("cuda",)).configurations
 
 
-def test_only_processes_take_the_memory_of_a_framework_each() -> None:
+def test_only_process_replicas_multiply_framework_memory() -> None:
     found = plan(replicas=(1, 2))
-    of = {cell.name: estimated_bytes(found, cell, 0) for cell in found.cells}
+    of = {configuration.name: estimated_bytes(found, configuration, 0) for configuration in found.configurations}
     assert of["fake/cpu/2x"] - of["fake/cpu"] > 60 << 20
     assert of["tf/cpu/2x"] - of["tf/cpu"] < 10 << 20
 
@@ -51,7 +51,7 @@ def test_only_processes_take_the_memory_of_a_framework_each() -> None:
 @pytest.mark.parametrize(
     ("batch_size", "replicas", "checked"), [(20, 1, 16), (42, (3, 7), 21), (24, (3, 4), 12), (12, (1, 6), 12)]
 )
-def test_the_checks_batch_can_be_divided(
+def test_replicas_divide_the_parity_batch(
     batch_size: int, replicas: Any, checked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 640)

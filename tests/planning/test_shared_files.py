@@ -1,4 +1,4 @@
-"""The files that workers share, in a study with input pipelines."""
+"""Files that workers share in a study with input pipelines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from polybench.core.spec import Study
 from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data.augmentation import augment
 from polybench.data.batches import Order
-from polybench.data.epoch import EpochFile, open_epoch, write_epoch
-from polybench.data.stream import StreamFile, mapped
+from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
+from polybench.data.pipeline_files import PipelineFiles, open_mapped
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import SharedFiles
@@ -26,54 +26,54 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch, **fields: object) -> Sha
     return shared_files.write(resolve(Study(**(study | fields))), folder)  # type: ignore[arg-type]
 
 
-def agree(stream: StreamFile | None, epoch: EpochFile) -> None:
-    """What a pipeline should make of the stream is what is in the epoch's file."""
+def agree(stream: PipelineFiles | None, epoch: EpochFile) -> None:
+    """The epoch file contains the expected output of the pipeline."""
     assert stream is not None
-    assert stream.decisions_path is not None
-    images, order = mapped(stream.images_path), mapped(stream.order_path)
-    decisions = mapped(stream.decisions_path)
+    assert stream.augmentations_path is not None
+    images, order = open_mapped(stream.images_path), open_mapped(stream.order_path)
+    decisions = open_mapped(stream.augmentations_path)
     for step, (batch, labels) in enumerate(zip(*open_epoch(epoch), strict=True)):
         varied = augment(images[order[step]], decisions[step]).astype(np.float32) / np.float32(255)
         np.testing.assert_array_equal(batch, varied)
-        np.testing.assert_array_equal(labels, mapped(stream.labels_path)[order[step]])
+        np.testing.assert_array_equal(labels, open_mapped(stream.labels_path)[order[step]])
 
 
-def test_streams_and_preloaded_batches_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipeline_and_preloaded_batches_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = make(tmp_path, monkeypatch, input="pipeline", augment=True, parity_steps=2)
     assert (files.steps_in_epoch, files.epoch.steps, files.parity.steps) == (10, 8, 3)
     agree(files.stream, files.epoch)
     agree(files.parity_stream, files.parity)
     assert files.stream is not None
-    assert files.stream.workers == 3  # as many as threads
-    assert len(mapped(files.stream.order_path)) == 12  # the untimed steps come on top
+    assert files.stream.loader_workers == 3  # as many as threads
+    assert len(open_mapped(files.stream.order_path)) == 12  # the untimed steps come on top
     assert files.loaded_bytes > 200 * 3072
 
 
-def test_a_block_may_be_longer_than_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = make(tmp_path, monkeypatch, input="pipeline", steps=25, workers=0)
+def test_a_timing_block_may_be_longer_than_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = make(tmp_path, monkeypatch, input="pipeline", steps_per_round=25, loader_workers=0)
     assert files.stream is not None
-    assert len(mapped(files.stream.order_path)) == 27
-    assert (files.stream.workers, files.stream.decisions_path) == (0, None)
+    assert len(open_mapped(files.stream.order_path)) == 27
+    assert (files.stream.loader_workers, files.stream.augmentations_path) == (0, None)
 
 
 @pytest.mark.parametrize(
     ("fields", "epochs"),
-    [({"epochs": 3}, 3), ({"until": {"accuracy": 0.5}}, 20), ({"until": {"accuracy": 0.5}, "epochs": 4}, 4)],
-    ids=["epochs", "until", "until with epochs"],
+    [({"epochs": 3}, 3), ({"target_accuracy": 0.5}, 20), ({"target_accuracy": 0.5, "epochs": 4}, 4)],
+    ids=["epochs", "target_accuracy", "target_accuracy with epochs"],
 )
-def test_no_epoch_of_a_training_repeats_another(
+def test_epochs_of_a_training_differ(
     fields: dict[str, Any], epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = make(tmp_path, monkeypatch, input="pipeline", augment=True, **fields).stream
     assert stream is not None
-    assert stream.decisions_path is not None
-    for path in (stream.order_path, stream.decisions_path):
-        steps = mapped(path)
-        assert len(steps) == epochs * stream.steps_in_epoch
+    assert stream.augmentations_path is not None
+    for path in (stream.order_path, stream.augmentations_path):
+        steps = open_mapped(path)
+        assert len(steps) == epochs * stream.steps_per_epoch
         assert len({epoch.tobytes() for epoch in np.split(steps, epochs)}) == epochs
 
 
-def test_every_test_image_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_test_images_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "test", 999)
     test = make(tmp_path, monkeypatch, accuracy=True).test
     assert test is not None
@@ -83,16 +83,14 @@ def test_every_test_image_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(images[-1, -1] * 255, dataset.images[-1])
 
 
-def test_an_epoch_is_written_once_for_a_data_set_an_order_and_a_batch_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_is_cached_by_data_order_and_batch_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
 
     def write(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
         written.append(folder)
         return write_epoch(dataset, order, folder)
 
-    monkeypatch.setattr("polybench.data.epoch.write_epoch", write)
+    monkeypatch.setattr("polybench.data.epoch_cache.write_epoch", write)
     files = []
     for number, fields in enumerate([{}, {}, {"seed": 1}, {"batch_size": 10}, {"batch_size": 20}]):
         (tmp_path / str(number)).mkdir()
@@ -104,20 +102,18 @@ def test_an_epoch_is_written_once_for_a_data_set_an_order_and_a_batch_size(
     assert open_epoch(files[3].epoch)[0].shape == (20, 10, 3, 32, 32)
 
 
-def test_without_a_pipeline_all_is_preloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_batches_are_preloaded_without_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = make(tmp_path, monkeypatch)
     assert (files.steps_in_epoch, files.epoch.steps, files.stream) == (10, 10, None)
 
 
-def test_a_network_of_sequences_has_tokens_in_its_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_sequence_networks_contain_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = make(tmp_path, monkeypatch, model="imdb-bilstm")
     assert (files.epoch.dtype, files.epoch.image_shape, files.parity.dtype) == ("int32", (100,), "int32")
     batches, _ = open_epoch(files.epoch)
     assert 0 <= batches.min() < 1000 < batches.max() < 20_000
 
 
-def test_sequences_have_no_pipeline() -> None:
-    with pytest.raises(BadInput, match="pipelines prepare images, and char-lstm takes sequences"):
+def test_sequences_reject_input_pipelines() -> None:
+    with pytest.raises(BadInput, match="pipelines read images, but char-lstm takes sequences"):
         resolve(Study(engines=("fake",), devices=("cpu",), model="char-lstm", input="pipeline"))

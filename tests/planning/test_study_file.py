@@ -1,4 +1,4 @@
-"""TOML -> Study: everything that can be written down, and the line of everything that cannot."""
+"""Study files: every study can be written and read back, and every error names its line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polybench.core.errors import BadInput
 from polybench.core.spec import QUICK_BUDGET, Study
 from polybench.planning import study_file
 from polybench.planning.study_file import parse, read
-from polybench.report.document import study_toml
+from polybench.results.document import study_toml
 
 
 def finite(low: float, high: float | None = None) -> st.SearchStrategy[float]:
@@ -25,7 +25,7 @@ def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 counts = st.integers(1, 2**63 - 1)
-cells = st.sampled_from(["fake/cpu", "torch+compile/cpu", "fake/cuda:1", "torch+compile/cuda:1"])
+configurations = st.sampled_from(["fake/cpu", "torch+compile/cpu", "fake/cuda:1", "torch+compile/cuda:1"])
 studies = st.builds(
     Study,
     engines=st.just(("fake", "torch+compile")),
@@ -39,26 +39,26 @@ studies = st.builds(
     threads=maybe(counts),
     seed=st.integers(0, 2**63 - 1),
     processes=counts,
-    rounds=maybe(counts),
-    steps=maybe(counts),
-    target=finite(0, 1),
+    rounds_per_process=maybe(counts),
+    steps_per_round=maybe(counts),
+    margin=finite(0, 1),
     budget=finite(0),
     timeout=finite(0),
     parity=st.booleans(),
     metrics=st.booleans(),
     parity_steps=counts,
-    baseline=maybe(cells),
+    baseline=maybe(configurations),
     prices=st.dictionaries(st.sampled_from(["cpu", "cpu-16", "cuda:1"]), finite(0)),
-    handicaps=st.dictionaries(cells, finite(0)),
+    injected_delays=st.dictionaries(configurations, finite(0)),
 )
 
 
 @given(studies)
-def test_what_a_result_records_is_the_study_again(study: Study) -> None:
+def test_a_saved_study_reads_back_as_the_same_study(study: Study) -> None:
     assert parse(study_toml(study), "recorded") == study
 
 
-def test_the_default_study_comes_back() -> None:
+def test_the_default_study_reads_back_unchanged() -> None:
     assert parse(study_toml(Study()), "recorded") == Study()
 
 
@@ -72,22 +72,22 @@ BAD = {
     '# why\n\nengines = [\n  "fake",\n]\nbatch_size = 0': "6: batch_size: Expected `int` >= 1",
     'engines = [\n  "fake",\n  7,\n]': "1: engines[1]: Expected `str`, got `int`",
     "engines = []": "1: no engines given",
-    'engines = ["fake"]\n\nengines = ["torch"]': "3: no TOML: Cannot overwrite a value",
-    'seed = 1\nengines = [\n"fake"\n': "2: no TOML: Unclosed array",
-    'seed = 1\n\ndata = """\nit': "3: no TOML: Unterminated string",
-    "seed = 1\nmodel = lenet": "2: no TOML: Invalid value, at column 9",
+    'engines = ["fake"]\n\nengines = ["torch"]': "3: not valid TOML: Cannot overwrite a value",
+    'seed = 1\nengines = [\n"fake"\n': "2: not valid TOML: Unclosed array",
+    'seed = 1\n\ndata = """\nit': "3: not valid TOML: Unterminated string",
+    "seed = 1\nmodel = lenet": "2: not valid TOML: Invalid value, at column 9",
     "seed = 1\nmodel = 'lennet'": "2: unknown model 'lennet'; did you mean 'lenet'?",
     'engines = ["fake"]\n[sweep]\ntreads = [1, 2]': "2: unknown field of a sweep 'treads'",
-    'engines = ["fake"]\n[sweep]\nworkers = [0, 1]': "2: --workers is for an input pipeline",
+    'engines = ["fake"]\n[sweep]\nloader_workers = [0, 1]': "2: --loader-workers ",
     'engines = ["fake"]\n[sweep]\nthreads = ["a"]': "Expected",
     "engines = ['fake', 'torhc']": "1: unknown engine 'torhc'; did you mean 'torch'?",
     "devices = ['gpu']": "1: unknown device 'gpu'",
     "precision = 'tf32'\ndevices = ['cpu']": "1: precision tf32 exists on cuda only",
     "optimizer = 'adamm'": "1: ",
-    "baseline = 'fake/cpu'\nengines = ['torch']\ndevices = ['cpu']": "1: unknown cell 'fake/cpu'",
+    "baseline = 'fake/cpu'\nengines = ['torch']\ndevices = ['cpu']": "1: unknown configuration 'fake/cpu'",
     "data = '''\nbudget = 1\n'''\nbudget = -1": "4: budget: Expected `float` > 0",
     "seed = 1\r\nbudget = -1\r\n": "2: budget: ",
-    "budget = inf": "1: budget is inf; write a finite number",
+    "budget = inf": "1: budget is inf",
     "learning_rate = nan": "1: learning_rate",
     "seed = 99999999999999999999": "1: seed: ",
     "parity = 'yes'": "1: parity: Expected `bool`, got `str`",
@@ -102,22 +102,22 @@ BAD = {
     "prices = 3": "1: prices: Expected `object`, got `int`",
     "seed = 1\n[pricess]\ncpu = 1": "2: unknown key 'pricess'; did you mean 'prices'",
     "[batch_size]": "1: batch_size: ",
-    "seed = 1\nlayers = []": "2: a network, and no study; try polybench compare --model ",
+    "seed = 1\nlayers = []": "2: this is a network file, not a study file: use polybench compare --model ",
     "seed = 1\nmodel = 'no.toml'": "2: cannot read ",
-    "[model]\nclasses = 2": "1: input is missing here; needed are: classes, input, layers",
-    "[when_quick]\nmodel = 'no.toml'": "2: cannot read ",
+    "[model]\nclasses = 2": "1: input is missing: required are classes, input, layers",
+    "[quick_overrides]\nmodel = 'no.toml'": "2: cannot read ",
     "seed = 1\nmodel = 3": "2: model: Expected `str | object`, got `int`",
     "quick = 'yes'": "1: quick: Expected `bool`",
     "seed = 1\ntitle = 3": "2: title: Expected `str | null`",
-    "seed = 1\nwhen_quick = 3": "2: when_quick: Expected `object`",
-    "[when_quick]\nseed = 1\nbatchsize = 8": "3: unknown key of when_quick 'batchsize'; did you mean",
-    "batch_size = 8\n[when_quick]\nseed = 1\nbatch_size = 0": "4: batch_size: Expected `int` >= 1",
-    "batch_size = 8\n[when_quick.batch_size]\nx = 1": "3: batch_size: Expected `int | null`, got `object`",
+    "seed = 1\nquick_overrides = 3": "2: quick_overrides: Expected `object`",
+    "[quick_overrides]\nseed = 1\nbatchsize = 8": "3: unknown key of quick_overrides 'batchsize'; did you mean",
+    "batch_size = 8\n[quick_overrides]\nseed = 1\nbatch_size = 0": "4: batch_size: Expected `int` >= 1",
+    "batch_size = 8\n[quick_overrides.batch_size]\nx = 1": "3: batch_size: Expected `int | null`, got `object`",
     "seed = 1\npublished = 'it'": "2: cannot read ",
-    "": "says nothing",
-    "# only a comment": "says nothing",
-    "seed = 1\nx = " + "[" * 5000: "2: no TOML: maximum recursion depth",
-    "seed = " + "9" * 5000: "1: no TOML: ",
+    "": "is empty",
+    "# only a comment": "is empty",
+    "seed = 1\nx = " + "[" * 5000: "2: not valid TOML: maximum recursion depth",
+    "seed = " + "9" * 5000: "1: not valid TOML: ",
 }
 
 
@@ -134,7 +134,7 @@ def test_an_error_names_the_file_and_the_line(content: str, file: Path) -> None:
         assert message in str(caught.value)
 
 
-def test_what_is_no_text_file(file: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_text_are_rejected(file: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read .*x\.toml: No such file"):
         read(file)
     with pytest.raises(BadInput, match=r"cannot read .*: Is a directory"):
@@ -146,9 +146,9 @@ def test_what_is_no_text_file(file: Path, tmp_path: Path) -> None:
     assert read(file).study.seed == 1
 
 
-def test_quick_in_the_file_or_beside_it(file: Path) -> None:
+def test_quick_works_as_a_key_and_as_an_option(file: Path) -> None:
     text = "batch_size = 64\nbudget = 30\n[prices]\ncpu = 1\ncuda = 2\n"
-    text += "[when_quick]\nbatch_size = 8\nprices.cpu = 2\n"
+    text += "[quick_overrides]\nbatch_size = 8\nprices.cpu = 2\n"
     file.write_text(text)
     assert read(file).study == Study(batch_size=64, budget=30, prices={"cpu": 1, "cuda": 2})
     quick = Study(batch_size=8, budget=QUICK_BUDGET, processes=1, prices={"cpu": 2})
@@ -159,7 +159,7 @@ def test_quick_in_the_file_or_beside_it(file: Path) -> None:
     assert read(file, quick=True).study.budget == 3
 
 
-def test_prices_may_be_of_devices_that_are_not_here() -> None:
+def test_prices_may_name_missing_devices() -> None:
     assert parse("[prices]\ncpu = 1\n'cuda:7' = 2", "x").prices == {"cpu": 1, "cuda:7": 2}
 
 
@@ -183,7 +183,7 @@ hardware = "a CPU"
 quantity = "time of a step"
 value = 3
 unit = "s"
-cell = "tf/cpu"
+configuration = "tf/cpu"
 metric = "step_time"
 [[three.numbers]]
 label = "tf"
@@ -191,54 +191,52 @@ hardware = "a GPU"
 quantity = "images a second"
 value = 3
 unit = ""
-cell = "tf/cuda"
+configuration = "tf/cuda"
 metric = "throughput"
-model = "rosetta"
+model = "dlframeworks-cnn"
 augment = false
 """
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
-        ("metric = 'step_time'", r"step_time is compared in seconds, not in 'ms'; write unit = \"s\""),
+        ("metric = 'step_time'", r"step_time is compared in seconds, not in 'ms': write unit = \"s\""),
         ("metric = 'step'", r"Invalid enum value 'step'.*numbers\[0\]\.metric"),
     ],
 )
-def test_a_number_that_cannot_be_compared_is_refused(file: Path, wrong: str, said: str) -> None:
-    number = f"label = 'tf', hardware = '', quantity = '', value = 3, unit = 'ms', cell = 'tf/cpu', {wrong}"
+def test_a_published_number_without_a_comparable_unit_is_rejected(file: Path, wrong: str, message: str) -> None:
+    number = f"label = 'tf', hardware = '', quantity = '', value = 3, unit = 'ms', configuration = 'tf/cpu', {wrong}"
     (file.parent / study_file.REFERENCES).write_text(f"[one]\nsource = ''\nnumbers = [{{{number}}}]")
     file.write_text("published = 'one'")
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         read(file)
 
 
-def test_published_numbers_stand_beside_the_file(file: Path) -> None:
+def test_published_numbers_are_read_next_to_the_file(file: Path) -> None:
     (file.parent / study_file.REFERENCES).write_text(NUMBERS)
     file.write_text("title = 'A'\npublished = 'one'")
-    about = read(file).background
+    about = read(file).metadata
     assert about.title == "A"
     assert [number.value for number in about.published] == [(1, 2.5), 3]
     assert [number.source for number in about.published] == ["a journal", "a blog"]
     (below := file.parent / "below" / file.name).parent.mkdir()
     below.write_text("published = 'one'")
-    assert read(below).background.published == about.published
+    assert read(below).metadata.published == about.published
     (below.parent / study_file.REFERENCES).write_text(NUMBERS.replace("a journal", "another journal"))
-    assert read(below).background.published[0].source == "another journal"
+    assert read(below).metadata.published[0].source == "another journal"
     file.write_text("title = 'A'\npublished = 'on'")
     with pytest.raises(BadInput, match=rf"{file}:2: unknown publication in .* 'on'; did you mean 'one'"):
         read(file)
     file.write_text("published = 'three'")
-    of_step, of_images = read(file).background.published
+    of_step, of_images = read(file).metadata.published
     assert (of_step.metric, of_step.model, of_step.batch_size, of_step.augment) == (
         "step_time",
         "lenet",
         64,
         None,
     )
-    assert (of_images.metric, of_images.model, of_images.augment) == ("throughput", "rosetta", False)
+    assert (of_images.metric, of_images.model, of_images.augment) == ("throughput", "dlframeworks-cnn", False)
     file.write_text("published = 'two'")
-    with pytest.raises(
-        BadInput, match=r"x\.toml:1: .*published\.toml:8: .*missing required field .*numbers\[0\]"
-    ):
+    with pytest.raises(BadInput, match=r"x\.toml:1: .*published\.toml:8: .*missing required field .*numbers\[0\]"):
         read(file)

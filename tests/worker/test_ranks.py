@@ -1,4 +1,4 @@
-"""A worker of several processes: they obey together, and end together, however one of them ends."""
+"""Ranks of data-parallel training: they handle requests together, and end together in any case."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.core.errors import CellFailed, Unavailable
+from polybench.core.errors import ConfigurationFailed, EngineUnavailable
 from polybench.core.job import RANKS
 from polybench.engines import ENGINES
 from polybench.machine.cores import usable_cpus
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import (
-    Answer,
-    Count,
-    Counted,
-    Failed,
+from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.messages import (
+    AllocationsCounted,
+    BlockMeasured,
+    CountAllocations,
     Load,
     Loaded,
-    Measure,
-    Measured,
+    MeasureBlock,
     Prepare,
     Prepared,
     Request,
+    RequestFailed,
+    Response,
 )
-from polybench.wire.process import WorkerProcess
-from polybench.wire.replica_messages import ExchangeTimed, TimeExchange
+from polybench.protocol.process import WorkerProcess
 from polybench.worker.handler import Worker
-from polybench.worker.ranks import Leader
-from tests import small
+from polybench.worker.ranks import RankCoordinator
+from tests import small_datasets
 
 FAKE = ENGINES["fake"].factory
-SOON = 20.0
-"""Seconds, where a test would otherwise wait for ever."""
+TIMEOUT = 20.0
+"""Seconds, so that a failing test does not wait forever."""
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
     environment = worker_environment(ENGINES["fake"], "cpu", 2, replicas=2)
     with WorkerProcess(environment, tmp_path / "log") as process:
-        process.ask(Load(FAKE), Loaded, 30)
+        process.request(Load(FAKE), Loaded, 30)
         yield process
 
 
 def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> None:
-    files = small.files(folder)
-    job = small.job()
+    files = small_datasets.files(folder)
+    job = small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", variants)
-    worker.ask(Prepare(job, str(files.weights), files.epoch, warm_up=2), Prepared, 30)
+    worker.request(Prepare(job, str(files.weights), files.epoch, warmup_steps=2), Prepared, 30)
 
 
 def rank(worker: WorkerProcess) -> psutil.Process:
@@ -61,96 +61,96 @@ def rank(worker: WorkerProcess) -> psutil.Process:
     return other
 
 
-def soon(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + SOON
-    while not holds() and time.monotonic() < deadline:
+def becomes_true(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return holds()
+    return condition()
 
 
-def gone(process: psutil.Process) -> bool:
+def has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_both_obey_and_memory_is_of_both(worker: WorkerProcess, tmp_path: Path) -> None:
+def test_both_ranks_handle_requests_and_memory_is_their_sum(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
-    measured = worker.ask(Measure(5), Measured, 30)
-    assert len(measured.step_seconds) == 5
-    own = psutil.Process(worker.pid).memory_info().rss
-    assert measured.peak_rss_bytes > 1.5 * own
-    counted = worker.ask(Count(3), Counted, 30).allocations.host
+    measured = worker.request(MeasureBlock(5), BlockMeasured, 30)
+    assert len(measured.step_times) == 5
+    rank_0 = psutil.Process(worker.pid).memory_info().rss
+    assert measured.peak_rss_bytes > 1.5 * rank_0
+    counted = worker.request(CountAllocations(3), AllocationsCounted, 30).allocations.host
     assert counted is not None
-    assert counted.count_per_step == 24  # of 12 in each
+    assert counted.count_per_step == 24  # 12 in each rank
 
 
-def test_what_the_exchange_takes(worker: WorkerProcess, tmp_path: Path) -> None:
+def test_the_all_reduce_is_timed(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
-    seconds = worker.ask(TimeExchange(5), ExchangeTimed, 30).seconds
+    seconds = worker.request(TimeAllReduce(5), AllReduceTimed, 30).seconds_per_step
     assert seconds is not None
-    with_exchange, without = seconds
-    assert without / with_exchange == pytest.approx(0.9, abs=0.02)
+    with_allreduce, without_allreduce = seconds
+    assert without_allreduce / with_allreduce == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.skipif(len(usable_cpus()) < 2, reason="there is one CPU")
-def test_each_has_cpus_of_its_own(worker: WorkerProcess) -> None:
-    one, two = (set(process.cpu_affinity()) for process in (psutil.Process(worker.pid), rank(worker)))
-    assert one
-    assert two
-    assert not one & two
+def test_each_rank_has_its_own_cpus(worker: WorkerProcess) -> None:
+    first, second = (set(process.cpu_affinity()) for process in (psutil.Process(worker.pid), rank(worker)))
+    assert first
+    assert second
+    assert not first & second
 
 
-def test_they_end_when_they_are_asked_to(worker: WorkerProcess) -> None:
+def test_all_ranks_end_on_request(worker: WorkerProcess) -> None:
     other = rank(worker)
     worker.close()
-    assert gone(other)
+    assert has_ended(other)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_others_end_with_the_first(worker: WorkerProcess, number: int) -> None:
+def test_other_ranks_end_with_the_first(worker: WorkerProcess, number: int) -> None:
     other = rank(worker)
     os.kill(worker.pid, number)
-    assert soon(lambda: gone(other))
+    assert becomes_true(lambda: has_ended(other))
 
 
-def test_a_rank_that_was_killed_is_named(worker: WorkerProcess, tmp_path: Path) -> None:
+def test_the_error_names_a_rank_that_was_killed(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
     rank(worker).kill()
-    with pytest.raises(CellFailed, match=r"rank 1 of 2: the worker was killed by SIGKILL"):
-        worker.ask(Measure(5), Measured, SOON)
+    with pytest.raises(ConfigurationFailed, match=r"rank 1 of 2: the worker was killed by SIGKILL"):
+        worker.request(MeasureBlock(5), BlockMeasured, TIMEOUT)
 
 
-def test_nobody_waits_for_a_rank_that_is_dead(worker: WorkerProcess, tmp_path: Path) -> None:
-    """The first one hangs, as in an exchange; the reason is the other's."""
+def test_no_rank_waits_for_a_dead_rank(worker: WorkerProcess, tmp_path: Path) -> None:
+    """Rank 0 hangs as in an all-reduce; the reported reason is that of the other rank."""
     prepare(worker, tmp_path, "crash")
-    with pytest.raises(CellFailed, match="rank 1 of 2: the worker was killed by SIGSEGV"):
-        worker.ask(Measure(5), Measured, SOON)
+    with pytest.raises(ConfigurationFailed, match="rank 1 of 2: the worker was killed by SIGSEGV"):
+        worker.request(MeasureBlock(5), BlockMeasured, TIMEOUT)
 
 
-def test_what_is_missing_is_said_once(worker: WorkerProcess, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"^the fake framework is not installed"):
+def test_a_missing_framework_is_reported_once(worker: WorkerProcess, tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match=r"^the fake framework is not installed"):
         prepare(worker, tmp_path, "unavailable")
 
 
-def test_who_waits_for_the_first_one_is_ended(monkeypatch: Any, tmp_path: Path) -> None:
-    """And the reason is the first one's."""
+def test_ranks_that_wait_for_a_failed_rank_are_ended(monkeypatch: Any, tmp_path: Path) -> None:
+    """The reported reason is that of rank 0."""
 
     class Failing(Worker):
-        def answer(self, request: Request) -> Answer:
-            return Failed("it broke") if isinstance(request, Measure) else super().answer(request)
+        def handle(self, request: Request) -> Response:
+            return RequestFailed("it broke") if isinstance(request, MeasureBlock) else super().handle(request)
 
     monkeypatch.setenv(RANKS, ";")
-    leader = Leader(Failing(), lambda answer: None)
-    assert isinstance(leader.answer(Load(FAKE)), Loaded)
-    files, job = small.files(tmp_path), small.job()
+    coordinator = RankCoordinator(Failing(), lambda response: None)
+    assert isinstance(coordinator.handle(Load(FAKE)), Loaded)
+    files, job = small_datasets.files(tmp_path), small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", ("hang",))
-    assert isinstance(leader.answer(Prepare(job, str(files.weights), files.epoch, warm_up=2)), Prepared)
+    assert isinstance(coordinator.handle(Prepare(job, str(files.weights), files.epoch, warmup_steps=2)), Prepared)
     (other,) = (child for child in psutil.Process().children() if "polybench.worker" in child.cmdline())
-    assert leader.answer(Measure(5)) == Failed("it broke")
-    assert soon(lambda: gone(other))
+    assert coordinator.handle(MeasureBlock(5)) == RequestFailed("it broke")
+    assert becomes_true(lambda: has_ended(other))
 
 
-def test_a_worker_alone_starts_nobody(monkeypatch: Any) -> None:
+def test_a_single_process_worker_starts_no_ranks(monkeypatch: Any) -> None:
     monkeypatch.delenv(RANKS, raising=False)
-    given: Any = type("Recorder", (), {"answer": lambda self, request: ("answered", request)})()
-    leader = Leader(given, lambda answer: None)
-    assert leader.answer(Load(FAKE)) == ("answered", Load(FAKE))
+    worker: Any = type("Recorder", (), {"handle": lambda self, request: ("handled", request)})()
+    coordinator = RankCoordinator(worker, lambda response: None)
+    assert coordinator.handle(Load(FAKE)) == ("handled", Load(FAKE))

@@ -1,1 +1,1 @@
-"""A scripted engine."""
+"""Simulated engine without a framework."""

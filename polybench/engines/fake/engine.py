@@ -1,6 +1,6 @@
-"""A scripted engine: its clock never looks at the time, its losses are a formula, its accidents are ordered.
+"""Simulated engine: computed step times and losses, and failures on request.
 
-For tests of everything around an engine, and to try polybench without a framework.
+It serves to test everything around an engine, and to try polybench without a framework.
 """
 
 from __future__ import annotations
@@ -15,180 +15,196 @@ from typing import Literal
 
 import numpy as np
 
-from polybench.core.document.layers import Part
-from polybench.core.document.places import Place, Places
-from polybench.core.document.resources import Allocation, Allocations
-from polybench.core.errors import Unavailable
-from polybench.core.job import ALONE, EXACT, Collected, Conventions, Job, Probe, Rank
-from polybench.core.pieces import Piece, pieces
-from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import (
+    NO_DEVIATIONS,
+    SINGLE_RANK,
+    EngineInfo,
+    GcStats,
+    Job,
+    NumericalConventions,
+    Rank,
+)
+from polybench.core.layers import Operation
+from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.schema.allocation_sites import AllocationProfile, AllocationSite
+from polybench.schema.resources import Allocation, Allocations
 
 STEP_SECONDS = 0.010
-FIXED_SECONDS, SECONDS_PER_IMAGE = 2e-3, 10e-6  # of `line`
-# Real processes of one program differ from each other more than the steps of one process do. These are the
-# most by which they differ here, so that what a test says of a ratio is certain.
+OVERHEAD_SECONDS, SECONDS_PER_IMAGE = 2e-3, 10e-6  # of `linear_cost`
+# Real processes of one program vary more than the steps of one process. These relative deviations are upper
+# bounds, so that tests can rely on ratios.
 PROCESS_NOISE = 0.02
 STEP_NOISE = 0.005
-# A worker's first steps and its warm-up are called first; what comes after them is measured.
-CALLS_BEFORE_ACCIDENT = 4
-WAITING_SECONDS = 0.002
-DRAWING_SECONDS = 0.005
-STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first block; in a whole training only
-STEPS_TO_HALF_RIGHT = 10
-COLLECTION_SECONDS = 0.001
-MOST_EATEN = 1 << 30  # by `hungry`, where nothing limits it
-CALLS_BEFORE_HUNGER = 30  # in the first round, after the block that calibrates
-STEPS_OF_A_SWEEP = 10
-PLACES = Places("script", "what the script says", [Place("scene", 3 << 20, 12, 2, 1 << 20)])
-EXCHANGE_SHARE = 0.1  # of a step in replicas
-LAYERS_SHARE = 0.8  # of a step, in equal parts
-STEP_PARTS: dict[Part, float] = {"loss": 0.0004, "update": 0.0003, "call": 0.0001}
-ALLOCATED = Allocation(12, 3 << 20, "script", "what the script says")
+CALLS_BEFORE_FAILURE = 4  # a worker's first steps and its warm-up; later calls are measured
+DATA_WAIT_SECONDS = 0.002
+PIPELINE_BATCH_SECONDS = 0.005
+STEPS_BEFORE_NAN = {"nan": 4, "diverge": 25}  # in the first timing block; only in a whole training
+STEPS_TO_HALF_CORRECT = 10
+GC_SECONDS = 0.001
+MAX_HOG_BYTES = 1 << 30
+CALLS_BEFORE_HOG = 30  # in the first round, after the calibration block
+STEPS_PER_FULL_GC = 10
+ALLOCATION_SITES = AllocationProfile(
+    "fake", "simulated allocations", [AllocationSite("fake_layer", 3 << 20, 12, 2, 1 << 20)]
+)
+ALLREDUCE_FRACTION = 0.1  # of a data-parallel step
+LAYERS_FRACTION = 0.8  # of a step, shared equally by the operations of all layers
+STEP_OPERATIONS: dict[Operation, float] = {"loss": 0.0004, "update": 0.0003, "call": 0.0001}
+ALLOCATIONS = Allocation(12, 3 << 20, "fake", "simulated allocations")
 
 
 class FakeEngine(Engine):
-    """Plays a script: steps of `slow`, `line` and `uneven` have another length, the others are accidents."""
+    """Simulates training. Some variants change the step time, the others simulate failures."""
 
-    sample_kind: Literal["step", "block"] = "step"
+    timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
         self._random = random.Random(os.getpid())
         self._process_factor = 1 + PROCESS_NOISE * self._random.uniform(-1, 1)
         self._variants: tuple[str, ...] = ()
-        self._rank = ALONE
+        self._rank = SINGLE_RANK
         self._step_seconds = STEP_SECONDS
         self._calls = 0
         self._steps = 0
         self._all_steps = 0
-        self._streams = False
+        self._uses_pipeline = False
 
     def load_framework(self) -> None:
         pass
 
-    def join(self, rank: Rank) -> None:
+    def join_process_group(self, rank: Rank) -> None:
         self._rank = rank
 
-    def probe(self) -> Probe:
-        return Probe({"fake": "1"}, {}, ("cpu",))
+    def probe(self) -> EngineInfo:
+        return EngineInfo({"fake": "1"}, {}, ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:  # noqa: ARG002
         if "unavailable" in job.variants:
-            raise Unavailable("the fake framework is not installed", "ask for plain fake")
+            raise EngineUnavailable("the fake framework is not installed", "use fake without +unavailable")
         self._variants = job.variants
-        if "line" in job.variants:
-            self._step_seconds = FIXED_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
-        found = pieces(job.model)
-        parts = sum(1 + len(piece.gradients()) + piece.activated for piece in found)
-        self._part_seconds = LAYERS_SHARE * self._step_seconds / parts
-        self._last_trained = [piece.name for piece in found if piece.weight_shapes()][-1]
+        if "linear_cost" in job.variants:
+            self._step_seconds = OVERHEAD_SECONDS + SECONDS_PER_IMAGE * job.workload.batch_size
+        timed_layers = split_layers(job.model)
+        operations = sum(1 + len(layer.gradients()) + layer.has_relu for layer in timed_layers)
+        self._operation_seconds = LAYERS_FRACTION * self._step_seconds / operations
+        self._last_trained = [layer.name for layer in timed_layers if layer.weight_shapes()][-1]
 
-    def conventions(self) -> Conventions:
-        return EXACT
+    def conventions(self) -> NumericalConventions:
+        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
-        self._streams = False
+        self._uses_pipeline = False
 
-    def open_stream(self, stream: Stream) -> None:  # noqa: ARG002
-        self._streams = True
-        self.sample_kind = "block"
+    def open_pipeline(self, source: PipelineInput) -> None:  # noqa: ARG002
+        self._uses_pipeline = True
+        self.timing_resolution = "block"
 
     def reset(self) -> None:
         self._steps = 0
 
-    def start_from(self, weights: Weights) -> None:
+    def set_initial_weights(self, weights: Weights) -> None:
         pass
 
     def training_state(self) -> Weights:
         return {"steps": np.array(self._steps)}
 
-    def go_on_from(self, state: Weights) -> None:
+    def restore_training_state(self, state: Weights) -> None:
         self._steps = int(state["steps"])
 
     def run_steps(self, first: int, n: int) -> float:  # noqa: ARG002
         self._calls += 1
-        if self._calls > CALLS_BEFORE_ACCIDENT:
-            self._accident()
+        if self._calls > CALLS_BEFORE_FAILURE:
+            self._fail()
         self._steps += n
         self._all_steps += n
-        waiting = WAITING_SECONDS if self._streams else 0.0
-        uneven = STEP_SECONDS if "uneven" in self._variants else 0.0
-        return self._played(self._step_seconds + waiting + uneven, n)
+        data_wait = DATA_WAIT_SECONDS if self._uses_pipeline else 0.0
+        slow_layer = STEP_SECONDS if "slow_last_layer" in self._variants else 0.0
+        return self._simulate(self._step_seconds + data_wait + slow_layer, n)
 
-    def run_steps_apart(self, first: int, n: int) -> float:
-        return (1 - EXCHANGE_SHARE) * self.run_steps(first, n)
+    def run_steps_without_allreduce(self, first: int, n: int) -> float:
+        return (1 - ALLREDUCE_FRACTION) * self.run_steps(first, n)
 
-    def _played(self, seconds: float, n: int) -> float:
-        """Seconds of n of these in this process."""
-        slowness = self._process_factor * (2 if "slow" in self._variants else 1)
-        return sum(seconds * slowness * (1 + STEP_NOISE * self._random.uniform(-1, 1)) for _ in range(n))
+    def _simulate(self, seconds: float, n: int) -> float:
+        """Return the seconds of n executions of `seconds` each, with noise."""
+        factor = self._process_factor * (2 if "slow" in self._variants else 1)
+        return sum(seconds * factor * (1 + STEP_NOISE * self._random.uniform(-1, 1)) for _ in range(n))
 
     def loss(self) -> float:
-        """From log(10), a guess among ten classes, down to a half of it."""
+        """Loss that falls from log(10), random guessing among ten classes, to half of it."""
         for variant, steps in STEPS_BEFORE_NAN.items():
             if variant in self._variants and self._steps > steps:
                 return math.nan
         return math.log(10) * (0.5 + 0.5 * math.exp(-(self._steps - 1) / 100))
 
-    def correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
-        """More with every step, up to all."""
-        return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_RIGHT))
+    def count_correct(self, images: Array, labels: Array) -> int:  # noqa: ARG002
+        """Count that grows with every step, up to all images."""
+        return round(len(labels) * self._steps / (self._steps + STEPS_TO_HALF_CORRECT))
 
     def snapshot(self, step: int) -> Snapshot:
-        raise NotImplementedError("the fake engine does no arithmetic: it has no gradients to show")
+        raise NotImplementedError("the fake engine computes no gradients")
 
-    def draw_batches(self, first: int, n: int) -> float:  # noqa: ARG002
-        return n * DRAWING_SECONDS
+    def drain_pipeline(self, first: int, n: int) -> float:  # noqa: ARG002
+        return n * PIPELINE_BATCH_SECONDS
 
-    def waited(self) -> float | None:
-        return self._all_steps * WAITING_SECONDS if self._streams else None
+    def data_wait_seconds(self) -> float | None:
+        return self._all_steps * DATA_WAIT_SECONDS if self._uses_pipeline else None
 
-    def collected(self) -> Collected:
-        return Collected(self._all_steps * COLLECTION_SECONDS, self._all_steps // STEPS_OF_A_SWEEP)
+    def gc_stats(self) -> GcStats:
+        return GcStats(self._all_steps * GC_SECONDS, self._all_steps // STEPS_PER_FULL_GC)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
-        self._refuse_counting()
+        self._reject_counting()
         self.run_steps(first, n)
-        return Allocations(host=ALLOCATED)
+        return Allocations(host=ALLOCATIONS)
 
-    def allocation_places(self, first: int, n: int) -> Places:
-        self._refuse_counting()
+    def allocation_sites(self, first: int, n: int) -> AllocationProfile:
+        self._reject_counting()
         self.run_steps(first, n)
-        return PLACES
+        return ALLOCATION_SITES
 
-    def unseen_natively(self) -> str:
-        self._refuse_counting()
+    def untraced_native_allocations(self) -> str:
+        self._reject_counting()
         return ""
 
-    def _refuse_counting(self) -> None:
-        if "uncountable" in self._variants:
+    def _reject_counting(self) -> None:
+        if "no_allocation_count" in self._variants:
             raise RuntimeError("the fake profiler does not start")
 
-    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:  # noqa: ARG002
-        names: list[Part] = ["forward", *(gradient.part for gradient in piece.gradients())]
-        seconds = dict.fromkeys([*names, "activation"] if piece.activated else names, self._part_seconds)
-        for gradient in piece.gradients():
-            seconds[gradient.part] *= 1 + gradient.contains_data_gradient
-        if "uneven" in self._variants and piece.name == self._last_trained:
-            seconds[names[-1]] += STEP_SECONDS
-        return {part: Replayed(self._stopwatch(value)) for part, value in seconds.items()}
+    def build_layer_operations(
+        self,
+        timed_layer: TimedLayer,
+        weights: Weights,  # noqa: ARG002
+        x: Array,  # noqa: ARG002
+        dy: Array,  # noqa: ARG002
+    ) -> Mapping[Operation, TimedOperation]:
+        operations: list[Operation] = ["forward", *(one.operation for one in timed_layer.gradients())]
+        activation: list[Operation] = ["activation"] if timed_layer.has_relu else []
+        seconds = dict.fromkeys([*operations, *activation], self._operation_seconds)
+        for gradient in timed_layer.gradients():
+            seconds[gradient.operation] *= 1 + gradient.has_input_gradient
+        if "slow_last_layer" in self._variants and timed_layer.name == self._last_trained:
+            seconds[operations[-1]] += STEP_SECONDS
+        return {operation: TimedOperation(self._timer(value)) for operation, value in seconds.items()}
 
-    def replay_step(self) -> Mapping[Part, Replayed]:
-        return {part: Replayed(self._stopwatch(value)) for part, value in STEP_PARTS.items()}
+    def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
+        return {operation: TimedOperation(self._timer(value)) for operation, value in STEP_OPERATIONS.items()}
 
-    def _stopwatch(self, seconds: float) -> Callable[[int], float]:
-        return lambda n: self._played(seconds, n)
+    def _timer(self, seconds: float) -> Callable[[int], float]:
+        return lambda n: self._simulate(seconds, n)
 
     def close(self) -> None:
         pass
 
-    def _accident(self) -> None:
+    def _fail(self) -> None:
         if "crash" in self._variants:
             if self._rank.count > 1 and self._rank.number == 0:
-                threading.Event().wait()  # for what another rank owes it
+                threading.Event().wait()  # rank 0 waits for gradients of a rank that crashed
             os.kill(os.getpid(), signal.SIGSEGV)
-        if "hungry" in self._variants and self._calls == CALLS_BEFORE_HUNGER:
-            self._eaten = [bytes([1]) * (64 << 20) for _ in range(MOST_EATEN // (64 << 20))]
+        if "memory_hog" in self._variants and self._calls == CALLS_BEFORE_HOG:
+            self._hog = [bytes([1]) * (64 << 20) for _ in range(MAX_HOG_BYTES // (64 << 20))]
         if "hang" in self._variants:
             threading.Event().wait()
-        if "garbage" in self._variants:
-            os.write(int(os.environ["POLYBENCH_ANSWERS_FD"]), b"this is no message\n")
+        if "bad_message" in self._variants:
+            os.write(int(os.environ["POLYBENCH_RESPONSES_FD"]), b"malformed message\n")

@@ -1,1 +1,1 @@
-"""JAX."""
+"""JAX without a neural network library."""

@@ -1,40 +1,40 @@
-"""What a training step of JAX allocates: what XLA plans for it, and on a GPU what its allocator counts."""
+"""Allocations of a JAX training step: XLA's memory plan and, on a GPU, its allocator's counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from polybench.core.document.resources import Allocation, Allocations, DeviceAllocation
+from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 SOURCE = "XLA's Compiled.memory_analysis()"
-COVERS = (
-    "planned before the first step: what the compiled step holds at its fullest, and results that replace"
-    " nothing; neither how many blocks, nor what XLA's libraries take by themselves"
+COVERAGE = (
+    "XLA's plan: the compiled step's peak of temporary memory, plus results without a donated buffer; no"
+    " counts of blocks, and no allocations of XLA's libraries"
 )
 
 
-def allocations(train: Callable[[], object], steps: int, compiled: Any, device: Any) -> Allocations:
-    """Train and count.
+def count_allocations(train: Callable[[], object], steps: int, compiled: Any, device: Any) -> Allocations:
+    """Train, and count allocations per step.
 
     Args:
-        train: trains `steps` steps, all done when it returns.
-        steps: by which the count is divided.
-        compiled: the step as `jax.jit(...).lower(...).compile()` gives it.
-        device: a jax.Device; the second record is that of a GPU.
+        train: trains `steps` steps and returns when all have finished.
+        steps: number of steps.
+        compiled: result of `jax.jit(...).lower(...).compile()` for the step.
+        device: jax.Device; a GPU's allocations are the second record.
     """
     plan = compiled.memory_analysis()
     planned = plan.temp_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes
-    before = _requests(device)
+    before = _allocation_count(device)
     train()
-    after = _requests(device)
+    after = _allocation_count(device)
     if before is None or after is None:
-        return Allocations(Allocation(None, float(planned), SOURCE, COVERS), None)
-    counted = DeviceAllocation((after - before) / steps, float(planned), f"{SOURCE}, memory_stats()", COVERS)
+        return Allocations(Allocation(None, float(planned), SOURCE, COVERAGE), None)
+    counted = DeviceAllocation((after - before) / steps, float(planned), f"{SOURCE}, memory_stats()", COVERAGE)
     return Allocations(None, counted)
 
 
-def _requests(device: Any) -> int | None:
-    """How often the device's allocator was asked so far; None on the CPU, where nothing counts it."""
+def _allocation_count(device: Any) -> int | None:
+    """Number of allocations on the device since the process started; None on the CPU."""
     stats = device.memory_stats()
     return stats["num_allocs"] if stats else None

@@ -1,28 +1,28 @@
-"""A device by its name, and what is set for a whole process: precision, and that nothing is kept on disk."""
+"""Device lookup by name, and precision settings of the process."""
 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
 from typing import Any
 
-from polybench.engines.support.frameworks import cuda_index
+from polybench.engines.shared.frameworks import cuda_index
 
 CUDA_INSTALL = "pip install 'jax[cuda12]'"
 
 
 def find_device(device: str) -> Any:
-    """The jax.Device of `cpu`, `cuda` or `cuda:1`; raises Unavailable where it is not there."""
+    """Return the jax.Device of `cpu`, `cuda` or `cuda:1`; raise EngineUnavailable if it does not exist."""
     import jax
 
     if device == "cpu":
         return jax.devices("cpu")[0]
-    found = cuda_devices()
-    index = cuda_index(device, len(found), cuda_build=_has_cuda_plugin(), install=CUDA_INSTALL)
-    return found[index]
+    devices = cuda_devices()
+    index = cuda_index(device, len(devices), cuda_build=_has_cuda_plugin(), install=CUDA_INSTALL)
+    return devices[index]
 
 
 def cuda_devices() -> list[Any]:
-    """Those that JAX sees; without its plugin for CUDA, or without a driver, it raises instead."""
+    """Return the CUDA devices visible to JAX; empty without its CUDA plugin or without a driver."""
     import jax
 
     try:
@@ -36,9 +36,9 @@ def _has_cuda_plugin() -> bool:
 
 
 def set_precision(dtype: str, precision: str) -> None:
-    """64 bits where they are asked for, and what products of float32 on a GPU are computed in.
+    """Enable 64-bit dtypes for float64, and set the precision of float32 products on a GPU.
 
-    JAX's own default there is TensorFloat-32; on the CPU it makes no difference.
+    JAX's default on a GPU is TensorFloat-32; the CPU ignores the setting.
     """
     import jax
 

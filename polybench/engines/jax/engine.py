@@ -1,4 +1,4 @@
-"""JAX as its users write it without a library for networks: pure functions, `jax.jit`, and optax."""
+"""Idiomatic JAX without a neural network library: pure functions, `jax.jit`, and optax."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.document.layers import Part
-from polybench.core.document.resources import Allocations
-from polybench.core.job import EXACT, Conventions, Job, Probe
-from polybench.core.pieces import Piece
-from polybench.engines.base import Array, Engine, Replayed, Snapshot, Stream, Weights
-from polybench.engines.jax.allocations import allocations
+from polybench.core.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
+from polybench.core.layers import Operation
+from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.jax.allocations import count_allocations
 from polybench.engines.jax.device import cuda_devices, set_precision
 from polybench.engines.jax.pipeline import Pipeline
-from polybench.engines.jax.replicas import placement
-from polybench.engines.support.arrays import as_dtype, as_input
-from polybench.engines.support.drawn_batches import Batch, DrawnBatches
-from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.engines.support.frameworks import import_framework
-from polybench.engines.support.rates import at_rates
-from polybench.engines.support.replay import timed
+from polybench.engines.jax.replicas import find_placement
+from polybench.engines.shared.arrays import as_dtype, as_input
+from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
+from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.shared.frameworks import import_framework
+from polybench.engines.shared.learning_rates import scheduled_steps
+from polybench.engines.shared.timed_operations import make_timed_operations
+from polybench.networks.timed_layers import TimedLayer
+from polybench.schema.resources import Allocations
 
 
 class JaxEngine(Engine):
-    """The whole step is compiled, and given the memory of the state that it replaces."""
+    """Training with a single compiled step, which reuses the memory of the state (buffer donation)."""
 
-    sample_kind: Literal["step", "block"] = "step"
+    timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
-        self._batches: list[Batch] | DrawnBatches = []
+        self._batches: list[Batch] | BufferedBatches = []
         self._pipeline: Pipeline | None = None
 
     def load_framework(self) -> None:
@@ -41,10 +41,10 @@ class JaxEngine(Engine):
         import_framework("optax", "optax", "jax")
         import jax
 
-        # By itself JAX keeps no compiled code on disk; the user's environment may say otherwise.
+        # JAX's default is no compilation cache on disk; the user's environment may enable one.
         jax.config.update("jax_enable_compilation_cache", False)
 
-    def probe(self) -> Probe:
+    def probe(self) -> EngineInfo:
         import jax
         import jaxlib
         import optax
@@ -53,49 +53,49 @@ class JaxEngine(Engine):
         build = {"platform": " ".join(jax.devices()[0].client.platform_version.split())}
         if flags := os.environ.get("XLA_FLAGS"):
             build["xla_flags"] = flags
-        return Probe(versions, build, ("cpu", *(f"cuda:{i}" for i in range(len(cuda_devices())))))
+        return EngineInfo(versions, build, ("cpu", *(f"cuda:{i}" for i in range(len(cuda_devices())))))
 
     def build(self, job: Job, weights: Weights) -> None:
         import jax.numpy as jnp
 
         from polybench.engines.jax import optimizers
-        from polybench.engines.jax.training_step import compiled
+        from polybench.engines.jax.training_step import compile_functions
 
         self._job = job
-        self._placement = placement(job)
+        self._placement = find_placement(job)
         self._device = self._placement.device
-        # Nobody synchronizes a GPU after each step, so there a single step has no time of its own.
-        self.sample_kind = "step" if self._device.platform == "cpu" else "block"
+        # Users do not synchronize a GPU after each step, so single steps cannot be timed there.
+        self.timing_resolution = "step" if self._device.platform == "cpu" else "block"
         set_precision(job.dtype, job.workload.precision)
         bf16 = job.workload.precision == "bf16" and job.dtype == "float32"
 
-        self._optimizer = optimizers.make(job.workload.optimizer)
-        self._set_rate = optimizers.set_rate
+        self._optimizer = optimizers.make_optimizer(job.workload.optimizer)
+        self._set_rate = optimizers.set_learning_rate
         dtype = jnp.bfloat16 if bf16 else job.dtype
-        everywhere = self._placement.state if self._placement.several else None
-        self._functions = compiled(job.model, self._optimizer, dtype, everywhere)
+        state_sharding = self._placement.state if self._placement.is_distributed else None
+        self._functions = compile_functions(job.model, self._optimizer, dtype, state_sharding)
         self._masks: dict[str, Any] = {}
-        self.start_from(weights)
+        self.set_initial_weights(weights)
         self.reset()
 
-    def conventions(self) -> Conventions:
-        return EXACT
+    def conventions(self) -> NumericalConventions:
+        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:
         import jax
 
-        self._end_pipeline()
+        self._close_pipeline()
         self._batches = [
             jax.device_put((as_input(x, self._job.dtype), y.astype(np.int32)), self._placement.batch)
             for x, y in zip(images, labels, strict=True)
         ]
         jax.block_until_ready(self._batches)
 
-    def open_stream(self, stream: Stream) -> None:
-        self._end_pipeline()
-        self.sample_kind = "block"
-        self._pipeline = Pipeline(stream, self._device, self._job.dtype)
-        self._batches = self._pipeline.draw()
+    def open_pipeline(self, source: PipelineInput) -> None:
+        self._close_pipeline()
+        self.timing_resolution = "block"
+        self._pipeline = Pipeline(source, self._device, self._job.dtype)
+        self._batches = self._pipeline.batches()
 
     def reset(self) -> None:
         import jax
@@ -106,37 +106,37 @@ class JaxEngine(Engine):
             {name: self._initial[name] for name in shapes}
             for shapes in (self._job.model.weight_shapes(), self._job.model.state_shapes())
         )
-        # Made anew: of what is on a device already, a copy to several may be no copy.
+        # Created from host arrays: device_put of an array that is already on a device may not copy it.
         key = jax.random.key(self._job.seed)
         state = State(weights, running, self._optimizer.init(weights), key)
-        # Copies, since a step uses up the memory of the state that it is given.
+        # Copies, since each step donates the memory of its input state.
         self._state = jax.block_until_ready(
             jax.tree.map(lambda value: jax.device_put(value, self._placement.state, may_alias=False), state)
         )
 
-    def start_from(self, weights: Weights) -> None:
+    def set_initial_weights(self, weights: Weights) -> None:
         self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
         import jax
 
-        bare = self._state._replace(key=jax.random.key_data(self._state.key))
-        return {str(index): np.array(leaf) for index, leaf in enumerate(jax.tree.leaves(bare))}
+        state = self._state._replace(key=jax.random.key_data(self._state.key))
+        return {str(index): np.array(leaf) for index, leaf in enumerate(jax.tree.leaves(state))}
 
-    def go_on_from(self, state: Weights) -> None:
+    def restore_training_state(self, state: Weights) -> None:
         import jax
 
-        bare = self._state._replace(key=jax.random.key_data(self._state.key))
-        kept = (state[str(index)] for index in range(len(state)))
-        leaves = [jax.device_put(leaf, self._placement.state, may_alias=False) for leaf in kept]
-        found = jax.tree.unflatten(jax.tree.structure(bare), leaves)
-        self._state = found._replace(key=jax.random.wrap_key_data(found.key))
+        structure = jax.tree.structure(self._state._replace(key=jax.random.key_data(self._state.key)))
+        saved = (state[str(index)] for index in range(len(state)))
+        leaves = [jax.device_put(leaf, self._placement.state, may_alias=False) for leaf in saved]
+        restored = jax.tree.unflatten(structure, leaves)
+        self._state = restored._replace(key=jax.random.wrap_key_data(restored.key))
 
     def run_steps(self, first: int, n: int) -> float:
         import jax
 
         batches, train_step = self._batches, self._functions.step
-        steps = at_rates(self._job.workload.optimizer, first, n, self._at_rate)
+        steps = scheduled_steps(self._job.workload.optimizer, first, n, self._set_learning_rate)
         jax.block_until_ready(self._state)
         start = perf_counter()
         for step in self._with_masks(steps):
@@ -147,13 +147,13 @@ class JaxEngine(Engine):
         self._loss = loss
         return seconds
 
-    def _at_rate(self, rate: float) -> None:
+    def _set_learning_rate(self, rate: float) -> None:
         self._set_rate(self._state.optimizer, rate)
 
     def loss(self) -> float:
         return float(self._loss)
 
-    def correct(self, images: Array, labels: Array) -> int:
+    def count_correct(self, images: Array, labels: Array) -> int:
         import jax
 
         batch = jax.device_put(as_input(images, self._job.dtype), self._placement.state)
@@ -168,15 +168,15 @@ class JaxEngine(Engine):
         names = self._job.model.tensor_shapes()
         return Snapshot(
             float(loss),
-            {name: _copied(gradients[name]) for name in names if name in gradients},
-            {name: _copied(weights[name]) for name in names},
+            {name: _copy_to_numpy(gradients[name]) for name in names if name in gradients},
+            {name: _copy_to_numpy(weights[name]) for name in names},
         )
 
     def batch(self, step: int) -> tuple[Array, Array]:
         images, labels = self._batches[step % len(self._batches)]
-        return _copied(images).astype(np.float32), _copied(labels).astype(np.int64)
+        return _copy_to_numpy(images).astype(np.float32), _copy_to_numpy(labels).astype(np.int64)
 
-    def draw_batches(self, first: int, n: int) -> float:
+    def drain_pipeline(self, first: int, n: int) -> float:
         import jax
 
         start = perf_counter()
@@ -184,8 +184,8 @@ class JaxEngine(Engine):
             jax.block_until_ready(self._batches[step % len(self._batches)])
         return perf_counter() - start
 
-    def waited(self) -> float | None:
-        return self._batches.waited if isinstance(self._batches, DrawnBatches) else None
+    def data_wait_seconds(self) -> float | None:
+        return self._batches.wait_seconds if isinstance(self._batches, BufferedBatches) else None
 
     def wait_until_idle(self) -> None:
         if self._pipeline is not None:
@@ -194,54 +194,58 @@ class JaxEngine(Engine):
     def count_allocations(self, first: int, n: int) -> Allocations:
         batch = self._batches[first % len(self._batches)]
         compiled = self._functions.step.lower(self._state, *batch, self._masks).compile()
-        return allocations(partial(self.run_steps, first, n), n, compiled, self._device)
+        return count_allocations(partial(self.run_steps, first, n), n, compiled, self._device)
 
-    def replay(self, piece: Piece, weights: Weights, x: Array, dy: Array) -> Mapping[Part, Replayed]:
+    def build_layer_operations(
+        self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
+    ) -> Mapping[Operation, TimedOperation]:
         import jax
 
-        from polybench.engines.jax.replay import calls
+        from polybench.engines.jax.operations import layer_operations
 
         arrays = (as_input(array, self._job.dtype) for array in (x, dy))
-        found = calls(piece, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device))
-        return timed(found, lambda: None)
+        calls = layer_operations(
+            timed_layer, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device)
+        )
+        return make_timed_operations(calls, lambda: None)
 
-    def replay_step(self) -> Mapping[Part, Replayed]:
-        from polybench.engines.jax.replay import step_calls
+    def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
+        from polybench.engines.jax.operations import step_operations
 
         images, labels = self._batches[0]
         weights, running, state, _ = self._state
         logits = self._functions.logits(weights, running, images)
-        return timed(step_calls(logits, labels, self._optimizer, weights, state), lambda: None)
+        calls = step_operations(logits, labels, self._optimizer, weights, state)
+        return make_timed_operations(calls, lambda: None)
 
     def device_peak_bytes(self) -> int | None:
         stats = self._device.memory_stats()  # None on the CPU
         return stats["peak_bytes_in_use"] if stats else None
 
     def close(self) -> None:
-        self._end_pipeline()
+        self._close_pipeline()
         self._batches = []
 
-    def _end_pipeline(self) -> None:
+    def _close_pipeline(self) -> None:
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
 
     def _with_masks(self, steps: Iterable[int]) -> Iterable[int]:
-        """The same steps; where dropout masks are given, each one's are put in place before it."""
-        return map(self._give_masks, steps) if self._job.dropout == "given" else steps
+        """Yield the same steps; if the job fixes the dropout masks, set each step's masks first."""
+        return map(self._set_masks, steps) if self._job.dropout == "given" else steps
 
-    def _give_masks(self, step: int) -> int:
+    def _set_masks(self, step: int) -> int:
         import jax
 
         batch_size = len(self._batches[step % len(self._batches)][1])
         masks = dropout_masks(self._job.model, batch_size, self._job.seed, step)
         self._masks = {
-            name: jax.device_put(mask.astype(self._job.dtype), self._placement.batch)
-            for name, mask in masks.items()
+            name: jax.device_put(mask.astype(self._job.dtype), self._placement.batch) for name, mask in masks.items()
         }
         return step
 
 
-def _copied(value: Any) -> Array:
-    """In NumPy's memory; what JAX gives is a view of its own, which a step may use up."""
+def _copy_to_numpy(value: Any) -> Array:
+    """Copy to NumPy's memory; `np.asarray` is a view of JAX's memory, which a step may donate."""
     return np.array(value, order="C")

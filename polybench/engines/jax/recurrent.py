@@ -1,6 +1,6 @@
-"""An LSTM as a `lax.scan` over time. It imports JAX, so it is imported late.
+"""LSTM as a `lax.scan` over time. This module imports JAX.
 
-The products with the inputs are one product for all times, in front of the loop.
+A single product before the loop multiplies the inputs of all time steps.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from polybench.core.sequence_layers import GATES, LSTM, REVERSE
+from polybench.core.layers import GATES, LSTM, REVERSE
 
 
 def lstm(layer: LSTM, weights: Mapping[str, Any], x: Any) -> Any:
-    """What comes out of the layer.
+    """Compute the layer's output.
 
     Args:
-        layer: of which `weights` has all parts, canonical, in the type that they are trained in.
-        weights: by part.
-        x: (batch, time, inputs), in whose type it computes.
+        layer: the LSTM.
+        weights: its tensors by name, canonical layout, in the dtype of training.
+        x: (batch, time, inputs); its dtype is the dtype of the computation.
     """
-    forwards = _through(layer, weights, x, "")
+    forwards = _run_direction(layer, weights, x, "")
     if not layer.bidirectional:
         return forwards if layer.sequence else forwards[:, -1]
-    backwards = _through(layer, weights, x[:, ::-1], REVERSE)
+    backwards = _run_direction(layer, weights, x[:, ::-1], REVERSE)
     if layer.sequence:
         return jnp.concatenate([forwards, backwards[:, ::-1]], axis=-1)
     return jnp.concatenate([forwards[:, -1], backwards[:, -1]], axis=-1)
 
 
-def _through(layer: LSTM, weights: Mapping[str, Any], x: Any, direction: str) -> Any:
-    """The outputs of one direction, (batch, time, units), in the order in which it reads."""
-    cast = {part: value.astype(x.dtype) for part, value in weights.items()}
+def _run_direction(layer: LSTM, weights: Mapping[str, Any], x: Any, direction: str) -> Any:
+    """Compute the outputs of one direction, (batch, time, units), in reading order."""
+    cast = {name: value.astype(x.dtype) for name, value in weights.items()}
     inputs = x @ cast[f"{direction}weight"].T + cast[f"{direction}bias"]
     if layer.biases == 2:
         inputs = inputs + cast[f"{direction}recurrent_bias"]
     recurrent, s = cast[f"{direction}recurrent"].T, _RECURRENT[layer.recurrent_activation]
 
-    def moment(carry: Any, rows: Any) -> Any:
+    def cell_step(carry: Any, rows: Any) -> Any:
         h, c = carry
         i, f, g, o = jnp.split(rows + h @ recurrent, len(GATES), axis=-1)
         c = s(f) * c + s(i) * jnp.tanh(g)
@@ -48,7 +48,7 @@ def _through(layer: LSTM, weights: Mapping[str, Any], x: Any, direction: str) ->
         return (h, c), h
 
     zeros = jnp.zeros((len(x), layer.units), x.dtype)
-    _, outputs = lax.scan(moment, (zeros, zeros), inputs.swapaxes(0, 1))
+    _, outputs = lax.scan(cell_step, (zeros, zeros), inputs.swapaxes(0, 1))
     return outputs.swapaxes(0, 1)
 
 

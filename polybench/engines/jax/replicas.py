@@ -1,8 +1,8 @@
-"""Data-parallel training as JAX's users have it: one program, whose batch lies in parts on several devices.
+"""Idiomatic data-parallel training in JAX: one program, with the batch sharded over several devices.
 
-The compiler adds what must be exchanged (https://docs.jax.dev/en/latest/sharded-computation.html, automatic
-parallelism), so what is computed is that of the whole batch, batch norm's statistics included. On the CPU the
-devices are logical ones (`jax_num_cpu_devices`), which share the process's threads.
+The compiler inserts the communication (https://docs.jax.dev/en/latest/sharded-computation.html, automatic
+parallelism), so the computation is that of the whole batch, including batch norm's statistics. On the CPU,
+the devices are logical ones (`jax_num_cpu_devices`) that share the process's threads.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from polybench.engines.jax.device import find_device
 
 
 class Placement(NamedTuple):
-    """Where arrays go: a device, or a sharding over several.
+    """Device of the arrays, or their sharding over several devices.
 
     Attributes:
-        device: the first.
-        state: of what every replica has.
-        batch: of what has the batch as its first axis.
+        device: first device.
+        state: device or sharding of arrays that every replica holds.
+        batch: device or sharding of arrays whose first axis is the batch.
     """
 
     device: Any
@@ -27,13 +27,17 @@ class Placement(NamedTuple):
     batch: Any
 
     @property
-    def several(self) -> bool:
-        """Whether there are several replicas."""
+    def is_distributed(self) -> bool:
+        """True if there are several replicas."""
         return self.state is not self.device
 
 
-def placement(job: Job) -> Placement:
-    """Of a job's replicas, on its device and the next ones; raises Unavailable where one is not there."""
+def find_placement(job: Job) -> Placement:
+    """Return the placement of a job's replicas, on its device and the next ones.
+
+    Raises:
+        EngineUnavailable: a device does not exist.
+    """
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -46,6 +50,4 @@ def placement(job: Job) -> Placement:
         start = int(job.device.partition(":")[2] or 0)
         devices = [find_device(f"cuda:{start + number}") for number in range(count)]
     mesh = Mesh(devices, ("replicas",))
-    return Placement(
-        first, NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("replicas"))
-    )
+    return Placement(first, NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("replicas")))

@@ -1,4 +1,4 @@
-"""What is compiled: the step that trains on a batch, its gradients alone, and the logits. It imports JAX."""
+"""Compiled functions: training step, gradients only, and logits. This module imports JAX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polybench.engines.jax.layers import Inference, Tensors, Training
 
 
 class State(NamedTuple):
-    """All that a step changes: weights, batch norm's statistics, the optimizer's state, the dropout's key."""
+    """Everything that a step changes: weights, batch norm statistics, optimizer state and dropout key."""
 
     weights: Tensors
     running: Tensors
@@ -21,12 +21,12 @@ class State(NamedTuple):
     key: Any
 
 
-class Compiled(NamedTuple):
+class CompiledFunctions(NamedTuple):
     """Functions under `jax.jit`.
 
-    `step`: (state, images, labels, masks) -> (state, loss); the state that it is given is used up.
-    `gradients`: (state, images, labels, masks) -> (loss, gradients); nothing is changed.
-    `logits`: (weights, running, images) -> (batch, classes), as at inference.
+    `step`: (state, images, labels, masks) -> (state, loss); the input state is donated.
+    `gradients`: (state, images, labels, masks) -> (loss, gradients); no state changes.
+    `logits`: (weights, running, images) -> (batch, classes), in inference mode.
     """
 
     step: Any
@@ -34,44 +34,46 @@ class Compiled(NamedTuple):
     logits: Any
 
 
-def compiled(model: Model, optimizer: Any, compute_dtype: Any, everywhere: Any = None) -> Compiled:
-    """The functions of a network, whose convolutions and dense layers compute in `compute_dtype`.
+def compile_functions(
+    model: Model, optimizer: Any, compute_dtype: Any, state_sharding: Any = None
+) -> CompiledFunctions:
+    """Make the functions of a network; convolutions and dense layers compute in `compute_dtype`.
 
     Args:
-        model: what to train.
+        model: network to train.
         optimizer: an `optax.GradientTransformation`.
-        compute_dtype: of activations; weights and loss keep the type of the weights.
-        everywhere: the sharding of what all replicas have, where there are several.
+        compute_dtype: dtype of activations; the loss has the dtype of the weights.
+        state_sharding: sharding of the state if there are several replicas.
     """
 
-    def given(images: Any) -> Any:
-        """Tokens stay integers; the embedding that reads them computes in the type that is asked for."""
+    def cast_inputs(images: Any) -> Any:
+        """Cast images to the compute dtype; tokens stay integers, and their embedding casts its output."""
         return images if jnp.issubdtype(images.dtype, jnp.integer) else images.astype(compute_dtype)
 
-    def loss_of(weights: Tensors, state: State, images: Any, labels: Any, masks: Tensors) -> Any:
+    def compute_loss(weights: Tensors, state: State, images: Any, labels: Any, masks: Tensors) -> Any:
         training = Training(weights, state.running, state.key, masks, compute_dtype)
-        logits = training.through(model.layers, given(images))
+        logits = training.apply(model.layers, cast_inputs(images))
         logits = logits.astype(next(iter(weights.values())).dtype)
         loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
         return loss, (training.running, training.key)
 
     def gradients(state: State, images: Any, labels: Any, masks: Tensors) -> Any:
-        return jax.value_and_grad(loss_of, has_aux=True)(state.weights, state, images, labels, masks)
+        return jax.value_and_grad(compute_loss, has_aux=True)(state.weights, state, images, labels, masks)
 
     def step(state: State, images: Any, labels: Any, masks: Tensors) -> tuple[State, Any]:
-        (loss, (running, key)), found = gradients(state, images, labels, masks)
-        updates, kept = optimizer.update(found, state.optimizer, state.weights)
-        return State(optax.apply_updates(state.weights, updates), running, kept, key), loss
+        (loss, (running, key)), grads = gradients(state, images, labels, masks)
+        updates, optimizer_state = optimizer.update(grads, state.optimizer, state.weights)
+        return State(optax.apply_updates(state.weights, updates), running, optimizer_state, key), loss
 
-    def gradients_alone(state: State, images: Any, labels: Any, masks: Tensors) -> tuple[Any, Tensors]:
-        (loss, _), found = gradients(state, images, labels, masks)
-        return loss, found
+    def gradients_only(state: State, images: Any, labels: Any, masks: Tensors) -> tuple[Any, Tensors]:
+        (loss, _), grads = gradients(state, images, labels, masks)
+        return loss, grads
 
     def logits(weights: Tensors, running: Tensors, images: Any) -> Any:
-        return Inference(weights, running, compute_dtype).through(model.layers, given(images))
+        return Inference(weights, running, compute_dtype).apply(model.layers, cast_inputs(images))
 
-    # The memory of the state becomes that of the new one: nothing is copied.
-    where = {} if everywhere is None else {"out_shardings": everywhere}
-    return Compiled(
-        jax.jit(step, donate_argnums=0, **where), jax.jit(gradients_alone, **where), jax.jit(logits)
+    # Donating the state lets the new state reuse its memory without a copy.
+    shardings = {} if state_sharding is None else {"out_shardings": state_sharding}
+    return CompiledFunctions(
+        jax.jit(step, donate_argnums=0, **shardings), jax.jit(gradients_only, **shardings), jax.jit(logits)
     )

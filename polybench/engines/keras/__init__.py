@@ -1,1 +1,1 @@
-"""Keras, with TensorFlow, PyTorch or JAX to compute."""
+"""Keras 3 on TensorFlow, PyTorch or JAX."""

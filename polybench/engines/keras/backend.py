@@ -1,4 +1,4 @@
-"""What the engine asks of what Keras computes with: all that Keras itself has no name for."""
+"""Keras backends: the operations for which Keras itself has no common API."""
 
 from __future__ import annotations
 
@@ -6,88 +6,88 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from polybench.core.document.places import Places
-from polybench.core.document.resources import Allocations
-from polybench.core.errors import Unavailable
+from polybench.core.errors import EngineUnavailable
 from polybench.core.job import Job
+from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.resources import Allocations
 
 if TYPE_CHECKING:
-    from polybench.engines.support.keras.optimizers import Formulas
+    from polybench.engines.shared.keras_common.optimizers import OptimizerClasses
 
 
 class Backend(Protocol):
-    """One of them, in a process in which it is imported."""
+    """Adapter for a Keras backend that this process has imported."""
 
     def versions(self) -> dict[str, str]:
-        """Of its packages."""
+        """Versions of the backend's packages."""
         ...
 
-    def build_facts(self) -> dict[str, str]:
-        """What this build was made with, in short."""
+    def build_info(self) -> dict[str, str]:
+        """Build details of the backend."""
         ...
 
-    def prepare(self, job: Job) -> None:
-        """Set thread pools and types of the process; nothing is inherited."""
+    def configure_process(self, job: Job) -> None:
+        """Set thread pools, dtypes and precision of the process explicitly."""
         ...
 
-    def formulas(self) -> Formulas:
-        """The optimizers, as Keras itself has its own with this backend."""
+    def optimizer_classes(self) -> OptimizerClasses:
+        """Return optimizers that update variables in the same way as Keras's own with this backend."""
         ...
 
     def gradients(self, model: Any, loss_function: Any) -> Callable[[Any, Any], tuple[Any, list[Any]]]:
-        """The function (images, labels) -> loss and gradients of `model.trainable_variables`.
+        """Make the function (images, labels) -> loss and gradients of `model.trainable_variables`.
 
-        As in a training step, without its update.
+        It computes a training step without the update.
         """
         ...
 
-    def wait(self, values: list[Any]) -> None:
+    def synchronize(self, values: list[Any]) -> None:
         """Return when these tensors have been computed."""
         ...
 
     def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:
-        """Train, and count means of a step; empty where nothing tells."""
+        """Train, and count allocations per step; empty without a source."""
         ...
 
-    def allocation_places(self, run_step: Callable[[int], object], steps: range) -> Places:
-        """As `Engine.allocation_places`."""
+    def allocation_sites(self, run_step: Callable[[int], object], steps: range) -> AllocationProfile:
+        """Train these steps, and find allocation sites; see `Engine.allocation_sites`."""
         ...
 
-    def unseen_natively(self) -> str:
-        """As `Engine.unseen_natively`."""
+    def untraced_native_allocations(self) -> str:
+        """Describe allocations served from pools; see `Engine.untraced_native_allocations`."""
         ...
 
 
-class Without:
-    """What a backend answers that compiles the whole step, has nothing to wait for and no counter."""
+class NoOpBackend:
+    """Defaults for a backend that compiles the whole step, runs synchronously and counts no allocations."""
 
-    def formulas(self) -> Formulas:
-        """Compiled into one step, so it does not matter how they are written."""
-        from polybench.engines.support.keras.optimizers import ONE_BY_ONE
+    def optimizer_classes(self) -> OptimizerClasses:
+        """Return the per-variable classes: in a compiled step, all formulations are equivalent."""
+        from polybench.engines.shared.keras_common.optimizers import PER_VARIABLE
 
-        return ONE_BY_ONE
+        return PER_VARIABLE
 
-    def wait(self, values: list[Any]) -> None:
-        """What is called returns when it is done."""
+    def synchronize(self, values: list[Any]) -> None:
+        """Do nothing, since calls return when they have finished."""
 
     def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:  # noqa: ARG002
-        """Nothing tells."""
+        """Return empty counts."""
         return Allocations()
 
-    def allocation_places(self, run_step: Callable[[int], object], steps: range) -> Places:  # noqa: ARG002
-        """Nothing tells."""
-        raise Unavailable(
-            "nothing tells where Keras allocates with this backend",
-            "polybench compare --columns native_allocated counts what it allocates in all",
+    def allocation_sites(self, run_step: Callable[[int], object], steps: range) -> AllocationProfile:  # noqa: ARG002
+        """Raise EngineUnavailable."""
+        raise EngineUnavailable(
+            "Keras has no source of allocation sites on this backend",
+            "polybench compare --columns native_bytes_per_step counts the total",
         )
 
-    def unseen_natively(self) -> str:
-        """All that it has it asks the C library or the kernel for."""
+    def untraced_native_allocations(self) -> str:
+        """Return "", since all allocations reach the C library or the kernel."""
         return ""
 
 
-class Place(NamedTuple):
-    """How to import a backend, and what installs it."""
+class BackendSpec(NamedTuple):
+    """Module, product name and polybench extra of a backend, and `module:class` of its adapter."""
 
     module: str
     product: str
@@ -95,15 +95,15 @@ class Place(NamedTuple):
     adapter: str
 
 
-PLACES = {
-    "tensorflow": Place("tensorflow", "TensorFlow", "tf", "on_tensorflow:OnTensorFlow"),
-    "torch": Place("torch", "PyTorch", "torch", "on_torch:OnTorch"),
-    "jax": Place("jax", "JAX", "jax", "on_jax:OnJax"),
+BACKENDS = {
+    "tensorflow": BackendSpec("tensorflow", "TensorFlow", "tf", "tensorflow_backend:TensorFlowBackend"),
+    "torch": BackendSpec("torch", "PyTorch", "torch", "torch_backend:TorchBackend"),
+    "jax": BackendSpec("jax", "JAX", "jax", "jax_backend:JaxBackend"),
 }
 
 
 def find_backend(name: str) -> Backend:
-    """The adapter of a backend, which is imported."""
-    module, _, kind = PLACES[name].adapter.partition(":")
-    backend: Backend = getattr(importlib.import_module(f"polybench.engines.keras.{module}"), kind)()
+    """Import and create the adapter of a backend."""
+    module, _, adapter = BACKENDS[name].adapter.partition(":")
+    backend: Backend = getattr(importlib.import_module(f"polybench.engines.keras.{module}"), adapter)()
     return backend

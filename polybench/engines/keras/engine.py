@@ -1,4 +1,4 @@
-"""Keras as its users write it: a model, channels last, `compile` and `train_on_batch`, on any backend."""
+"""Idiomatic Keras: a channels-last model, `compile` and `train_on_batch`, on any backend."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.document.places import Places
-from polybench.core.document.resources import Allocations
-from polybench.core.errors import Unavailable
-from polybench.core.job import Conventions, Job, Probe
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.base import Array, Engine, Snapshot, Weights
-from polybench.engines.keras.backend import PLACES, find_backend
-from polybench.engines.keras.environment import BACKEND
-from polybench.engines.keras.float64 import keep_float64
-from polybench.engines.support.arrays import as_input
-from polybench.engines.support.frameworks import import_framework
-from polybench.engines.support.keras.layout import batch_to_keras
-from polybench.engines.support.rates import at_rates
+from polybench.engines.keras.backend import BACKENDS, find_backend
+from polybench.engines.keras.environment import BACKEND_VARIABLE
+from polybench.engines.keras.float64 import set_float64_support
+from polybench.engines.shared.arrays import as_input
+from polybench.engines.shared.frameworks import import_framework
+from polybench.engines.shared.keras_common.layout import batch_to_keras
+from polybench.engines.shared.learning_rates import scheduled_steps
+from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.resources import Allocations
 
 
 class KerasEngine(Engine):
-    """The step is Keras's own: eager on PyTorch, a `tf.function` on TensorFlow, compiled with XLA on JAX.
+    """Keras's own training step: eager on PyTorch, a `tf.function` on TensorFlow, compiled with XLA on JAX.
 
-    `train_on_batch` does it, and answers its loss as a number, so it waits for that; it is the step of
-    `model.fit`, without the iterator and the callbacks that this has around it.
+    `train_on_batch` is the step of `model.fit` without its iterator and callbacks. It returns the loss as a
+    number, so it waits for the step to finish.
     """
 
-    sample_kind: Literal["step", "block"] = "step"
+    timing_resolution: Literal["step", "block"] = "step"
 
     def __init__(self) -> None:
         self._batches: list[tuple[Any, Any]] = []
 
     def load_framework(self) -> None:
-        self._name = os.environ[BACKEND]
-        module, product, extra, _ = PLACES[self._name]
+        self._name = os.environ[BACKEND_VARIABLE]
+        module, product, extra, _ = BACKENDS[self._name]
         import_framework(module, product, f"keras,{extra}")
         import_framework("keras", "Keras", f"keras,{extra}")
         self._backend = find_backend(self._name)
 
-    def probe(self) -> Probe:
+    def probe(self) -> EngineInfo:
         import keras
 
         versions = {"keras": str(keras.__version__)} | self._backend.versions()
-        return Probe(versions, {"backend": self._name} | self._backend.build_facts(), ("cpu",))
+        return EngineInfo(versions, {"backend": self._name} | self._backend.build_info(), ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:
         if job.device != "cpu":
-            raise Unavailable("polybench trains Keras on the CPU only so far", "use --devices cpu")
+            raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
         import keras
 
-        from polybench.engines.support.keras.canonical_model import CanonicalModel
-        from polybench.engines.support.keras.layers import conventions
-        from polybench.engines.support.keras.optimizers import CanonicalOptimizer
+        from polybench.engines.shared.keras_common.canonical_model import CanonicalModel
+        from polybench.engines.shared.keras_common.layers import conventions
+        from polybench.engines.shared.keras_common.optimizers import CanonicalOptimizer
 
         self._job = job
-        self._backend.prepare(job)
-        keep_float64(self._name == "tensorflow" or job.dtype == "float64")
+        self._backend.configure_process(job)
+        set_float64_support(self._name == "tensorflow" or job.dtype == "float64")
         self._network = CanonicalModel(job, weights)
         self._model = self._network.model
         self._optimizer = CanonicalOptimizer(
-            job.workload.optimizer, self._model.trainable_variables, self._backend.formulas()
+            job.workload.optimizer, self._model.trainable_variables, self._backend.optimizer_classes()
         )
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._model.compile(self._optimizer.keras, loss_function)
@@ -71,7 +71,7 @@ class KerasEngine(Engine):
         self._conventions = conventions(job)
         self.reset()
 
-    def conventions(self) -> Conventions:
+    def conventions(self) -> NumericalConventions:
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
@@ -84,31 +84,31 @@ class KerasEngine(Engine):
             )
             for x, y in zip(images, labels, strict=True)
         ]
-        self._backend.wait([tensor for batch in self._batches for tensor in batch])
+        self._backend.synchronize([tensor for batch in self._batches for tensor in batch])
 
     def reset(self) -> None:
         self._network.reset()
         self._optimizer.reset()
-        self._wait()
+        self._synchronize()
 
-    def start_from(self, weights: Weights) -> None:
-        self._network.start_from(weights)
+    def set_initial_weights(self, weights: Weights) -> None:
+        self._network.set_initial_weights(weights)
 
     def training_state(self) -> Weights:
         return self._network.training_state(self._optimizer)
 
-    def go_on_from(self, state: Weights) -> None:
-        self._network.go_on_from(state, self._optimizer)
-        self._wait()
+    def restore_training_state(self, state: Weights) -> None:
+        self._network.restore_training_state(state, self._optimizer)
+        self._synchronize()
 
     def run_steps(self, first: int, n: int) -> float:
         batches, train_step = self._batches, self._model.train_on_batch
-        steps = at_rates(self._job.workload.optimizer, first, n, self._optimizer.set_rate)
+        steps = scheduled_steps(self._job.workload.optimizer, first, n, self._optimizer.set_learning_rate)
         start = perf_counter()
         for step in self._network.with_masks(steps):
             images, labels = batches[step % len(batches)]
             loss = train_step(images, labels)
-        self._wait()
+        self._synchronize()
         seconds = perf_counter() - start
         self._loss = loss
         return seconds
@@ -116,7 +116,7 @@ class KerasEngine(Engine):
     def loss(self) -> float:
         return float(self._loss)
 
-    def correct(self, images: Array, labels: Array) -> int:
+    def count_correct(self, images: Array, labels: Array) -> int:
         logits = self._model.predict_on_batch(as_input(batch_to_keras(images), self._job.dtype))
         return int((logits.argmax(axis=1) == labels).sum())
 
@@ -127,14 +127,14 @@ class KerasEngine(Engine):
     def count_allocations(self, first: int, n: int) -> Allocations:
         return self._backend.count_allocations(partial(self.run_steps, first, n), n)
 
-    def allocation_places(self, first: int, n: int) -> Places:
-        return self._backend.allocation_places(lambda step: self.run_steps(step, 1), range(first, first + n))
+    def allocation_sites(self, first: int, n: int) -> AllocationProfile:
+        return self._backend.allocation_sites(lambda step: self.run_steps(step, 1), range(first, first + n))
 
-    def unseen_natively(self) -> str:
-        return self._backend.unseen_natively()
+    def untraced_native_allocations(self) -> str:
+        return self._backend.untraced_native_allocations()
 
     def close(self) -> None:
         self._batches = []
 
-    def _wait(self) -> None:
-        self._backend.wait([variable.value for variable in self._model.trainable_variables])
+    def _synchronize(self) -> None:
+        self._backend.synchronize([variable.value for variable in self._model.trainable_variables])

@@ -1,32 +1,47 @@
-"""What Keras computes with: a variable of its process, read when Keras is imported. Needs no Keras."""
+"""Environment variables that select Keras's backend when Keras is imported. This module imports no Keras."""
 
 from __future__ import annotations
 
-from polybench.core.errors import Unavailable
+import importlib.util
 
-BACKEND = "KERAS_BACKEND"
+from polybench.core.distribution import install_command
+from polybench.core.errors import EngineUnavailable
+
+BACKEND_VARIABLE = "KERAS_BACKEND"
 
 _VARIABLES = {
     "tensorflow": {"TF_CPP_MIN_LOG_LEVEL": "2"},
     "torch": {},
-    # Nothing else sizes XLA's thread pools on the CPU (xla/pjrt/utils.cc, DefaultThreadPoolSize).
+    # Only NPROC sizes XLA's CPU thread pools (xla/pjrt/utils.cc, DefaultThreadPoolSize).
     "jax": {"NPROC": "{threads}", "PJRT_NPROC": "{threads}"},
 }
-"""Backend, as Keras calls it -> what its workers need; the first is Keras's own default."""
+"""Worker environment by backend, with Keras's names; the first is Keras's default."""
 
 
 def environment(device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:  # noqa: ARG001
-    """For a worker with these variants, of which at most one may be a backend; see `EngineRow`.
+    """Variables of a worker with these variants, at most one of them a backend; see `EngineSpec`.
 
     Raises:
-        Unavailable: two are.
+        EngineUnavailable: the variants name more than one backend.
     """
-    chosen = [variant for variant in variants if variant in _VARIABLES]
-    if len(chosen) > 1:
-        raise Unavailable(
-            f"Keras computes with one backend, not with {' and '.join(chosen)}",
-            f"ask for {' or '.join(f'keras+{name}' for name in chosen)}",
+    backends = [variant for variant in variants if variant in _VARIABLES]
+    if len(backends) > 1:
+        raise EngineUnavailable(
+            f"Keras runs on one backend, not on {' and '.join(backends)}",
+            f"use {' or '.join(f'keras+{name}' for name in backends)}",
         )
-    backend = chosen[0] if chosen else "tensorflow"
-    own = {name: value.replace("{threads}", str(threads)) for name, value in _VARIABLES[backend].items()}
-    return {BACKEND: backend} | own
+    backend = backends[0] if backends else "tensorflow"
+    variables = _VARIABLES[backend].items()
+    return {BACKEND_VARIABLE: backend} | {name: value.replace("{threads}", str(threads)) for name, value in variables}
+
+
+def check_requirements(variants: tuple[str, ...]) -> None:
+    """Check for Keras's backend without importing it; see `EngineSpec.requirement_check`.
+
+    Raises:
+        EngineUnavailable: it is missing.
+    """
+    backend = environment("cpu", 1, variants)[BACKEND_VARIABLE]
+    if importlib.util.find_spec(backend) is None:
+        extra = {"tensorflow": "tf"}.get(backend, backend)
+        raise EngineUnavailable(f"{backend} is not installed", install_command(extra))

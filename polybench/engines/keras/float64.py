@@ -1,13 +1,13 @@
-"""Keras in float64, which it has for TensorFlow only: for the identity check, never for what is timed."""
+"""float64 in Keras on all backends, for the parity check; Keras supports it on TensorFlow only."""
 
 from __future__ import annotations
 
 
-def keep_float64(kept: bool) -> None:
-    """Whether operations on float64 compute in it; Keras itself has them in float32 with other backends.
+def set_float64_support(enabled: bool) -> None:
+    """Select the dtype of operations on float64, such as batch norm: float64 if enabled, else float32.
 
-    Batch norm is one. Keras 3.15: `keras.src.backend.common.dtypes`, where `result_type` looks its answer up.
+    It changes the table that `keras.src.backend.common.dtypes.result_type` reads (Keras 3.15).
     """
     from keras.src.backend.common import dtypes
 
-    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if kept else "float32"
+    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if enabled else "float32"

@@ -1,1 +1,1 @@
-"""The NumPy float64 oracle of the identity check."""
+"""NumPy reference implementation in float64 for the parity check."""

@@ -1,4 +1,4 @@
-"""The oracle: training in NumPy, float64 always, written out to be read."""
+"""Reference engine: readable training in NumPy, always in float64."""
 
 from __future__ import annotations
 
@@ -6,111 +6,111 @@ from time import perf_counter
 
 import numpy as np
 
-from polybench.core.job import Conventions, Job, Probe
-from polybench.core.optimizer_formulas import State, updated
+from polybench.core.job import EngineInfo, Job, NumericalConventions
+from polybench.core.optimizer_formulas import State, apply_update
 from polybench.engines.base import Array, Engine, LayerTensors, Snapshot, Weights
 from polybench.engines.reference.inference import logits
-from polybench.engines.reference.network import Pass, Watch, loss_and_gradients
-from polybench.engines.support.arrays import as_dtype
-from polybench.engines.support.dropout_masks import dropout_masks
+from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
+from polybench.engines.shared.arrays import as_dtype
+from polybench.engines.shared.dropout_masks import dropout_masks
 
 _OPTIMIZER = "optimizer/"
-"""Before the name of a tensor, of its optimizer's state."""
+"""Prefix of the names of optimizer state."""
 
 
 class ReferenceEngine(Engine):
-    """Forward, backward and update in NumPy; follows the conventions of its job.
+    """Forward pass, backward pass and update in NumPy, with the job's numerical conventions.
 
-    Dropout masks are always the given ones.
+    Dropout always uses the shared masks.
     """
 
-    sample_kind = "step"
+    timing_resolution = "step"
 
     def load_framework(self) -> None:
-        pass  # NumPy is here already
+        pass  # polybench itself imports NumPy
 
-    def probe(self) -> Probe:
-        return Probe({"numpy": np.__version__}, {}, ("cpu",))
+    def probe(self) -> EngineInfo:
+        return EngineInfo({"numpy": np.__version__}, {}, ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:
         self._job = job
-        self.start_from(weights)
+        self.set_initial_weights(weights)
         self.reset()
 
-    def conventions(self) -> Conventions:
+    def conventions(self) -> NumericalConventions:
         return self._job.conventions
 
     def load(self, images: Array, labels: Array) -> None:
         self._images, self._labels = images, labels
-        self._known: dict[int, Pass] = {}
+        self._cached: dict[int, Pass] = {}
 
     def reset(self) -> None:
         self._weights = as_dtype(self._initial, "float64")
-        self._known = {}
+        self._cached = {}
         self._state: dict[str, State] = {}
 
-    def start_from(self, weights: Weights) -> None:
+    def set_initial_weights(self, weights: Weights) -> None:
         self._initial = as_dtype(weights, "float64")
 
     def training_state(self) -> Weights:
         optimizer = {
-            f"{_OPTIMIZER}{name}/{part}": np.asarray(value)
+            f"{_OPTIMIZER}{name}/{key}": np.asarray(value)
             for name, state in self._state.items()
-            for part, value in state.items()
+            for key, value in state.items()
         }
         return as_dtype(self._weights, "float64") | optimizer
 
-    def go_on_from(self, state: Weights) -> None:
+    def restore_training_state(self, state: Weights) -> None:
         self.reset()
         self._weights = {name: state[name] for name in self._weights}
         for name, value in state.items():
             if name.startswith(_OPTIMIZER):
-                tensor, _, part = name.removeprefix(_OPTIMIZER).rpartition("/")
-                self._state[tensor] = {**self._state.get(tensor, {}), part: value}
+                tensor, _, key = name.removeprefix(_OPTIMIZER).rpartition("/")
+                self._state[tensor] = {**self._state.get(tensor, {}), key: value}
 
     def run_steps(self, first: int, n: int) -> float:
         start = perf_counter()
         for step in range(first, first + n):
             self._loss, gradients, statistics = self._pass(step)
-            rate = self._job.workload.optimizer.rate_at(step)
+            rate = self._job.workload.optimizer.learning_rate_at(step)
             for name, gradient in gradients.items():
-                self._weights[name], self._state[name] = self._updated(
+                self._weights[name], self._state[name] = self._update(
                     self._weights[name], gradient, self._state.get(name, {}), rate
                 )
             self._weights |= statistics
-            self._known = {}
+            self._cached = {}
         return perf_counter() - start
 
     def loss(self) -> float:
         return self._loss
 
-    def correct(self, images: Array, labels: Array) -> int:
-        found = logits(self._job.model, self._weights, images).argmax(axis=1)
-        return int((found == labels).sum())
+    def count_correct(self, images: Array, labels: Array) -> int:
+        predicted = logits(self._job.model, self._weights, images).argmax(axis=1)
+        return int((predicted == labels).sum())
 
     def snapshot(self, step: int) -> Snapshot:
         loss, gradients, _ = self._pass(step)
         return Snapshot(loss, gradients, as_dtype(self._weights, "float64"))
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:
-        seen: list[LayerTensors] = []
-        self._computed(step, seen.append)
-        return seen[::-1]
+        tensors: list[LayerTensors] = []
+        self._compute(step, tensors.append)
+        return tensors[::-1]
 
     def close(self) -> None:
         pass
 
-    def _updated(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
-        return updated(self._job.workload.optimizer, rate, w, gradient, state)
+    def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
+        return apply_update(self._job.workload.optimizer, rate, w, gradient, state)
 
     def _pass(self, step: int) -> Pass:
-        """Batch `step` at the current weights; a snapshot and the step after it need the same."""
-        if step not in self._known:
-            self._known = {step: self._computed(step)}
-        return self._known[step]
+        """Compute batch `step` at the current weights, cached for the step after a snapshot."""
+        if step not in self._cached:
+            self._cached = {step: self._compute(step)}
+        return self._cached[step]
 
-    def _computed(self, step: int, *watch: Watch) -> Pass:
+    def _compute(self, step: int, *observe: LayerObserver) -> Pass:
         job, images = self._job, self._images[step % len(self._images)]
         labels = self._labels[step % len(self._labels)]
         masks = dropout_masks(job.model, len(images), job.seed, step)
-        return loss_and_gradients(job.model, self._weights, images, labels, job.conventions, masks, *watch)
+        return loss_and_gradients(job.model, self._weights, images, labels, job.conventions, masks, *observe)

@@ -1,4 +1,4 @@
-"""The reference at inference: no dropout, batch norm with its running statistics."""
+"""Reference inference: no dropout, batch norm with its running statistics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from polybench.core.layers import BatchNorm, Dropout, Layer, Residual
 from polybench.core.model import Model
 from polybench.engines.base import Array, Weights
 from polybench.engines.reference.network import forward
-from polybench.engines.support.arrays import as_input
+from polybench.engines.shared.arrays import as_input
 
 
 def logits(model: Model, weights: Weights, images: Array) -> Array:
-    """(batch, classes), float64, of inputs (batch, *model.input_shape) of any float type, or of tokens."""
+    """Compute logits (batch, classes), float64, of inputs (batch, *model.input_shape): floats or tokens."""
     return _sequence(model.layers, as_input(images, "float64"), weights)
 
 
@@ -34,8 +34,8 @@ def _sequence(layers: Sequence[Layer], x: Array, weights: Weights) -> Array:
 
 def _batch_norm(layer: BatchNorm, x: Array, weights: Weights) -> Array:
     scale, shift, mean, variance = (
-        weights[f"{layer.name}.{part}"].reshape(-1, *[1] * (x.ndim - 2))
-        for part in ("weight", "bias", "running_mean", "running_variance")
+        weights[f"{layer.name}.{tensor}"].reshape(-1, *[1] * (x.ndim - 2))
+        for tensor in ("weight", "bias", "running_mean", "running_variance")
     )
     y: Array = scale * (x - mean) / np.sqrt(variance + layer.epsilon) + shift
     return y

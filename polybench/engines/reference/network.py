@@ -1,59 +1,61 @@
-"""The reference's forward and backward pass through a whole network."""
+"""Reference forward and backward pass through a whole network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-from polybench.core.job import EXACT, Conventions
+from polybench.core.job import NO_DEVIATIONS, NumericalConventions
 from polybench.core.layers import (
+    LSTM,
     AveragePool,
     BatchNorm,
     Conv,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePool,
     Layer,
     MaxPool,
+    MeanOverTime,
     ReLU,
     Residual,
 )
 from polybench.core.model import Model
-from polybench.core.sequence_layers import LSTM, Embedding, MeanOverTime
 from polybench.engines.base import Array, LayerTensors, Weights
-from polybench.engines.reference import layers, sequences, windows
+from polybench.engines.reference import conv_pool, layers, sequences
 from polybench.engines.reference.layers import Backward, Output
-from polybench.engines.support.arrays import as_input
+from polybench.engines.shared.arrays import as_input
 
 
 class Pass(NamedTuple):
-    """What one batch gives: its mean loss, the gradient for every weight, and the new running statistics."""
+    """Results for a batch: mean loss, gradients of all weights, and new running statistics."""
 
     loss: float
     gradients: Mapping[str, Array]
     state: Mapping[str, Array]
 
 
-Watch = Callable[[LayerTensors], None]
-"""Told of each layer as the backward pass comes to it: the order of `core.layers.activations` from its end.
+LayerObserver = Callable[[LayerTensors], None]
+"""Function called with each layer's tensors in the backward pass, the last of `activations` first.
 
-A residual block is here x + x, of what its body puts out.
+A residual block is reported as x + x with x the output of its body.
 """
 
 
-def _nobody(tensors: LayerTensors) -> None:
+def _ignore(tensors: LayerTensors) -> None:
     pass
 
 
 class _Context(NamedTuple):
-    """What layers need beside their input; `state` gets the new running statistics."""
+    """Arguments of layers other than their input; `state` collects the new running statistics."""
 
     weights: Weights
-    conventions: Conventions
+    conventions: NumericalConventions
     masks: Weights
     state: dict[str, Array]
-    watch: Watch = _nobody
+    observe: LayerObserver = _ignore
 
 
 def loss_and_gradients(
@@ -61,22 +63,22 @@ def loss_and_gradients(
     weights: Weights,
     images: Array,
     labels: Array,
-    conventions: Conventions = EXACT,
+    conventions: NumericalConventions = NO_DEVIATIONS,
     masks: Weights | None = None,
-    watch: Watch = _nobody,
+    observe: LayerObserver = _ignore,
 ) -> Pass:
-    """One training batch, in float64: the mean cross-entropy and what follows from it.
+    """Compute the mean cross-entropy of a training batch and its gradients, in float64.
 
     Args:
-        model: whose layers are gone through forwards, then backwards.
-        weights: all of `model.tensor_shapes()`, canonical, float64.
-        images: (batch, *model.input_shape), any float type, or integers where they are tokens.
-        labels: (batch), int64.
-        conventions: which rules max-pool gradients and batch norm follow.
-        masks: of the dropout layers, by name; see `dropout_masks`.
-        watch: told of every layer's tensors.
+        model: network to evaluate.
+        weights: all tensors of `model.tensor_shapes()`, canonical layout, float64.
+        images: (batch, *model.input_shape), any float dtype, or integer tokens.
+        labels: (batch,), int64.
+        conventions: rules of max-pool gradients, ReLU and batch norm.
+        masks: dropout masks by layer name; see `dropout_masks`.
+        observe: function called with the tensors of every layer.
     """
-    context = _Context(weights, conventions, masks or {}, {}, watch)
+    context = _Context(weights, conventions, masks or {}, {}, observe)
     logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
     loss, dlogits = layers.cross_entropy(logits, labels)
     _, gradients = backward(dlogits)
@@ -84,37 +86,38 @@ def loss_and_gradients(
 
 
 def forward(layer: Layer, x: Array, weights: Weights) -> Array:
-    """One layer that does the same at training and at inference."""
-    y, _ = _layer(layer, x, _Context(weights, EXACT, {}, {}))
+    """Evaluate a layer that behaves the same in training and inference."""
+    y, _ = _layer(layer, x, _Context(weights, NO_DEVIATIONS, {}, {}))
     return y
 
 
 def _sequence(sequence: Sequence[Layer], x: Array, context: _Context) -> Output:
-    """One layer after the other; gradients are named in full, `layer_name.part`."""
+    """Evaluate layers in order; gradients have full names, `layer_name.tensor`."""
     backwards = []
     for layer in sequence:
         y, backward = _layer(layer, x, context)
-        watched = backward if isinstance(layer, Residual) else _watched(x, y, backward, context.watch)
-        backwards.append((getattr(layer, "name", ""), watched))
+        if not isinstance(layer, Residual):
+            backward = _with_observer(x, y, backward, context.observe)
+        backwards.append((getattr(layer, "name", ""), backward))
         x = y
 
-    def through_all(dy: Array) -> tuple[Array, dict[str, Array]]:
+    def sequence_backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         gradients: dict[str, Array] = {}
         for name, backward in reversed(backwards):
-            dy, own = backward(dy)
-            gradients |= {f"{name}.{part}" if name else part: value for part, value in own.items()}
+            dy, layer_gradients = backward(dy)
+            gradients |= {f"{name}.{key}" if name else key: value for key, value in layer_gradients.items()}
         return dy, gradients
 
-    return x, through_all
+    return x, sequence_backward
 
 
-def _watched(x: Array, y: Array, backward: Backward, watch: Watch) -> Backward:
-    def told(dy: Array) -> tuple[Array, dict[str, Array]]:
+def _with_observer(x: Array, y: Array, backward: Backward, observe: LayerObserver) -> Backward:
+    def observed_backward(dy: Array) -> tuple[Array, dict[str, Array]]:
         dx, gradients = backward(dy)
-        watch(LayerTensors(x, dy, y, dx, gradients))
+        observe(LayerTensors(x, dy, y, dx, gradients))
         return dx, gradients
 
-    return told
+    return observed_backward
 
 
 def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
@@ -122,22 +125,22 @@ def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, 
     match layer:
         case Conv(name=name):
             bias = weights[f"{name}.bias"] if layer.bias else None
-            return windows.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
+            return conv_pool.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
         case Dense(name=name):
             return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
         case BatchNorm(name=name):
             mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums)
             context.state.update(_running_statistics(layer, x.size // len(mean), mean, variance, context))
-            own = (weights[f"{name}.weight"], weights[f"{name}.bias"])
-            return layers.batch_norm(x, mean, variance, *own, layer.epsilon)
+            weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+            return layers.batch_norm(x, mean, variance, weight, bias, layer.epsilon)
         case Dropout(name=name):
             return layers.dropout(x, context.masks[name])
         case MaxPool():
-            return windows.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
+            return conv_pool.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
         case AveragePool():
-            return windows.average_pool(x, layer.size, layer.stride)
+            return conv_pool.average_pool(x, layer.size, layer.stride)
         case GlobalAveragePool():
-            return windows.global_average_pool(x)
+            return conv_pool.global_average_pool(x)
         case ReLU():
             return layers.relu(x, context.conventions.relu_at_zero)
         case Flatten():
@@ -147,7 +150,7 @@ def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, 
         case Embedding(name=name):
             return sequences.embedding(x, weights[f"{name}.weight"])
         case LSTM(name=name):
-            tensors = {part: weights[f"{name}.{part}"] for part in layer.weight_shapes()}
+            tensors = {tensor: weights[f"{name}.{tensor}"] for tensor in layer.weight_shapes()}
             activation = sequences.RECURRENT[layer.recurrent_activation]
             return sequences.lstm(x, tensors, activation, sequence=layer.sequence)
         case MeanOverTime():
@@ -161,7 +164,7 @@ def _residual(block: Residual, x: Array, context: _Context) -> Output:
     shortcut, shortcut_backward = _sequence(block.shortcut, x, context)
 
     def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
-        context.watch(LayerTensors(body, dy, 2 * body, 2 * dy, {}))
+        context.observe(LayerTensors(body, dy, 2 * body, 2 * dy, {}))
         dshortcut, shortcut_gradients = shortcut_backward(dy)
         dbody, body_gradients = body_backward(dy)
         return dbody + dshortcut, body_gradients | shortcut_gradients
@@ -169,14 +172,11 @@ def _residual(block: Residual, x: Array, context: _Context) -> Output:
     return body + shortcut, backward
 
 
-def _running_statistics(
-    layer: BatchNorm, n: int, mean: Array, variance: Array, context: _Context
-) -> dict[str, Array]:
-    """running <- (1 - momentum) running + momentum batch, from n values a channel."""
+def _running_statistics(layer: BatchNorm, n: int, mean: Array, variance: Array, context: _Context) -> dict[str, Array]:
+    """Compute (1 - momentum) running + momentum batch, with n values per channel in the batch."""
     if context.conventions.running_variance == "unbiased":
         variance = variance * n / (n - 1)
     batch = {f"{layer.name}.running_mean": mean, f"{layer.name}.running_variance": variance}
     return {
-        name: (1 - layer.momentum) * context.weights[name] + layer.momentum * value
-        for name, value in batch.items()
+        name: (1 - layer.momentum) * context.weights[name] + layer.momentum * value for name, value in batch.items()
     }

@@ -1,4 +1,5 @@
-"""What workers use while they are timed, seen from the parent: CPU time, energy, the GPU's own readings.
+"""Meters of what workers use while a timing block runs: CPU time, energy and GPU readings.
 
-A meter that cannot read says why and leaves its field empty; it never fails a cell.
+The parent reads them. A meter that cannot read reports the reason and leaves its field empty; it never fails
+a configuration.
 """

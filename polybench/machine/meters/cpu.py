@@ -6,9 +6,10 @@ import psutil
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and its children so far, 0 if it is gone.
+    """Return the user and system time of a process and its children so far; 0 if the process is gone.
 
-    The system adds a child's only when it has ended, but those of an input pipeline live on.
+    The kernel adds a child's time to its parent only when the child ends, but the children of an input
+    pipeline keep running.
     """
     try:
         process = psutil.Process(pid)

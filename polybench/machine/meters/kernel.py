@@ -1,4 +1,4 @@
-"""What the kernel counts of a process: page faults, switches of context, time spent waiting for a core."""
+"""Kernel counters of a process: page faults, context switches, time spent waiting for a core."""
 
 from __future__ import annotations
 
@@ -10,56 +10,60 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
-_AFTER_NAME = (7, 9)
-"""Minor and major faults in /proc/PID/stat, counted after the name in brackets, which may hold anything."""
+_FAULT_FIELDS = (7, 9)
+"""Indices of minor and major faults in /proc/PID/stat, after the name in brackets, which may contain
+anything."""
 _CALIBRATION_BYTES = 32 << 20
 
 
 class ThreadCounts(NamedTuple):
-    """Of one thread: switches that it asked for and that it did not, seconds ready but not running."""
+    """Counts of one thread: voluntary and involuntary context switches, and seconds ready but not running."""
 
     voluntary: int
     involuntary: int
-    delay: float | None
+    cpu_wait_seconds: float | None
 
 
 class KernelCounts(NamedTuple):
-    """Of a process so far; `run_delay_seconds` is None where the kernel does not say (no schedstat)."""
+    """Counts of a process so far."""
 
     minor_faults: int
     major_faults: int
     threads: dict[int, ThreadCounts]
 
-    def since(self, earlier: KernelCounts) -> KernelUse:
-        """What happened between two readings; a thread that ended in between takes its counts with it."""
+    def delta(self, earlier: KernelCounts) -> KernelDelta:
+        """Return the changes since an earlier reading; counts of threads that ended in between are lost."""
         none = ThreadCounts(0, 0, 0.0)
         pairs = [(earlier.threads.get(thread, none), now) for thread, now in self.threads.items()]
-        delays = [None if now.delay is None else now.delay - (was.delay or 0.0) for was, now in pairs]
-        return KernelUse(
+        waits = [
+            None if now.cpu_wait_seconds is None else now.cpu_wait_seconds - (was.cpu_wait_seconds or 0.0)
+            for was, now in pairs
+        ]
+        return KernelDelta(
             self.minor_faults - earlier.minor_faults,
             self.major_faults - earlier.major_faults,
             sum(now.voluntary - was.voluntary for was, now in pairs),
             sum(now.involuntary - was.involuntary for was, now in pairs),
-            None if None in delays else sum(delay for delay in delays if delay is not None),
+            None if None in waits else sum(delay for delay in waits if delay is not None),
         )
 
 
-class KernelUse(NamedTuple):
-    """Of a process during a block, all its threads together."""
+class KernelDelta(NamedTuple):
+    """Changes of a process's counts, summed over threads; `cpu_wait_seconds` is None without schedstat."""
 
     minor_faults: int
     major_faults: int
     voluntary_switches: int
     involuntary_switches: int
-    run_delay_seconds: float | None
+    cpu_wait_seconds: float | None
 
 
 def kernel_counts(pid: int, proc: Path = _PROC) -> KernelCounts | None:
-    """The counts of a process now; None if it is gone."""
+    """Return the counts of a process now; None if it is gone."""
     process = proc / str(pid)
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()
-        minor, major = (int(fields[at]) for at in _AFTER_NAME)
+        minor, major = (int(fields[index]) for index in _FAULT_FIELDS)
         return KernelCounts(minor, major, dict(_threads(process)))
     except OSError:
         return None
@@ -68,17 +72,13 @@ def kernel_counts(pid: int, proc: Path = _PROC) -> KernelCounts | None:
 def _threads(process: Path) -> Iterator[tuple[int, ThreadCounts]]:
     for task in (process / "task").iterdir():
         with contextlib.suppress(OSError):  # the thread ended meanwhile
-            status = dict(
-                line.split(":", 1) for line in (task / "status").read_text().splitlines() if "ctxt" in line
-            )
-            voluntary, involuntary = (
-                int(status.get(f"{kind}voluntary_ctxt_switches", 0)) for kind in ("", "non")
-            )
-            yield int(task.name), ThreadCounts(voluntary, involuntary, _delay(task))
+            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines() if "ctxt" in line)
+            voluntary, involuntary = (int(status.get(f"{kind}voluntary_ctxt_switches", 0)) for kind in ("", "non"))
+            yield int(task.name), ThreadCounts(voluntary, involuntary, _cpu_wait_seconds(task))
 
 
-def _delay(task: Path) -> float | None:
-    """Its second number: nanoseconds on a run queue."""
+def _cpu_wait_seconds(task: Path) -> float | None:
+    """Parse the second number of schedstat: nanoseconds on a run queue."""
     try:
         return int((task / "schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -86,9 +86,9 @@ def _delay(task: Path) -> float | None:
 
 
 def seconds_per_fault() -> float:
-    """What a minor fault costs here: the kernel finds a page, clears it and maps it.
+    """Measure the cost of a minor page fault: the kernel finds a page, clears it and maps it.
 
-    Measured on fresh memory of this process; takes some 10 ms.
+    Uses fresh memory of this process; takes about 10 ms.
     """
     with mmap.mmap(-1, _CALIBRATION_BYTES) as memory:
         pages = range(0, _CALIBRATION_BYTES, mmap.PAGESIZE)

@@ -1,4 +1,4 @@
-"""The GPU's own readings through NVML, the library of NVIDIA's driver (nvidia-ml-py's `pynvml`).
+"""GPU readings through NVML, the library of NVIDIA's driver (nvidia-ml-py's `pynvml`).
 
 https://docs.nvidia.com/deploy/nvml-api/
 """
@@ -15,7 +15,7 @@ from polybench.machine.meters.usage import GpuSample
 Value = TypeVar("Value")
 Handle = Any
 
-THROTTLE_REASONS = {
+THROTTLE_REASON_NAMES = {
     0x02: "application clocks",
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -24,33 +24,33 @@ THROTTLE_REASONS = {
     0x40: "thermal (hardware)",
     0x80: "power brake",
 }
-"""nvml.h, nvmlClocksEventReasons: bit -> name. Left out: that the GPU is idle (1), and displays (0x100)."""
+"""Bit -> name, from nvml.h (nvmlClocksEventReasons), without an idle GPU (1) and displays (0x100)."""
 
 THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
-"""What slows a GPU down that was not asked for: heat and power. Clocks set by the user are no accident."""
+"""Unintended reasons: heat and power. Clocks set by the user are intended."""
 
 
 class Rates(Protocol):
-    """`gpu`: percent of the time in which a kernel ran."""
+    """Utilization; `gpu` is the percentage of time in which a kernel ran."""
 
     gpu: int
 
 
 class DeviceMemory(Protocol):
-    """`used`: bytes."""
+    """Memory of a device; `used` is in bytes."""
 
     used: int
 
 
 class RunningProcess(Protocol):
-    """`usedGpuMemory`: bytes; None where the driver does not say."""
+    """Process on a GPU; `usedGpuMemory` is in bytes, None if the driver does not report it."""
 
     pid: int
     usedGpuMemory: int | None
 
 
 class Nvml(Protocol):
-    """What is used of pynvml. All functions raise NVMLError, whose text is NVML's own."""
+    """The part of pynvml that polybench uses. All functions raise NVMLError with NVML's own text."""
 
     NVMLError: type[Exception]
     NVML_CLOCK_SM: int
@@ -69,7 +69,7 @@ class Nvml(Protocol):
         ...
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: Handle) -> int:
-        """Millijoules since the driver was loaded; since Volta."""
+        """Millijoules since the driver was loaded; Volta or newer."""
         ...
 
     def nvmlDeviceGetClockInfo(self, handle: Handle, type: int) -> int:
@@ -82,7 +82,7 @@ class Nvml(Protocol):
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Handle) -> int: ...
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Handle) -> int:
-        """The same by its old name: all that drivers before 535 know."""
+        """Old name of the same function, the only one in drivers before 535."""
         ...
 
     def nvmlDeviceGetMemoryInfo(self, handle: Handle) -> DeviceMemory: ...
@@ -90,60 +90,58 @@ class Nvml(Protocol):
 
 
 def load() -> Nvml:
-    """The real one."""
+    """Import pynvml."""
     import pynvml
 
     return cast("Nvml", pynvml)
 
 
 class Gpu:
-    """One device. Whatever it does not tell is None, and why is in the `failures` that are passed."""
+    """A device. Unsupported readings are None, with the reason in the `failures` argument."""
 
     def __init__(self, nvml: Nvml, index: int) -> None:
         self._nvml = nvml
         self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def joules(self, failures: dict[str, str]) -> float | None:
-        """The energy counter; counts in steps of some 20 to 100 ms."""
-        return self._try(
+        """Return the energy counter, which is updated every 20 to 100 ms."""
+        return self._read(
             "energy", lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1e3, failures
         )
 
     def used_bytes(self) -> int | None:
-        """Of the whole device; None if it does not say."""
-        return self._try("memory", lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used, {})
+        """Return the used memory of the whole device; None if it is not reported."""
+        return self._read("memory", lambda: self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used, {})
 
     def sample(self, pid: int, gpu_workers: Collection[int], failures: dict[str, str]) -> GpuSample:
-        """Look once.
+        """Read all sensors once.
 
         Args:
             pid: the worker that is measured.
-            gpu_workers: all workers that may be on a GPU now, it included.
-            failures: gets what could not be read -> why.
+            gpu_workers: process IDs of all workers that may use a GPU now, including `pid`.
+            failures: receives readings that failed -> reason.
         """
         nvml, handle = self._nvml, self._handle
-        memory, others = self._processes(pid, gpu_workers, failures)
+        memory, other_processes = self._processes(pid, gpu_workers, failures)
         return GpuSample(
-            gpu_percent=self._try(
-                "utilization", lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, failures
-            ),
-            power=self._try("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, failures),
+            gpu_percent=self._read("utilization", lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu, failures),
+            power=self._read("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, failures),
             sm_clock=self._clock(nvml.NVML_CLOCK_SM, failures),
             memory_clock=self._clock(nvml.NVML_CLOCK_MEM, failures),
-            temperature=self._try(
+            temperature=self._read(
                 "temperature",
                 lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
                 failures,
             ),
-            throttle=self._try("throttling", self._throttle, failures),
+            throttle_reasons=self._read("throttling", self._throttle_reasons, failures),
             memory_bytes=memory,
-            others=others,
+            other_processes=other_processes,
         )
 
     def _clock(self, which: int, failures: dict[str, str]) -> float | None:
-        return self._try("clocks", lambda: self._nvml.nvmlDeviceGetClockInfo(self._handle, which), failures)
+        return self._read("clocks", lambda: self._nvml.nvmlDeviceGetClockInfo(self._handle, which), failures)
 
-    def _throttle(self) -> int:
+    def _throttle_reasons(self) -> int:
         try:
             return self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle)
         except self._nvml.NVMLError:
@@ -152,12 +150,12 @@ class Gpu:
     def _processes(
         self, pid: int, gpu_workers: Collection[int], failures: dict[str, str]
     ) -> tuple[int | None, int | None]:
-        """Bytes of the worker, and how many processes are not ours.
+        """Return the worker's bytes and the number of processes that do not belong to this study.
 
-        In a container the driver may list processes by the host's numbers, or ours with 0 bytes: that says
-        neither what is the worker's nor whose the others are.
+        In a container the driver may list processes by the host's IDs, or this study's with 0 bytes. Then
+        both the worker's bytes and the owners of the other processes are unknown.
         """
-        running = self._try(
+        running = self._read(
             "processes", lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle), failures
         )
         by_pid = {process.pid: process.usedGpuMemory for process in running or ()}
@@ -165,7 +163,7 @@ class Gpu:
             return None, None
         return by_pid[pid] or None, len(by_pid.keys() - set(gpu_workers))
 
-    def _try(self, what: str, read: Callable[[], Value], failures: dict[str, str]) -> Value | None:
+    def _read(self, what: str, read: Callable[[], Value], failures: dict[str, str]) -> Value | None:
         try:
             return read()
         except self._nvml.NVMLError as error:

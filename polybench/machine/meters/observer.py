@@ -1,4 +1,4 @@
-"""Watches one worker for the length of a block; made once for a study."""
+"""Observation of one worker during a timing block."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from polybench.machine.meters import nvml
 from polybench.machine.meters.cpu import cpu_seconds
 from polybench.machine.meters.nvml import Gpu, Nvml
-from polybench.machine.meters.rapl import ALLOW, POWERCAP, Rapl
+from polybench.machine.meters.nvml_index import nvml_index
+from polybench.machine.meters.rapl import ALLOW_COMMAND, POWERCAP, Rapl
 from polybench.machine.meters.sampler import Sampler
 from polybench.machine.meters.usage import BlockUsage
-from polybench.machine.meters.which_gpu import nvml_index
 
 
 class Observer:
-    """CPU time and the packages' energy are read at both ends of a block, a GPU also in between.
+    """Reads CPU time and package energy at both ends of a block, and samples a GPU in between.
 
-    `warnings` are what the whole study has to do without.
+    `warnings` are about readings that are missing in the whole study.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Observer:
     ) -> None:
         self.warnings: list[str] = []
         self._rapl = Rapl(powercap)
-        if self._rapl.forbidden:  # a machine that has no counter is no news; `doctor` tells
-            self.warnings.append(f"{self._rapl.problem}; allow it with: {ALLOW}")
+        if self._rapl.is_forbidden:  # a missing counter is common; only `doctor` reports it
+            self.warnings.append(f"{self._rapl.problem}; allow it: {ALLOW_COMMAND}")
         self._nvml: Nvml | None = None
         self._gpus: dict[str, Gpu | str] = {}
-        """Device -> its GPU, or why nothing is known of it."""
+        """Device -> its GPU, or the reason why it has no readings."""
         if cuda := [device for device in devices if device != "cpu"]:
             self._find_gpus(cuda, environment)
 
@@ -58,22 +58,24 @@ class Observer:
                 self._gpus[device] = str(error)
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Shut NVML down."""
         if self._nvml is not None:
             with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
-    def gpu_bytes(self, device: str) -> int | None:
-        """What is used of the device's memory now, by whomever; None on the CPU and where it is not known."""
+    def used_gpu_bytes(self, device: str) -> int | None:
+        """Return the device's used memory, of all processes; None on the CPU or if it is unknown."""
         gpu = self._gpus.get(device)
         return gpu.used_bytes() if isinstance(gpu, Gpu) else None
 
     @contextlib.contextmanager
-    def block(self, pid: int, device: str, gpu_workers: Collection[int]) -> Iterator[BlockUsage]:
-        """Watch process `pid` on `device`; the usage that is given is complete when the block ends.
+    def watch_block(self, pid: int, device: str, gpu_workers: Collection[int]) -> Iterator[BlockUsage]:
+        """Observe process `pid` on `device`; the yielded usage is complete after the context.
 
         Args:
-            gpu_workers: all workers that may be on a GPU now, it included.
+            pid: the worker's process.
+            device: `cpu`, `cuda` or `cuda:1`.
+            gpu_workers: process IDs of all workers that may use a GPU now, including `pid`.
         """
         usage = BlockUsage()
         sampler = self._sampler(pid, device, gpu_workers, usage)
@@ -89,12 +91,10 @@ class Observer:
             if sampler is not None:
                 usage.gpu = sampler.stop()
                 if usage.gpu is None:
-                    self._nvml = None  # to shut it down might take as long
-                    usage.failures["GPU"] = self._gpus[device] = "NVML does not answer any more"
+                    self._nvml = None  # a shutdown could block as well
+                    usage.failures["GPU"] = self._gpus[device] = "NVML no longer responds"
 
-    def _sampler(
-        self, pid: int, device: str, gpu_workers: Collection[int], usage: BlockUsage
-    ) -> Sampler | None:
+    def _sampler(self, pid: int, device: str, gpu_workers: Collection[int], usage: BlockUsage) -> Sampler | None:
         if device == "cpu":
             return None
         gpu = self._gpus[device]

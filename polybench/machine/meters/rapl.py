@@ -1,7 +1,7 @@
-"""Energy of processor packages: RAPL ("running average power limit") counters, as Linux shows them.
+"""Energy of processor packages: RAPL ("running average power limit") counters of the Linux kernel.
 
-https://docs.kernel.org/power/powercap/powercap.html; AMD's processors are shown there as well. A package is
-everything on it: other programs, caches, what it takes when idle; not the memory modules.
+https://docs.kernel.org/power/powercap/powercap.html covers AMD's processors as well. A package includes the
+energy of other programs, of caches and of idle time, but not of the memory modules.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from typing import NamedTuple
 
 POWERCAP = Path("/sys/class/powercap")
 
-ALLOW = f"sudo chmod a+r {POWERCAP}/intel-rapl:*/energy_uj"
-"""Until the next start of the machine; the counter is root's alone since CVE-2020-8694."""
+ALLOW_COMMAND = f"sudo chmod a+r {POWERCAP}/intel-rapl:*/energy_uj"
+"""Valid until the next boot; only root may read the counter since CVE-2020-8694."""
 
 _PACKAGE = re.compile(r"intel-rapl:\d+")
-"""Of the control type itself: `intel-rapl:0:0` is a part of package 0, `intel-rapl-mmio:0` shows it again."""
+"""Matches packages only: `intel-rapl:0:0` is a part of package 0, `intel-rapl-mmio:0` repeats package 0."""
 
 
 class Package(NamedTuple):
-    """One counter; it starts again from 0 beyond `range_uj` microjoules, at most once in some minutes."""
+    """A counter; it wraps around to 0 after `range_uj` microjoules, at most once in some minutes."""
 
     name: str
     counter: Path
     range_uj: int
 
     def read(self) -> int:
-        """Microjoules so far; raises OSError."""
+        """Return the microjoules so far; raises OSError."""
         return int(self.counter.read_text())
 
     def joules(self, start: int, end: int) -> float:
-        """Energy between two readings, of which the second may be after a new start."""
+        """Return the energy between two readings, allowing for one wrap-around."""
         return (end - start if end >= start else end - start + self.range_uj) / 1e6
 
 
 class Rapl:
-    """The packages that can be read; `problem` says why there are none."""
+    """The readable packages; `problem` explains an empty list."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         self.packages: list[Package] = []
         self.problem: str | None = None
-        self.forbidden = False
+        self.is_forbidden = False
         try:
             self.packages = list(_packages(powercap))
             for package in self.packages:
                 package.read()
         except PermissionError:
-            self.packages, self.forbidden = [], True
+            self.packages, self.is_forbidden = [], True
             self.problem = "RAPL: no permission to read the processor's energy counter"
         except (OSError, ValueError) as error:
             self.packages, self.problem = [], f"RAPL: {error}"
@@ -55,11 +55,11 @@ class Rapl:
             self.problem = f"RAPL: no processor package in {powercap} (a virtual machine, or no such counter)"
 
     def read(self) -> list[int]:
-        """Microjoules of each package; raises OSError."""
+        """Return the microjoules of each package; raises OSError."""
         return [package.read() for package in self.packages]
 
     def joules(self, start: list[int], end: list[int]) -> dict[str, float]:
-        """Energy of each package between two calls of `read`."""
+        """Return the energy of each package between two calls of `read`."""
         return {
             package.name: package.joules(*readings)
             for package, *readings in zip(self.packages, start, end, strict=True)
@@ -70,10 +70,10 @@ def _packages(powercap: Path) -> list[Package]:
     folders = sorted(powercap.iterdir()) if powercap.exists() else []
     found = []
     for folder in folders:
-        # `psys`, the whole board, stands beside the packages and contains them.
+        # `psys`, the whole board, is listed beside the packages and contains them.
         if _PACKAGE.fullmatch(folder.name) and (name := _text(folder / "name")).startswith("package"):
-            counter, most = folder / "energy_uj", int(_text(folder / "max_energy_range_uj"))
-            found.append(Package(name, counter, most))
+            counter, range_uj = folder / "energy_uj", int(_text(folder / "max_energy_range_uj"))
+            found.append(Package(name, counter, range_uj))
     return found
 
 

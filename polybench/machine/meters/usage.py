@@ -1,4 +1,4 @@
-"""What the meters read of one block: plain records, condensed in `report.usage`."""
+"""Meter readings of one timing block; `results.usage` summarizes them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class GpuSample:
-    """One look at a GPU. None: it did not say, and `GpuUsage.failures` says why.
+    """Sample of a GPU. None: the reading failed for the reason in `GpuUsage.failures`.
 
-    `gpu_percent` is of NVML's own window, which is between a sixth of a second and a second long; `power`
-    in W, clocks in MHz, `temperature` in degrees Celsius, `throttle` NVML's bits. `memory_bytes` is
-    the worker's, by its process id. `others`: how many processes are on the GPU that are no workers of this
-    study; None where it cannot be known.
+    `gpu_percent` covers NVML's own window of 1/6 to 1 second. `power` is in W, clocks are in MHz,
+    `temperature` is in degrees Celsius. `throttle_reasons` are NVML's bits. `memory_bytes` is the worker's
+    memory. `other_processes` counts processes on the GPU that are not workers of this study; None if unknown.
     """
 
     gpu_percent: float | None = None
@@ -20,14 +19,16 @@ class GpuSample:
     sm_clock: float | None = None
     memory_clock: float | None = None
     temperature: float | None = None
-    throttle: int | None = None
+    throttle_reasons: int | None = None
     memory_bytes: int | None = None
-    others: int | None = None
+    other_processes: int | None = None
 
 
 @dataclass
 class GpuUsage:
-    """A GPU during one block; `joules` and `seconds` are those between its energy counter's two readings."""
+    """Readings of a GPU during one block; `joules` and `seconds` are between two readings of its energy
+    counter.
+    """
 
     seconds: float = 0.0
     joules: float | None = None
@@ -37,9 +38,9 @@ class GpuUsage:
 
 @dataclass
 class BlockUsage:
-    """One block of one worker; `wall_seconds` are the whole request's, reset and untimed steps included.
+    """Readings of one worker during one block; `wall_seconds` includes the reset and untimed steps.
 
-    `package_joules`: of each processor package that could be read. `failures`: what could not be read -> why.
+    `package_joules` has each readable processor package. `failures` maps failed readings to reasons.
     """
 
     wall_seconds: float = 0.0

@@ -11,12 +11,12 @@ import threading
 import numpy as np
 import pytest
 
-from polybench.core.errors import Unavailable
-from polybench.core.job import EXACT, Job
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import NO_DEVIATIONS, Job
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
-from polybench.engines.fake.engine import ALLOCATED, COLLECTION_SECONDS, FakeEngine
-from polybench.models.lenet import LENET
+from polybench.engines.fake.engine import ALLOCATIONS, GC_SECONDS, FakeEngine
+from polybench.networks.lenet import LENET
 from tests.engines.conftest import REPOSITORY
 
 WORKLOAD = Workload("lenet", "noise", 8, Optimizer(), "fp32", 1)
@@ -31,20 +31,20 @@ def fake(*variants: str) -> FakeEngine:
     return engine
 
 
-def test_steps_take_ten_milliseconds_and_slow_ones_twenty() -> None:
+def test_steps_take_ten_milliseconds_and_slow_steps_twenty() -> None:
     assert statistics.median(fake().run_steps(i, 1) for i in range(50)) == pytest.approx(0.010, rel=0.1)
     assert statistics.median(fake("slow").run_steps(i, 1) for i in range(50)) == pytest.approx(0.020, rel=0.1)
     assert fake().run_steps(0, 100) == pytest.approx(1.0, rel=0.1)
 
 
-def test_the_clock_is_scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_times_depend_on_the_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = fake(), fake()
     assert [one.run_steps(i, 1) for i in range(9)] == [two.run_steps(i, 1) for i in range(9)]
     monkeypatch.setattr(os, "getpid", lambda: 1)
     assert fake().run_steps(0, 1) != one.run_steps(0, 1)
 
 
-def test_losses_fall_and_start_again_after_a_reset() -> None:
+def test_losses_decrease_and_restart_after_a_reset() -> None:
     engine = fake()
     losses = []
     for step in range(9):
@@ -57,7 +57,7 @@ def test_losses_fall_and_start_again_after_a_reset() -> None:
     assert engine.loss() == losses[0]
 
 
-def test_nan_comes_after_a_few_steps() -> None:
+def test_nan_appears_after_a_few_steps() -> None:
     engine = fake("nan")
     engine.run_steps(0, 4)
     assert math.isfinite(engine.loss())
@@ -65,21 +65,21 @@ def test_nan_comes_after_a_few_steps() -> None:
     assert math.isnan(engine.loss())
 
 
-def test_unavailable_says_so_when_it_is_built() -> None:
-    with pytest.raises(Unavailable, match="the fake framework is not installed") as caught:
+def test_unavailable_raises_when_it_is_built() -> None:
+    with pytest.raises(EngineUnavailable, match="the fake framework is not installed") as caught:
         fake("unavailable")
-    assert caught.value.remedy == "ask for plain fake"
+    assert caught.value.hint == "use fake without +unavailable"
 
 
-def test_garbage_is_written_to_the_answers_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_message_writes_a_malformed_response_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
-    monkeypatch.setenv("POLYBENCH_ANSWERS_FD", str(writer))
-    engine = fake("garbage")
+    monkeypatch.setenv("POLYBENCH_RESPONSES_FD", str(writer))
+    engine = fake("bad_message")
     for step in range(5):
         engine.run_steps(step, 1)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
-        assert file.read() == b"this is no message\n"
+        assert file.read() == b"malformed message\n"
 
 
 def test_hang_waits_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,27 +99,25 @@ def test_crash_kills_the_process_when_it_is_measured() -> None:
         "engine = fake('crash')\n"
         "for step in range(5): print(engine.run_steps(step, 1) > 0, flush=True)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY)
     assert done.returncode == -signal.SIGSEGV
     assert done.stdout == "True\n" * 4
 
 
-def test_it_has_nothing_to_show_for_parity() -> None:
+def test_it_has_no_deviations_and_no_gradients() -> None:
     engine = fake()
-    assert engine.conventions() == EXACT
+    assert engine.conventions() == NO_DEVIATIONS
     assert engine.probe().devices == ("cpu",)
-    with pytest.raises(NotImplementedError, match="no arithmetic"):
+    with pytest.raises(NotImplementedError, match="computes no gradients"):
         engine.snapshot(0)
     engine.close()
 
 
-def test_counts_what_its_script_says() -> None:
+def test_allocation_and_gc_counts_are_the_simulated_ones() -> None:
     engine = fake()
     engine.reset()
-    before = engine.collected()
-    assert engine.count_allocations(0, 10).host == ALLOCATED
-    spent = engine.collected() - before
-    assert spent.seconds == pytest.approx(10 * COLLECTION_SECONDS)
-    assert spent.full_sweeps == 1
+    before = engine.gc_stats()
+    assert engine.count_allocations(0, 10).host == ALLOCATIONS
+    gc = engine.gc_stats() - before
+    assert gc.seconds == pytest.approx(10 * GC_SECONDS)
+    assert gc.full_collections == 1

@@ -1,4 +1,4 @@
-"""What the Julia package and the Python package both have: each is the other's."""
+"""Files of the Julia package that must agree with the Python package."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ PACKAGE, TOP = toml("julia", "Project.toml"), toml("Project.toml")
 
 
 @pytest.mark.parametrize("name", IN_JULIA)
-def test_julia_has_the_networks_of_the_table(name: str) -> None:
-    assert (FOLDER / f"{name}.toml").read_text("utf-8") == as_toml(IN_JULIA[name]), (
-        "write them anew: make readme"
-    )
+def test_julia_files_agree_with_the_networks(name: str) -> None:
+    assert (FOLDER / f"{name}.toml").read_text("utf-8") == as_toml(IN_JULIA[name]), "run make readme"
 
 
-def test_julia_has_no_other_network() -> None:
+def test_julia_has_no_other_networks() -> None:
     assert {file.stem for file in FOLDER.iterdir()} == set(IN_JULIA)
 
 
-def test_the_top_level_is_the_package_with_what_examples_need() -> None:
+def test_top_level_project_is_the_package_with_dependencies_of_examples() -> None:
     assert (ROOT / TOP["path"]).samefile(ROOT / "julia" / "src" / "PolyBench.jl")
     assert all(TOP[field] == PACKAGE[field] for field in ("name", "uuid", "version"))
     assert TOP["deps"] == PACKAGE["deps"] | {"NPZ": TOP["deps"]["NPZ"]}
@@ -42,18 +40,18 @@ def test_the_top_level_is_the_package_with_what_examples_need() -> None:
     assert TOP["compat"] == bounds | {"NPZ": TOP["compat"]["NPZ"]}
 
 
-def test_every_dependency_has_a_bound() -> None:
-    wanted = {"julia", *PACKAGE["deps"], *PACKAGE["weakdeps"], *PACKAGE["extras"]}
-    assert set(PACKAGE["compat"]) == wanted
+def test_every_dependency_has_a_version_bound() -> None:
+    expected = {"julia", *PACKAGE["deps"], *PACKAGE["weakdeps"], *PACKAGE["extras"]}
+    assert set(PACKAGE["compat"]) == expected
 
 
-def test_juliapkg_installs_within_the_packages_bounds() -> None:
+def test_juliapkg_has_the_bounds_of_the_package() -> None:
     found = json.loads((Path(polybench.__file__).parent / "juliapkg.json").read_text("utf-8"))
     bounds = TOP["compat"]
-    for name, wanted in found["packages"].items():
-        assert wanted == {"uuid": TOP["deps"][name], "version": bounds[name]}, name
+    for name, entry in found["packages"].items():
+        assert entry == {"uuid": TOP["deps"][name], "version": bounds[name]}, name
 
 
-def test_both_packages_have_one_version_and_one_license() -> None:
+def test_both_packages_have_the_same_version_and_license() -> None:
     assert PACKAGE["version"] == __version__
     assert (ROOT / "julia" / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The flux engine in the identity check: on images with near-ties, with bugs, without its declaration."""
+"""The flux engine in the parity check: on images with near-ties, with bugs, without its declaration."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.document.identity import Parity
-from polybench.core.errors import Unavailable
+from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
-from polybench.identity.check import Checker, Task
-from polybench.identity.tensors import ALGORITHM
-from polybench.models.lenet import LENET
-from polybench.wire.environment import worker_environment
-from polybench.wire.messages import Load, Loaded
-from polybench.wire.process import WorkerProcess
-from tests import small
-from tests.engines.conftest import SOON_COMPILED
-from tests.sessions import InProcess
+from polybench.networks.lenet import LENET
+from polybench.parity_check.check import CheckRequest, ParityChecker
+from polybench.parity_check.comparison import FLOAT64_TOLERANCE
+from polybench.protocol.environment import worker_environment
+from polybench.protocol.messages import Load, Loaded
+from polybench.protocol.process import WorkerProcess
+from polybench.schema.parity import ParityCheck
+from tests import small_datasets
+from tests.engines.conftest import FAST_COMPILATION
+from tests.worker_sessions import InProcess
 
 REPOSITORY = Path(__file__).parents[3]
 REAL_IMAGES = REPOSITORY.parent / "shared" / "data" / "cifar10-jpeg.zip"
@@ -31,47 +31,47 @@ STEPS = 3
 pytestmark = pytest.mark.slow
 
 
-Check = Callable[..., Parity]
+Check = Callable[..., ParityCheck]
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
-    environment = worker_environment(ENGINES["flux"], "cpu", 2) | SOON_COMPILED
+    environment = worker_environment(ENGINES["flux"], "cpu", 2) | FAST_COMPILATION
     environment["PYTHONPATH"] = str(REPOSITORY)
     with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
         try:
-            worker.ask(Load(ENGINES["flux"].factory), Loaded, 240)
-        except Unavailable as missing:
+            worker.request(Load(ENGINES["flux"].factory), Loaded, 240)
+        except EngineUnavailable as missing:
             pytest.skip(missing.reason)
         yield worker
 
 
 @pytest.fixture
 def check(worker: WorkerProcess, tmp_path: Path) -> Check:
-    """`check(factory, files)`, in one process for all: what one engine plants in it is taken out again."""
+    """Check an engine in a process that all tests share; bugs are removed afterwards."""
 
-    def check(factory: str, files: small.Files | None = None) -> Parity:
-        files = files or small.files(tmp_path)
-        job = small.job(batch_size=files.epoch.batch_size)
-        task = Task(job, files.weights, files.epoch, STEPS, 240.0)
+    def check(factory: str, files: small_datasets.Files | None = None) -> ParityCheck:
+        files = files or small_datasets.files(tmp_path)
+        job = small_datasets.job(batch_size=files.epoch.batch_size)
+        task = CheckRequest(job, files.weights, files.epoch, STEPS, 240.0)
         (scratch := tmp_path / "scratch").mkdir()
-        checker = Checker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
-        worker.ask(Load(factory), Loaded, 240)
+        checker = ParityChecker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
+        worker.request(Load(factory), Loaded, 240)
         try:
             return checker.check(worker, task)
         finally:
-            worker.ask(Load("tests.engines.flux.planted:Mended"), Loaded, 240)
+            worker.request(Load("tests.engines.flux.bug_injection:BugsRemoved"), Loaded, 240)
 
     return check
 
 
 @pytest.fixture
-def near_ties(tmp_path: Path) -> small.Files:
-    """Images whose neighbouring values differ by 1e-9: two even channels, and next to nothing in the third.
+def near_ties(tmp_path: Path) -> small_datasets.Files:
+    """Images whose neighboring values differ by at most 2e-8: two constant channels, and tiny values in the third.
 
-    No image of bytes is that smooth, so these are not written from a data set.
+    Images of bytes are never that smooth, so these do not come from a data set.
     """
-    files = small.files(tmp_path)
+    files = small_datasets.files(tmp_path)
     images = np.memmap(files.epoch.images_path, np.float32, "r+").reshape(-1, 3, 32, 32)
     images[:, :2] = 0.5
     images[:, 2] = 2e-8 * np.random.default_rng(0).random(images[:, 2].shape, np.float32)
@@ -79,8 +79,8 @@ def near_ties(tmp_path: Path) -> small.Files:
 
 
 @pytest.fixture
-def real_images(tmp_path: Path) -> small.Files:
-    """Photographs of CIFAR-10, as many as `polybench parity` looks at."""
+def real_images(tmp_path: Path) -> small_datasets.Files:
+    """As many photographs of CIFAR-10 as `polybench parity` uses."""
     image = pytest.importorskip("PIL.Image")
     if not REAL_IMAGES.exists():
         pytest.skip(f"no {REAL_IMAGES}")
@@ -88,41 +88,41 @@ def real_images(tmp_path: Path) -> small.Files:
     pixels, labels = [], []
     with zipfile.ZipFile(REAL_IMAGES) as archive:
         for label, name in enumerate(sorted(n for n in archive.namelist() if n.startswith("train/"))):
-            blob, at = archive.read(name), 0
+            blob, offset = archive.read(name), 0
             for _ in range(each):
-                end = at + 4 + int.from_bytes(blob[at : at + 4], "little")
-                pixels.append(np.asarray(image.open(io.BytesIO(blob[at + 4 : end])).convert("RGB")))
+                end = offset + 4 + int.from_bytes(blob[offset : offset + 4], "little")
+                pixels.append(np.asarray(image.open(io.BytesIO(blob[offset + 4 : end])).convert("RGB")))
                 labels.append(label)
-                at = end
+                offset = end
     images = np.stack(pixels).transpose(0, 3, 1, 2)
-    data = small.dataset()._replace(images=images, labels=np.array(labels, np.uint8))
-    return small.files(tmp_path, data, LENET.parity_batch_size)
+    data = small_datasets.dataset()._replace(images=images, labels=np.array(labels, np.uint8))
+    return small_datasets.files(tmp_path, data, LENET.parity_batch_size)
 
 
-def test_under_its_declaration_it_is_identical(check: Check, near_ties: small.Files) -> None:
+def test_flux_is_identical_with_its_declaration(check: Check, near_ties: small_datasets.Files) -> None:
     parity = check(ENGINES["flux"].factory, near_ties)
     assert parity.status == "pass", parity.reason
-    assert parity.algorithm is not None
-    assert (parity.algorithm.max_gradient_error or 0) < 1e-12
-    deviations = {deviation.tensor: deviation.error for deviation in parity.deviations}
-    assert deviations["conv1.weight"] > ALGORITHM["gradient"]
-    assert deviations["dense3.weight"] == 0  # behind the pooling
+    assert parity.float64 is not None
+    assert (parity.float64.max_gradient_error or 0) < 1e-12
+    deviations = {deviation.tensor: deviation.error for deviation in parity.known_deviations}
+    assert deviations["conv1.weight"] > FLOAT64_TOLERANCE["gradient"]
+    assert deviations["dense3.weight"] == 0  # after the pooling
 
 
-def test_without_its_declaration_it_is_not(check: Check, near_ties: small.Files) -> None:
-    assert check("tests.engines.flux.planted:Undeclared", near_ties).status == "fail"
+def test_flux_fails_without_its_declaration(check: Check, near_ties: small_datasets.Files) -> None:
+    assert check("tests.engines.flux.bug_injection:NoDeclaration", near_ties).status == "fail"
 
 
-def test_on_real_images_it_is_identical(check: Check, real_images: small.Files) -> None:
-    # Without the declaration it may pass too: in float64 few of their windows have values within 1.5e-8.
+def test_flux_is_identical_on_real_images(check: Check, real_images: small_datasets.Files) -> None:
+    # It may also pass without the declaration: in float64, few windows have values within 1.5e-8.
     parity = check(ENGINES["flux"].factory, real_images)
     assert parity.status == "pass", parity.reason
-    deviations = {deviation.tensor: deviation.error for deviation in parity.deviations}
+    deviations = {deviation.tensor: deviation.error for deviation in parity.known_deviations}
     assert deviations["conv1.weight"] > 1e-3
 
 
 @pytest.mark.parametrize("bug", ["KernelNotReversed", "WrongAxisOrder", "SoftmaxTwice", "WrongMomentum"])
-def test_a_planted_bug_fails(bug: str, check: Check) -> None:
-    parity = check(f"tests.engines.flux.planted:{bug}")
+def test_injected_bug_fails_the_check(bug: str, check: Check) -> None:
+    parity = check(f"tests.engines.flux.bug_injection:{bug}")
     assert parity.status == "fail"
-    assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "algorithm")
+    assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "float64")

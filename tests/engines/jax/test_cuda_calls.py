@@ -1,6 +1,6 @@
-"""The CUDA path of JAX's engine without a GPU: finding the device, and what its allocator says.
+"""CUDA path of the JAX engine without a GPU: device lookup and allocator statistics.
 
-Of two devices of the CPU the second plays the GPU: arrays are put on it, and the step runs there.
+The second of two CPU devices stands in for the GPU: arrays are placed on it, and the step runs there.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from unittest.mock import Mock, create_autospec, patch
 
 import pytest
 
-from polybench.core.errors import Unavailable
-from polybench.engines.support import frameworks
-from tests.engines.lab import Check, Lab, in_process_of
+from polybench.core.errors import EngineUnavailable
+from polybench.engines.shared import frameworks
+from tests.engines.engine_fixtures import Check, EngineFixture, in_process_of
 
-TWO = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"}
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"}
 
 
-def with_two(check: Check) -> Any:
-    """A test of the check in a process of JAX that has two devices."""
-    return in_process_of("jax", **TWO)(check)
+def with_two_devices(check: Check) -> Any:
+    """Turn the check into a test that runs in a JAX process with two devices."""
+    return in_process_of("jax", **TWO_DEVICES)(check)
 
 
 @contextlib.contextmanager
-def gpu_stand_in(plugin: bool = True) -> Iterator[Mock]:
-    """JAX with this CPU's second device by the name of `cuda`; `jax.devices` is watched."""
+def fake_gpu(plugin: bool = True) -> Iterator[Mock]:
+    """Make the CPU's second device available as `cuda`; yields the mock of `jax.devices`."""
     import jax
 
     from polybench.engines.jax import device
@@ -35,63 +35,63 @@ def gpu_stand_in(plugin: bool = True) -> Iterator[Mock]:
 
     def devices(backend: Any = None) -> list[Any]:
         if backend == "cuda" and not plugin:
-            raise RuntimeError("Unknown backend cuda")  # as JAX says it
+            raise RuntimeError("Unknown backend cuda")  # JAX's message
         return real("cpu")[1:] if backend == "cuda" else real(backend)
 
     with (
-        patch.object(jax, "devices", autospec=True, side_effect=devices) as watched,
-        patch.object(frameworks, "driver_is_there", lambda: True),
+        patch.object(jax, "devices", autospec=True, side_effect=devices) as mock,
+        patch.object(frameworks, "has_cuda_driver", lambda: True),
         patch.object(device, "_has_cuda_plugin", lambda: plugin),
     ):
-        yield watched
+        yield mock
 
 
-@with_two
-def test_weights_batches_and_step_are_on_the_device_that_was_asked_for(lab: Lab) -> None:
+@with_two_devices
+def test_weights_batches_and_step_are_on_the_requested_device(fixture: EngineFixture) -> None:
     import jax
 
-    with gpu_stand_in() as watched:
-        lab.build(device="cuda")
+    with fake_gpu() as devices:
+        fixture.build(device="cuda")
         second = jax.devices("cpu")[1]
-        lab.engine.run_steps(0, 2)
-        engine: Any = lab.engine
+        fixture.engine.run_steps(0, 2)
+        engine: Any = fixture.engine
         arrays = jax.tree.leaves((engine._state, engine._batches, engine._loss))
         assert {device for array in arrays for device in array.devices()} == {second}
-        assert lab.engine.probe().devices == ("cpu", "cuda:0")
-    watched.assert_any_call("cuda")
+        assert fixture.engine.probe().devices == ("cpu", "cuda:0")
+    devices.assert_any_call("cuda")
 
 
-@with_two
-def test_precision_is_set_and_not_inherited(lab: Lab) -> None:
+@with_two_devices
+def test_precision_is_set_explicitly(fixture: EngineFixture) -> None:
     import jax
 
     for precision, expected in (("tf32", "tensorfloat32"), ("fp32", "float32")):
-        with gpu_stand_in():
-            lab.build(device="cuda", precision=precision)
+        with fake_gpu():
+            fixture.build(device="cuda", precision=precision)
         assert jax.config.jax_default_matmul_precision == expected
 
 
-@with_two
-def test_allocations_and_peak_are_those_of_the_devices_allocator(lab: Lab) -> None:
+@with_two_devices
+def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
     import jax
 
-    with gpu_stand_in():
-        lab.build(device="cuda")
-        engine: Any = lab.engine
+    with fake_gpu():
+        fixture.build(device="cuda")
+        engine: Any = fixture.engine
         engine.run_steps(0, 1)
-        own = engine._device
-        # As jaxlib's GPU client has them, and a device's own signatures.
+        real_device = engine._device
+        # Statistics as in jaxlib's GPU client, with the signatures of a real device.
         engine._device = create_autospec(jax.Device, instance=True)
         stats = [{"num_allocs": n, "peak_bytes_in_use": 12_345} for n in (10, 16, 0)]
         engine._device.memory_stats.side_effect = stats
-        found = engine.count_allocations(0, 2)
-        assert (found.host, found.device.count_per_step) == (None, 3.0)
-        assert found.device.bytes_per_step > 0
+        allocations = engine.count_allocations(0, 2)
+        assert (allocations.host, allocations.device.count_per_step) == (None, 3.0)
+        assert allocations.device.bytes_per_step > 0
         assert engine.device_peak_bytes() == 12_345
-        engine._device = own
+        engine._device = real_device
 
 
-@with_two
-def test_a_gpu_that_jax_has_no_plugin_for_is_unavailable(lab: Lab) -> None:
-    with gpu_stand_in(plugin=False), pytest.raises(Unavailable, match="has no CUDA"):
-        lab.build(device="cuda")
+@with_two_devices
+def test_a_gpu_without_the_cuda_plugin_is_unavailable(fixture: EngineFixture) -> None:
+    with fake_gpu(plugin=False), pytest.raises(EngineUnavailable, match="does not support CUDA"):
+        fixture.build(device="cuda")

@@ -9,103 +9,103 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import Unavailable
+from polybench.core.errors import EngineUnavailable
 from polybench.core.layers import Dropout, MaxPool
+from polybench.engines.reference.conv_pool import max_pool
 from polybench.engines.reference.layers import batch_statistics
-from polybench.engines.reference.windows import max_pool
 from tests.engines import pipeline_checks
-from tests.engines.lab import Check, Lab, RunCheck, in_process_of, stream
+from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of, make_pipeline_input
 
 ONE_THREAD = {"NPROC": "1", "PJRT_NPROC": "1"}
 TASKS = Path("/proc/self/task")
 
 
 UNNAMED = find_spec("jaxlib") is not None and version("jaxlib").startswith("0.5.")
-"""The oldest jaxlib that polybench takes gives its threads no names; it starts as many."""
+"""True for the oldest supported jaxlib, which starts as many threads but does not name them."""
 
 
 def threads_by_name() -> Counter[str]:
-    """Of this process, as they call themselves."""
+    """Count the threads of this process by name."""
     return Counter((task / "comm").read_text().strip() for task in TASKS.iterdir())
 
 
 def cpu_seconds() -> dict[str, float]:
-    """What each thread of this process has had of a core."""
+    """CPU time of each thread of this process."""
     return {task.name: int((task / "schedstat").read_text().split()[0]) / 1e9 for task in TASKS.iterdir()}
 
 
 @in_process_of("jax")
-def test_the_pool_that_steps_are_divided_among_has_the_threads_of_the_study(lab: Lab) -> None:
-    lab.build()
-    lab.engine.run_steps(0, 1)
+def test_the_thread_pool_has_the_size_of_the_study(fixture: EngineFixture) -> None:
+    fixture.build()
+    fixture.engine.run_steps(0, 1)
     assert threads_by_name()["tf_XLAEigen"] == 2 or UNNAMED
 
 
 @in_process_of("jax", **ONE_THREAD)
-def test_with_one_thread_all_steps_are_computed_in_one_thread(lab: Lab) -> None:
-    lab.build()
-    lab.engine.run_steps(0, 1)
+def test_with_one_thread_a_single_thread_computes_all_steps(fixture: EngineFixture) -> None:
+    fixture.build()
+    fixture.engine.run_steps(0, 1)
     assert threads_by_name()["tf_XLAEigen"] == 1 or UNNAMED
     before = cpu_seconds()
-    lab.engine.run_steps(0, 20)
-    spent = sorted(seconds - before.get(thread, 0) for thread, seconds in cpu_seconds().items())
-    # The others give it work and wait for it; of two that compute, each would have half.
-    assert spent[-1] > 0.65 * sum(spent), spent
+    fixture.engine.run_steps(0, 20)
+    used = sorted(seconds - before.get(thread, 0) for thread, seconds in cpu_seconds().items())
+    # The other threads submit work and wait. If two threads computed, each would use half of the time.
+    assert used[-1] > 0.65 * sum(used), used
 
 
 @in_process_of("jax")
-def test_the_step_is_compiled_once(lab: Lab) -> None:
-    lab.build()
+def test_the_step_is_compiled_once(fixture: EngineFixture) -> None:
+    fixture.build()
     for _ in range(3):
-        lab.engine.reset()
-        lab.engine.run_steps(0, 3)
-    assert lab.engine._functions.step._cache_size() == 1
+        fixture.engine.reset()
+        fixture.engine.run_steps(0, 3)
+    assert fixture.engine._functions.step._cache_size() == 1
 
 
 @in_process_of("jax")
-def test_a_step_uses_up_the_state_and_not_the_initial_weights(lab: Lab) -> None:
-    lab.build()
+def test_a_step_donates_the_state_but_not_the_initial_weights(fixture: EngineFixture) -> None:
+    fixture.build()
     for _ in range(2):
-        before = lab.engine._state
-        lab.engine.run_steps(0, 1)
+        before = fixture.engine._state
+        fixture.engine.run_steps(0, 1)
         assert all(tensor.is_deleted() for tensor in before.weights.values())
-        lab.engine.reset()
-    for name, value in lab.engine.snapshot(0).weights.items():
-        np.testing.assert_array_equal(value, lab.weights[name])
+        fixture.engine.reset()
+    for name, value in fixture.engine.snapshot(0).weights.items():
+        np.testing.assert_array_equal(value, fixture.weights[name])
 
 
 @in_process_of("jax", JAX_COMPILATION_CACHE_DIR="/nowhere", JAX_DEFAULT_MATMUL_PRECISION="bfloat16")
-def test_cache_and_precision_are_set_and_not_inherited(lab: Lab) -> None:
+def test_cache_and_precision_are_set_explicitly(fixture: EngineFixture) -> None:
     import jax
 
-    lab.build(precision="tf32")
+    fixture.build(precision="tf32")
     assert jax.config.jax_default_matmul_precision == "tensorfloat32"
-    lab.build(precision="fp32")
+    fixture.build(precision="fp32")
     assert jax.config.jax_default_matmul_precision == "float32"
     assert not jax.config.jax_enable_compilation_cache
 
 
 @in_process_of("jax")
-def test_a_missing_gpu_is_unavailable_with_a_remedy(lab: Lab) -> None:
-    assert lab.engine.probe().devices[0] == "cpu"
-    with pytest.raises(Unavailable) as missing:
-        lab.build(device="cuda:99")
+def test_a_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
+    assert fixture.engine.probe().devices[0] == "cpu"
+    with pytest.raises(EngineUnavailable) as missing:
+        fixture.build(device="cuda:99")
     assert missing.value.reason
-    assert missing.value.remedy
+    assert missing.value.hint
 
 
 @in_process_of("jax", XLA_FLAGS="--xla_cpu_enable_fast_min_max=false")
-def test_the_probe_names_versions_and_the_flags_of_the_user(lab: Lab) -> None:
+def test_the_probe_returns_versions_and_the_users_xla_flags(fixture: EngineFixture) -> None:
     import jax
 
-    probe = lab.engine.probe()
-    assert set(probe.versions) == {"jax", "jaxlib", "optax"}
-    assert probe.versions["jax"] == jax.__version__
-    assert probe.build == {"platform": "cpu", "xla_flags": "--xla_cpu_enable_fast_min_max=false"}
+    info = fixture.engine.probe()
+    assert set(info.versions) == {"jax", "jaxlib", "optax"}
+    assert info.versions["jax"] == jax.__version__
+    assert info.build == {"platform": "cpu", "xla_flags": "--xla_cpu_enable_fast_min_max=false"}
 
 
 @in_process_of("jax")
-def test_of_equal_values_in_a_window_the_first_has_the_gradient(lab: Lab) -> None:
+def test_the_first_of_equal_values_in_a_window_gets_the_gradient(fixture: EngineFixture) -> None:
     import jax
 
     from polybench.engines.jax.layers import Inference
@@ -113,46 +113,46 @@ def test_of_equal_values_in_a_window_the_first_has_the_gradient(lab: Lab) -> Non
     random = np.random.default_rng(0)
     x = random.integers(0, 3, (2, 3, 7, 6)).astype(np.float32)
     for size, stride in ((2, 2), (3, 2), (2, 1)):
-        expected, backward = max_pool(x.astype(np.float64), size, stride, within=0)
+        expected, backward = max_pool(x.astype(np.float64), size, stride, relative_tolerance=0)
         dy = random.random(expected.shape, dtype=np.float32)
-        y, pullback = jax.vjp(partial(Inference({}, {}).layer, MaxPool(size, stride)), x)
+        y, pullback = jax.vjp(partial(Inference({}, {}).apply_layer, MaxPool(size, stride)), x)
         np.testing.assert_array_equal(y, expected)
         np.testing.assert_allclose(pullback(dy)[0], backward(dy.astype(np.float64))[0], rtol=1e-6)
 
 
 @in_process_of("jax")
-def test_sums_over_many_pixels_lose_nothing(lab: Lab) -> None:
+def test_batch_statistics_over_many_pixels_are_accurate(fixture: EngineFixture) -> None:
     import jax
 
     x = 1 + np.random.default_rng(0).random((4, 8, 256, 256), dtype=np.float32)
-    found = jax.jit(lambda x: (x.mean((0, 2, 3)), x.var((0, 2, 3))))(x)
-    for value, exact in zip(found, batch_statistics(x.astype(np.float64)), strict=True):
+    statistics = jax.jit(lambda x: (x.mean((0, 2, 3)), x.var((0, 2, 3))))(x)
+    for value, exact in zip(statistics, batch_statistics(x.astype(np.float64)), strict=True):
         np.testing.assert_allclose(value, exact, rtol=1e-6)
 
 
 @in_process_of("jax")
-def test_dropout_drops_its_share_and_keeps_the_mean(lab: Lab) -> None:
+def test_dropout_preserves_the_mean(fixture: EngineFixture) -> None:
     import jax
 
     from polybench.engines.jax.layers import Training
 
     training = Training({}, {}, jax.random.key(0), {})
-    y = np.asarray(training.layer(Dropout("dropout", 0.25), np.ones((100, 1000), np.float32)))
+    y = np.asarray(training.apply_layer(Dropout("dropout", 0.25), np.ones((100, 1000), np.float32)))
     assert np.unique(y).tolist() == pytest.approx([0, 1 / 0.75])
     assert y.mean() == pytest.approx(1, abs=0.01)
 
 
 @in_process_of("jax")
-def test_nothing_of_the_pipeline_runs_on_when_it_is_idle(lab: Lab) -> None:
-    lab.build()
-    lab.engine.open_stream(stream(2, True)[0])
-    lab.engine.run_steps(0, 1)
-    lab.engine.wait_until_idle()
-    ahead = lab.engine._pipeline._ahead
-    assert len(ahead) == 3  # of four batches
-    assert all(batch.done() for batch in ahead)
+def test_wait_until_idle_finishes_all_prefetched_batches(fixture: EngineFixture) -> None:
+    fixture.build()
+    fixture.engine.open_pipeline(make_pipeline_input(2, True)[0])
+    fixture.engine.run_steps(0, 1)
+    fixture.engine.wait_until_idle()
+    pending = fixture.engine._pipeline._pending
+    assert len(pending) == 3  # of four batches
+    assert all(batch.done() for batch in pending)
 
 
 @pytest.mark.parametrize("check", pipeline_checks.CHECKS)
-def test_the_pipeline(run_check: RunCheck, check: Check) -> None:
+def test_the_input_pipeline_meets_all_requirements(run_check: RunCheck, check: Check) -> None:
     run_check("jax", check)

@@ -3,22 +3,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.job import Conventions, Job
+from polybench.core.job import Job, NumericalConventions
 from polybench.core.layers import Residual
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
-from polybench.models.initial_weights import initial_weights
-from polybench.models.lenet import LENET
-from tests.networks import EVERYTHING
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.lenet import LENET
+from tests.example_networks import EVERYTHING
 
 WORKLOAD = Workload("lenet", "noise", 4, Optimizer(), "fp32", 1)
 
 
-def engine(conventions: Conventions) -> ReferenceEngine:
+def engine(conventions: NumericalConventions) -> ReferenceEngine:
     random = np.random.default_rng(1)
-    # Few grey levels, as in real images: many windows have values that are equal or nearly so.
+    # Few grey levels, as in real images: many pooling windows have equal or nearly equal values.
     images = (random.integers(100, 104, (2, 4, 3, 32, 32)) / 255).astype(np.float32)
     reference = ReferenceEngine()
     reference.load_framework()
@@ -37,31 +37,28 @@ def test_gradients_agree_with_finite_differences_along_random_directions() -> No
         direction = random.standard_normal(value.shape)
         direction /= np.linalg.norm(direction)
         above, below = (
-            loss_and_gradients(LENET, weights | {name: value + h * direction}, images, labels)[0]
-            for h in (1e-5, -1e-5)
+            loss_and_gradients(LENET, weights | {name: value + h * direction}, images, labels)[0] for h in (1e-5, -1e-5)
         )
-        assert (above - below) / 2e-5 == pytest.approx(
-            (gradients[name] * direction).sum(), rel=1e-5, abs=1e-9
-        )
+        assert (above - below) / 2e-5 == pytest.approx((gradients[name] * direction).sum(), rel=1e-5, abs=1e-9)
 
 
-def test_a_declared_convention_changes_gradients_and_not_the_loss() -> None:
-    exact = engine(Conventions()).snapshot(0)
-    near = engine(Conventions(3.45e-4)).snapshot(0)
+def test_a_declared_convention_changes_gradients_but_not_the_loss() -> None:
+    exact = engine(NumericalConventions()).snapshot(0)
+    near = engine(NumericalConventions(3.45e-4)).snapshot(0)
     assert exact.loss == near.loss
     assert not np.array_equal(exact.gradients["conv1.weight"], near.gradients["conv1.weight"])
     for name in ("dense1.weight", "dense1.bias", "dense2.weight", "dense3.bias"):
         np.testing.assert_array_equal(exact.gradients[name], near.gradients[name])
 
 
-def test_it_computes_in_float64_and_says_which_convention_it_follows() -> None:
-    reference = engine(Conventions(0.5, sources={"max_pool_within": "here"}))
-    assert reference.conventions() == Conventions(0.5, sources={"max_pool_within": "here"})
+def test_it_computes_in_float64_and_returns_the_conventions_of_its_job() -> None:
+    reference = engine(NumericalConventions(0.5, sources={"max_pool_within": "here"}))
+    assert reference.conventions() == NumericalConventions(0.5, sources={"max_pool_within": "here"})
     assert {value.dtype for value in reference.snapshot(0).weights.values()} == {np.dtype(np.float64)}
 
 
 def test_snapshots_are_copies() -> None:
-    reference = engine(Conventions())
+    reference = engine(NumericalConventions())
     before = reference.snapshot(0).weights
     first = {name: value.copy() for name, value in before.items()}
     assert reference.run_steps(0, 2) > 0
@@ -69,7 +66,7 @@ def test_snapshots_are_copies() -> None:
         np.testing.assert_array_equal(before[name], value)
 
 
-def test_every_layer_shows_what_it_computes() -> None:
+def test_layer_tensors_have_the_right_shapes_and_gradients() -> None:
     random = np.random.default_rng(0)
     reference, weights = ReferenceEngine(), initial_weights(EVERYTHING, 0)
     workload = Workload("everything", "noise", 4, EVERYTHING.optimizer, "fp32", 1)
@@ -79,12 +76,12 @@ def test_every_layer_shows_what_it_computes() -> None:
     tensors = reference.layer_tensors(0)
     gradients = reference.snapshot(0).gradients
     np.testing.assert_array_equal(tensors[0].x, images[0])
-    for (layer, shape), one in zip(EVERYTHING.activations(), tensors, strict=True):
-        inputs = one.x.shape[1:]
+    for (layer, shape), recorded in zip(EVERYTHING.activations(), tensors, strict=True):
+        inputs = recorded.x.shape[1:]
         assert (inputs if isinstance(layer, Residual) else layer.output_shape(inputs)) == shape
-        assert (one.y.shape, one.dy.shape) == ((4, *shape), (4, *shape))
-        assert (one.x.shape, one.dx.shape) == ((4, *inputs), (4, *inputs))
-        for part, value in one.gradients.items():
-            np.testing.assert_array_equal(value, gradients[f"{layer.name}.{part}"])
+        assert (recorded.y.shape, recorded.dy.shape) == ((4, *shape), (4, *shape))
+        assert (recorded.x.shape, recorded.dx.shape) == ((4, *inputs), (4, *inputs))
+        for name, value in recorded.gradients.items():
+            np.testing.assert_array_equal(value, gradients[f"{layer.name}.{name}"])
     np.testing.assert_array_equal(tensors[-2].y, tensors[-1].x)
     np.testing.assert_array_equal(tensors[-1].dx, tensors[-2].dy)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from polybench.engines.reference import layers, windows
+from polybench.engines.reference import conv_pool, layers
 from polybench.engines.reference.layers import Array, Output
 
 MASK = np.random.default_rng(1).choice([0.0, 4 / 3], (2, 3, 4, 4))
 
 
 def numerical_gradient(f: Callable[[], float], x: Array, width: float = 1e-6) -> Array:
-    """Central differences of f with respect to every entry of x, which f reads."""
+    """Compute central differences of f with respect to every entry of x, which f reads."""
     gradient = np.zeros_like(x)
     for index in np.ndindex(x.shape):
         value = x[index]
@@ -32,43 +32,33 @@ def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
-        pytest.param(windows.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
-        pytest.param(windows.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
-        pytest.param(lambda *a: windows.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
-        pytest.param(
-            lambda *a: windows.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"
-        ),
-        pytest.param(
-            lambda *a: windows.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"
-        ),
-        pytest.param(
-            lambda *a: windows.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"
-        ),
+        pytest.param(conv_pool.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
+        pytest.param(conv_pool.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
+        pytest.param(lambda *a: conv_pool.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
+        pytest.param(lambda *a: conv_pool.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"),
+        pytest.param(lambda *a: conv_pool.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"),
+        pytest.param(lambda *a: conv_pool.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"),
         pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
         pytest.param(lambda *a: normalized(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
         pytest.param(lambda *a: normalized(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"),
         pytest.param(lambda x: layers.dropout(x, MASK), [(2, 3, 4, 4)], id="dropout"),
-        pytest.param(lambda x: windows.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
-        pytest.param(lambda x: windows.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
-        pytest.param(lambda x: windows.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
-        pytest.param(lambda x: windows.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
-        pytest.param(
-            lambda x: windows.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"
-        ),
-        pytest.param(windows.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
+        pytest.param(lambda x: conv_pool.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(lambda x: conv_pool.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
+        pytest.param(lambda x: conv_pool.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
+        pytest.param(lambda x: conv_pool.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
+        pytest.param(lambda x: conv_pool.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"),
+        pytest.param(conv_pool.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
         pytest.param(layers.relu, [(2, 3, 4, 4)], id="relu"),
         pytest.param(layers.flatten, [(2, 3, 4, 4)], id="flatten"),
     ],
 )
-def test_backward_is_the_derivative_of_forward(
-    layer: Callable[..., Output], shapes: list[tuple[int, ...]]
-) -> None:
+def test_backward_is_the_derivative_of_forward(layer: Callable[..., Output], shapes: list[tuple[int, ...]]) -> None:
     random = np.random.default_rng(0)
     arrays = [random.standard_normal(shape) for shape in shapes]
     y, backward = layer(*arrays)
     dy = random.standard_normal(y.shape)
-    dx, own = backward(dy)
-    for array, gradient in zip(arrays, [dx, *own.values()], strict=True):
+    dx, weight_gradients = backward(dy)
+    for array, gradient in zip(arrays, [dx, *weight_gradients.values()], strict=True):
         expected = numerical_gradient(lambda: float((layer(*arrays)[0] * dy).sum()), array)
         np.testing.assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
@@ -77,11 +67,11 @@ def test_convolution_does_not_flip_its_kernel() -> None:
     x = np.zeros((1, 1, 3, 3))
     x[0, 0, 0, 1] = 1
     weight = np.arange(9.0).reshape(1, 1, 3, 3)
-    y, _ = windows.conv(x, weight, np.array([0.5]))
+    y, _ = conv_pool.conv(x, weight, np.array([0.5]))
     assert y.item() == 1.5
 
 
-def test_cross_entropy_and_its_gradient() -> None:
+def test_cross_entropy_and_its_gradient_are_correct() -> None:
     random = np.random.default_rng(0)
     logits, labels = random.standard_normal((4, 10)), np.array([0, 3, 3, 9])
     loss, gradient = layers.cross_entropy(logits, labels)
@@ -97,34 +87,34 @@ def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
     assert np.isfinite(gradient).all()
 
 
-def pooled_gradient(window: list[list[float]], within: float) -> list[list[float]]:
-    _, backward = windows.max_pool(np.array([[window]], dtype=float), 2, 2, within)
+def pooled_gradient(window: list[list[float]], relative_tolerance: float) -> list[list[float]]:
+    _, backward = conv_pool.max_pool(np.array([[window]], dtype=float), 2, 2, relative_tolerance)
     dx, _ = backward(np.ones((1, 1, 1, 1)))
     return dx[0, 0].tolist()
 
 
-def test_exact_pooling_gives_a_tie_to_the_first_width_fastest() -> None:
+def test_exact_max_pooling_gives_the_gradient_to_the_first_maximum() -> None:
     assert pooled_gradient([[1, 2], [2, 2]], 0) == [[0, 1], [0, 0]]
     assert pooled_gradient([[1, 1], [2, 1]], 0) == [[0, 0], [1, 0]]
     assert pooled_gradient([[0, 0], [0, 0]], 0) == [[1, 0], [0, 0]]
 
 
-def test_pooling_within_gives_it_to_the_first_that_is_close() -> None:
+def test_max_pooling_with_tolerance_gives_the_gradient_to_the_first_close_value() -> None:
     near = [[1.0, 1.99], [2.0, 1.98]]
     assert pooled_gradient(near, 0) == [[0, 0], [1, 0]]
     assert pooled_gradient(near, 0.004) == [[0, 0], [1, 0]]
     assert pooled_gradient(near, 0.006) == [[0, 1], [0, 0]]
 
 
-def test_closeness_is_relative_to_the_larger_size_as_in_julia() -> None:
+def test_the_tolerance_is_relative_to_the_larger_absolute_value_as_in_julia() -> None:
     # isapprox(-2, -1, rtol=0.5): |-2 + 1| <= 0.5 max(2, 1)
     assert pooled_gradient([[-2, -9], [-9, -1]], 0.5) == [[1, 0], [0, 0]]
     assert pooled_gradient([[-2, -9], [-9, -1]], 0.49) == [[0, 0], [0, 1]]
 
 
-def test_a_rest_at_the_border_gets_no_gradient() -> None:
+def test_pixels_outside_of_all_windows_get_no_gradient() -> None:
     x = np.arange(25.0).reshape(1, 1, 5, 5)
-    y, backward = windows.max_pool(x, 2, 2, 0.0)
+    y, backward = conv_pool.max_pool(x, 2, 2, 0.0)
     assert y.tolist() == [[[[6, 8], [16, 18]]]]
     dx, _ = backward(np.ones_like(y))
     assert dx.sum() == 4
@@ -132,44 +122,44 @@ def test_a_rest_at_the_border_gets_no_gradient() -> None:
     assert not dx[..., 4, :].any()
 
 
-def test_padding_is_the_same_on_all_sides() -> None:
+def test_padding_is_symmetric() -> None:
     weight = np.zeros((1, 1, 3, 3))
-    weight[0, 0, 0, 0] = 1  # looks at the pixel above and to the left
+    weight[0, 0, 0, 0] = 1  # selects the pixel above and to the left
     x = np.arange(1.0, 17).reshape(1, 1, 4, 4)
-    assert windows.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
+    assert conv_pool.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
 
 
-def test_batch_norm_by_hand() -> None:
+def test_batch_norm_equals_a_manual_computation() -> None:
     x = np.array([[1.0], [3.0]])
     y, _ = normalized(x, np.array([10.0]), np.array([5.0]), 3.0)
     assert y.tolist() == [[0], [10]]  # mean 2, variance 1, sqrt(1 + 3) = 2
 
 
-def test_average_pools_by_hand() -> None:
+def test_average_pooling_equals_a_manual_computation() -> None:
     x = np.arange(9.0).reshape(1, 1, 3, 3)
-    assert windows.average_pool(x, 2, 2)[0].tolist() == [[[[2]]]]
-    assert windows.average_pool(x, 2, 1)[0].tolist() == [[[[2, 3], [5, 6]]]]
-    assert windows.global_average_pool(x)[0].tolist() == [[4]]
+    assert conv_pool.average_pool(x, 2, 2)[0].tolist() == [[[[2]]]]
+    assert conv_pool.average_pool(x, 2, 1)[0].tolist() == [[[[2, 3], [5, 6]]]]
+    assert conv_pool.global_average_pool(x)[0].tolist() == [[4]]
 
 
-def test_batch_statistics_count_every_pixel() -> None:
+def test_batch_statistics_include_every_pixel() -> None:
     x = np.array([[[[1.0, 1]]], [[[1, 5]]]])
     mean, variance = layers.batch_statistics(x)
     assert (mean.tolist(), variance.tolist()) == ([2], [3])
 
 
-def test_float32_sums_lose_what_is_small_beside_them() -> None:
+def test_float32_partial_sums_lose_small_values() -> None:
     x = np.zeros((1, 2, 1, 1001))
-    x[0, :, 0, 0] = 2.0**24  # to which float32 cannot add 1
+    x[0, :, 0, 0] = 2.0**24  # adding 1 to it in float32 has no effect
     x[0, :, 0, 1:] = 1.0
-    (mean, _), (exact, _) = layers.batch_statistics(x, running_sums=4), layers.batch_statistics(x)
-    # A quarter of the ones goes into the sum of pixels 0, 4, 8... and is lost.
+    (mean, _), (exact, _) = layers.batch_statistics(x, partial_sums=4), layers.batch_statistics(x)
+    # A quarter of the ones is added to the sum of pixels 0, 4, 8... and is lost.
     np.testing.assert_allclose(mean, (2.0**24 + 750) / 1001, rtol=1e-7)
     np.testing.assert_allclose(exact, (2.0**24 + 1000) / 1001, rtol=1e-12)
 
 
 @pytest.mark.parametrize("at_zero", [0.0, 0.5, 1.0])
-def test_relu_has_at_zero_the_derivative_that_an_engine_declares(at_zero: float) -> None:
+def test_relu_has_the_declared_derivative_at_zero(at_zero: float) -> None:
     y, back = layers.relu(np.array([-1.0, 0.0, 2.0]), at_zero)
     dx, _ = back(np.full(3, 3.0))
     assert (y.tolist(), dx.tolist()) == ([0.0, 0.0, 2.0], [0.0, 3.0 * at_zero, 3.0])

@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.job import EXACT, Conventions, Job
+from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.core.layers import Conv, Dense, GlobalAveragePool
 from polybench.core.model import Model
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
-from polybench.engines.support.dropout_masks import dropout_masks
-from polybench.models.initial_weights import initial_weights
-from tests.networks import EVERYTHING, FEATURES, SEQUENCES
+from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.networks.initial_weights import initial_weights
+from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
 
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((2, 4, 3, 9, 8), dtype=np.float32), RANDOM.integers(0, 3, (2, 4))
@@ -31,33 +31,31 @@ WEIGHTS = initial_weights(EVERYTHING, 0)
 def test_gradients_agree_with_finite_differences(model: Model, images: np.ndarray) -> None:
     masks = dropout_masks(model, 4, 0, 0)
     weights = {name: value.astype(float) for name, value in initial_weights(model, 0).items()}
-    # Away from 0 and 1, where an error might not show.
+    # Values other than 0 and 1, which could hide an error.
     weights |= {name: value + 0.1 * RANDOM.random(value.shape) for name, value in weights.items()}
 
     def loss(changed: dict[str, np.ndarray]) -> float:
         return loss_and_gradients(model, weights | changed, images, LABELS[0], masks=masks).loss
 
-    found = loss_and_gradients(model, weights, images, LABELS[0], masks=masks)
-    assert list(found.gradients) == list(model.weight_shapes())
-    assert list(found.state) == list(model.state_shapes())
-    for name, gradient in found.gradients.items():
+    result = loss_and_gradients(model, weights, images, LABELS[0], masks=masks)
+    assert list(result.gradients) == list(model.weight_shapes())
+    assert list(result.state) == list(model.state_shapes())
+    for name, gradient in result.gradients.items():
         for _ in range(3):
             direction = RANDOM.standard_normal(gradient.shape)
             direction /= np.linalg.norm(direction)
             above, below = (loss({name: weights[name] + h * direction}) for h in (1e-6, -1e-6))
-            assert (above - below) / 2e-6 == pytest.approx(
-                (gradient * direction).sum(), rel=1e-5, abs=1e-8
-            ), name
+            assert (above - below) / 2e-6 == pytest.approx((gradient * direction).sum(), rel=1e-5, abs=1e-8), name
 
 
-def test_global_average_pooling_ends_a_network() -> None:
+def test_global_average_pooling_replaces_a_flatten() -> None:
     layers = (Conv("c", 3, 2, 3), GlobalAveragePool(), Dense("d", 2, 3))
     model = Model("m", "", (3, 9, 8), 3, layers, 4, Optimizer(), 4)
     weights = initial_weights(model, 0)
     assert loss_and_gradients(model, weights, IMAGES[0], LABELS[0]).gradients["d.weight"].shape == (3, 2)
 
 
-def engine(conventions: Conventions = EXACT, seed: int = 0) -> ReferenceEngine:
+def engine(conventions: NumericalConventions = NO_DEVIATIONS, seed: int = 0) -> ReferenceEngine:
     reference = ReferenceEngine()
     workload = Workload("everything", "noise", 4, Optimizer(), "fp32", 1)
     job = Job(EVERYTHING, workload, "cpu", "float32", conventions=conventions, seed=seed)
@@ -68,11 +66,11 @@ def engine(conventions: Conventions = EXACT, seed: int = 0) -> ReferenceEngine:
 
 @pytest.mark.parametrize(("convention", "ddof"), [("unbiased", 1), ("biased", 0)])
 def test_running_statistics_follow_the_declared_convention(convention, ddof: int) -> None:
-    reference = engine(Conventions(running_variance=convention))
+    reference = engine(NumericalConventions(running_variance=convention))
     reference.run_steps(0, 1)
     state = reference.snapshot(1).weights
-    # What the first batch norm sees: the first convolution, without bias, before its update.
-    from polybench.engines.reference.windows import conv
+    # Input of the first batch norm: the first convolution, without bias, before its update.
+    from polybench.engines.reference.conv_pool import conv
 
     x, _ = conv(IMAGES[0].astype(float), WEIGHTS["conv1.weight"].astype(float), None, 1, 1)
     np.testing.assert_allclose(state["norm1.running_mean"], 0.3 * x.mean(axis=(0, 2, 3)))
@@ -93,6 +91,6 @@ def test_a_snapshot_changes_no_state_and_a_reset_restores_it() -> None:
         np.testing.assert_array_equal(value, trained.weights[name])
 
 
-def test_dropout_masks_change_with_seed_and_step_and_not_with_the_batch() -> None:
+def test_dropout_masks_depend_on_seed_and_step_but_not_on_the_batch() -> None:
     losses = {engine(seed=seed).snapshot(step).loss for seed in (0, 1) for step in (0, 2)}
     assert len(losses) == 4  # steps 0 and 2 have the same batch

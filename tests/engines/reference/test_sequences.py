@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.core.sequence_layers import LSTM
+from polybench.core.layers import LSTM
 from polybench.engines.reference import sequences
 from polybench.engines.reference.layers import Array
 from tests.engines.reference.test_layers import numerical_gradient
@@ -15,7 +15,7 @@ X = RANDOM.standard_normal((2, 5, 3))
 
 
 def tensors(layer: LSTM) -> dict[str, Array]:
-    return {part: RANDOM.standard_normal(shape) for part, shape in layer.weight_shapes().items()}
+    return {name: RANDOM.standard_normal(shape) for name, shape in layer.weight_shapes().items()}
 
 
 def outputs(layer: LSTM, x: Array, weights: dict[str, Array]) -> Array:
@@ -26,23 +26,21 @@ def outputs(layer: LSTM, x: Array, weights: dict[str, Array]) -> Array:
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("sequence", [False, True])
 @pytest.mark.parametrize("options", [{}, {"biases": 2, "recurrent_activation": "hard_sigmoid"}])
-def test_backward_is_the_derivative_of_forward(
-    bidirectional: bool, sequence: bool, options: dict[str, Any]
-) -> None:
+def test_backward_is_the_derivative_of_forward(bidirectional: bool, sequence: bool, options: dict[str, Any]) -> None:
     layer = LSTM("lstm", 3, 2, bidirectional, sequence, **options)
     weights = tensors(layer)
     activation = sequences.RECURRENT[layer.recurrent_activation]
     y, backward = sequences.lstm(X, weights, activation, sequence=sequence)
     assert y.shape[1:] == layer.output_shape(X.shape[1:])
     dy = RANDOM.standard_normal(y.shape)
-    dx, own = backward(dy)
-    assert list(own) == list(weights)
-    for array, gradient in zip([X, *weights.values()], [dx, *own.values()], strict=True):
+    dx, gradients = backward(dy)
+    assert list(gradients) == list(weights)
+    for array, gradient in zip([X, *weights.values()], [dx, *gradients.values()], strict=True):
         expected = numerical_gradient(lambda: float((outputs(layer, X, weights) * dy).sum()), array)
         np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_an_lstm_by_hand() -> None:
+def test_an_lstm_equals_a_manual_computation() -> None:
     layer = LSTM("lstm", 1, 1)
     weights = {
         "weight": np.array([[0.1], [0.2], [0.3], [0.4]]),
@@ -62,11 +60,11 @@ def test_an_lstm_by_hand() -> None:
     assert outputs(layer, np.array([[[2.0], [-1.0]]]), weights).item() == pytest.approx(h, rel=1e-14)
 
 
-def test_the_second_direction_reads_from_the_end() -> None:
+def test_the_second_direction_reads_the_reversed_sequence() -> None:
     one, both = LSTM("lstm", 3, 2, sequence=True), LSTM("lstm", 3, 2, bidirectional=True, sequence=True)
     weights = tensors(both)
-    forwards = outputs(one, X, {part: weights[part] for part in one.weight_shapes()})
-    backwards = outputs(one, X[:, ::-1], {part: weights[f"reverse_{part}"] for part in one.weight_shapes()})
+    forwards = outputs(one, X, {name: weights[name] for name in one.weight_shapes()})
+    backwards = outputs(one, X[:, ::-1], {name: weights[f"reverse_{name}"] for name in one.weight_shapes()})
     expected = np.concatenate([forwards, backwards[:, ::-1]], axis=-1)
     np.testing.assert_array_equal(outputs(both, X, weights), expected)
     last = LSTM("lstm", 3, 2, bidirectional=True)
@@ -75,25 +73,25 @@ def test_the_second_direction_reads_from_the_end() -> None:
     )
 
 
-def test_two_biases_are_their_sum() -> None:
+def test_two_biases_are_equivalent_to_their_sum() -> None:
     layer = LSTM("lstm", 3, 2, biases=2)
     weights = tensors(layer)
-    summed = {part: weights[part] for part in ("weight", "recurrent")}
+    summed = {name: weights[name] for name in ("weight", "recurrent")}
     summed["bias"] = weights["bias"] + weights["recurrent_bias"]
     np.testing.assert_allclose(outputs(layer, X, weights), outputs(LSTM("lstm", 3, 2), X, summed), rtol=1e-14)
 
 
-def test_a_token_that_comes_twice_has_the_sum_of_its_gradients() -> None:
+def test_gradients_of_a_repeated_token_are_summed() -> None:
     weight = RANDOM.standard_normal((4, 2))
     tokens = np.array([[3, 0, 3]], np.int32)
     y, backward = sequences.embedding(tokens, weight)
     np.testing.assert_array_equal(y, weight[[3, 0, 3]][None])
     dy = RANDOM.standard_normal(y.shape)
-    _, own = backward(dy)
-    np.testing.assert_allclose(own["weight"], [dy[0, 1], [0, 0], [0, 0], dy[0, 0] + dy[0, 2]])
+    _, gradients = backward(dy)
+    np.testing.assert_allclose(gradients["weight"], [dy[0, 1], [0, 0], [0, 0], dy[0, 0] + dy[0, 2]])
 
 
-def test_the_mean_over_time() -> None:
+def test_the_mean_over_time_and_its_gradient_are_correct() -> None:
     y, backward = sequences.mean_over_time(X)
     np.testing.assert_allclose(y, X.sum(axis=1) / 5)
     np.testing.assert_allclose(backward(np.ones((2, 3)))[0], np.full(X.shape, 0.2))

@@ -12,7 +12,7 @@ Install = Callable[[FakeNvml], FakeNvml]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a fake driver in the place of the real one, read often and never waited for long."""
+    """Replace the real driver by a fake one, sampled often."""
 
     def install(fake: FakeNvml) -> FakeNvml:
         monkeypatch.setattr(nvml, "load", lambda: fake)

@@ -1,7 +1,7 @@
-"""A driver that plays recorded readings: a V100 (SXM2, 16 GB) and an H100 (SXM5, 80 GB) while they train.
+"""Fake driver with recorded readings: a V100 (SXM2, 16 GB) and an H100 (SXM5, 80 GB) during training.
 
-The numbers have the shape and size of what such cards say; none was measured here. mypy holds it to the
-protocol, and a test holds the protocol to the real pynvml.
+The numbers have the shape and size of such cards' readings but were not measured here. mypy checks the fake
+against the protocol, and a test checks the protocol against the real pynvml.
 """
 
 # ruff: noqa: N802, N815 - the names are NVML's
@@ -15,7 +15,7 @@ from polybench.machine.meters.nvml import Nvml
 
 
 class Refused(Exception):
-    """NVMLError; texts are those of nvmlErrorString."""
+    """NVMLError with the texts of nvmlErrorString."""
 
 
 LIBRARY_NOT_FOUND = Refused("NVML Shared Library Not Found")
@@ -46,7 +46,7 @@ class RunningProcess:
 
 @dataclass
 class Card:
-    """One GPU's readings: mW, mJ, MHz, degrees Celsius, bytes."""
+    """Readings of one GPU: mW, mJ, MHz, degrees Celsius, bytes."""
 
     name: str
     uuid: str
@@ -80,7 +80,7 @@ def h100() -> Card:
 
 
 class FakeNvml:
-    """`refuse` maps what is asked for ("*": anything) to an error; `before` is called before each reading."""
+    """`refuse` maps a reading ("*": any) to an error; `before` is called before each reading."""
 
     NVMLError: type[Exception] = Refused
     NVML_CLOCK_SM = 1
@@ -155,5 +155,5 @@ class FakeNvml:
         return list(self._card("ComputeRunningProcesses", handle).running)
 
 
-def _is_one(fake: FakeNvml) -> Nvml:
-    return fake  # mypy's word for it
+def _as_nvml(fake: FakeNvml) -> Nvml:
+    return fake  # checked by mypy

@@ -1,4 +1,4 @@
-"""A driver for the real pynvml: it answers the C functions from `recorded.toml`, through ctypes' records."""
+"""Driver for the real pynvml: it answers the C functions from `recorded.toml`, through ctypes structures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _INSUFFICIENT_SIZE = pynvml.NVML_ERROR_INSUFFICIENT_SIZE
 
 
 class Driver:
-    """What ctypes would have loaded: an attribute for each C function. It has one GPU.
+    """Library as ctypes loads it, with an attribute for each C function, for one GPU.
 
-    `lost` makes every function of a device answer that the GPU is lost, from now on.
+    If `lost` is set, every function of a device answers that the GPU is lost.
     """
 
     def __init__(self, answers: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Driver:
         if name == "nvmlDeviceGetHandleByIndex_v2":
             return lambda index, handle: 0 if index.value == 0 else pynvml.NVML_ERROR_INVALID_ARGUMENT
         if name not in self.answers:
-            raise AttributeError(name)  # as ctypes says of a library that is too old
+            raise AttributeError(name)  # as ctypes does if the library is too old
         return lambda handle, *rest: self._answer(self.answers[name], rest)
 
     def _answer(self, answer: Any, rest: tuple[Any, ...]) -> int:
@@ -44,13 +44,13 @@ class Driver:
             return int(getattr(pynvml, f"NVML_ERROR_{answer}"))
         if isinstance(answer, list):
             return _processes(answer, *rest)
-        if isinstance(answer, dict) and len(rest) == 2:  # by what is asked for: a clock of a kind
+        if isinstance(answer, dict) and len(rest) == 2:  # by the first argument: a kind of clock
             answer, rest = answer[str(rest[0].value)], rest[1:]
         return _set(rest[-1] if hasattr(rest[-1], "_obj") else rest[0], answer)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, card: str) -> Driver:
-    """Give pynvml this card's driver."""
+    """Replace pynvml's driver by this card's."""
     driver = Driver(RECORDED[card])
     monkeypatch.setattr(pynvml, "nvmlLib", driver)
     monkeypatch.setattr(pynvml, "_LoadNvmlLibrary", lambda: None)
@@ -58,20 +58,20 @@ def install(monkeypatch: pytest.MonkeyPatch, card: str) -> Driver:
     return driver
 
 
-def _set(where: Any, answer: Any) -> int:
-    """Write what a C function would: through a pointer into a number or a record, or into a buffer."""
+def _set(target: Any, answer: Any) -> int:
+    """Write as a C function does: through a pointer to a number or a structure, or to a buffer."""
     if isinstance(answer, str):
-        where.value = answer.encode()
+        target.value = answer.encode()
     elif isinstance(answer, dict):
         for name, value in answer.items():
-            setattr(where._obj, name, value)
+            setattr(target._obj, name, value)
     else:
-        where._obj.value = answer
+        target._obj.value = answer
     return 0
 
 
 def _processes(running: list[dict[str, int]], count: Any, records: Any) -> int:
-    """As the manual has it: the first call asks how many there are."""
+    """Answer as the manual says: the first call returns the number of processes."""
     if records is None:
         count._obj.value = len(running)
         return int(_INSUFFICIENT_SIZE) if running else 0

@@ -1,4 +1,4 @@
-"""CPU time of a process, of a real one."""
+"""CPU time of real processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from polybench.machine.meters.cpu import cpu_seconds
 from polybench.machine.meters.observer import Observer
 
-COMMANDED = """
+CHILD_PROGRAM = """
 import sys, time
 for line in sys.stdin:
     until = time.process_time() + float(line)
@@ -22,14 +22,14 @@ for line in sys.stdin:
 """
 
 
-def test_cpu_time_of_a_process_that_is_gone_is_zero() -> None:
+def test_cpu_time_of_a_missing_process_is_zero() -> None:
     assert cpu_seconds(os.getpid()) > 0
     assert cpu_seconds(2**22 - 1) == 0
 
 
-def test_cpu_time_of_living_children_is_the_worker_s() -> None:
+def test_cpu_time_of_running_children_counts_for_the_worker() -> None:
     before = cpu_seconds(os.getpid())
-    command = [sys.executable, "-c", COMMANDED]
+    command = [sys.executable, "-c", CHILD_PROGRAM]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -39,8 +39,8 @@ def test_cpu_time_of_living_children_is_the_worker_s() -> None:
         child.stdin.close()
 
 
-def test_a_block_has_the_cpu_time_that_its_process_used_and_no_more() -> None:
-    command = [sys.executable, "-c", COMMANDED]
+def test_block_has_exactly_the_cpu_time_of_its_process() -> None:
+    command = [sys.executable, "-c", CHILD_PROGRAM]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -51,10 +51,10 @@ def test_a_block_has_the_cpu_time_that_its_process_used_and_no_more() -> None:
 
         observer = Observer({"cpu"})
         burn(0.1)
-        with observer.block(child.pid, "cpu", []) as usage:
+        with observer.watch_block(child.pid, "cpu", []) as usage:
             burn(0.3)
         child.send_signal(signal.SIGTERM)
-    # The kernel counts in ticks of 10 ms at worst; other programs lengthen the wall time only.
+    # The kernel's ticks are at most 10 ms; other programs only lengthen the wall time.
     assert usage.cpu_seconds == pytest.approx(0.3, abs=0.03)
     assert usage.wall_seconds >= usage.cpu_seconds - 0.03
     assert usage.gpu is None

@@ -1,4 +1,4 @@
-"""What the kernel counts of a process, of real ones and of written ones."""
+"""Kernel counters of real processes, and of files written for the test."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_page_faults_are_counted() -> None:
     after = kernel_counts(os.getpid())
     assert before is not None
     assert after is not None
-    assert PAGES <= after.since(before).minor_faults < 2 * PAGES
+    assert PAGES <= after.delta(before).minor_faults < 2 * PAGES
 
 
-def test_switches_of_a_thread_that_began_meanwhile_are_counted() -> None:
+def test_context_switches_of_a_new_thread_are_counted() -> None:
     before = kernel_counts(os.getpid())
     go, done = threading.Event(), threading.Event()
 
@@ -49,14 +49,14 @@ def test_switches_of_a_thread_that_began_meanwhile_are_counted() -> None:
     thread.join()
     assert before is not None
     assert after is not None
-    assert after.since(before).voluntary_switches >= 20
+    assert after.delta(before).voluntary_switches >= 20
 
 
-def test_a_process_that_is_gone_has_no_counts() -> None:
+def test_missing_process_has_no_counts() -> None:
     assert kernel_counts(2**22 - 1) is None
 
 
-def written(proc: Path, schedstat: str | None) -> Path:
+def write_proc(proc: Path, schedstat: str | None) -> Path:
     task = proc / "7" / "task" / "7"
     task.mkdir(parents=True)
     (proc / "7" / "stat").write_text("7 (a) name) S 1 7 7 0 -1 0 41 0 3 0 5 6 0 0")
@@ -66,17 +66,17 @@ def written(proc: Path, schedstat: str | None) -> Path:
     return proc
 
 
-def test_what_the_files_say(tmp_path: Path) -> None:
-    counts = kernel_counts(7, written(tmp_path, "900 2500000000 4\n"))
+def test_counts_are_read_from_the_kernels_files(tmp_path: Path) -> None:
+    counts = kernel_counts(7, write_proc(tmp_path, "900 2500000000 4\n"))
     assert counts == KernelCounts(41, 3, {7: ThreadCounts(5, 2, 2.5)})
 
 
-@pytest.mark.parametrize("schedstat", [None, "", "off"], ids=["absent", "empty", "nonsense"])
-def test_a_kernel_without_schedstat_does_not_say_the_delay(tmp_path: Path, schedstat: str | None) -> None:
-    counts = kernel_counts(7, written(tmp_path, schedstat))
+@pytest.mark.parametrize("schedstat", [None, "", "off"], ids=["absent", "empty", "invalid"])
+def test_cpu_wait_is_unknown_without_schedstat(tmp_path: Path, schedstat: str | None) -> None:
+    counts = kernel_counts(7, write_proc(tmp_path, schedstat))
     assert counts is not None
-    assert counts.since(counts).run_delay_seconds is None
+    assert counts.delta(counts).cpu_wait_seconds is None
 
 
-def test_a_fault_costs_something() -> None:
+def test_page_fault_has_a_plausible_cost() -> None:
     assert 1e-8 < seconds_per_fault() < 1e-3

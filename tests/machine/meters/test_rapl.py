@@ -1,4 +1,4 @@
-"""RAPL counters, in a folder as the kernel shows it."""
+"""RAPL counters, in a folder like the kernel's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def domain(powercap: Path, folder: str, name: str, microjoules: int = 0) -> Path
 
 @pytest.fixture
 def powercap(tmp_path: Path) -> Path:
-    (tmp_path / "intel-rapl").mkdir()  # the control type stands among its domains
+    (tmp_path / "intel-rapl").mkdir()  # the control type is listed among its domains
     domain(tmp_path, "intel-rapl:0", "package-0", 1_000_000)
     domain(tmp_path, "intel-rapl:0:0", "core", 600_000)
     domain(tmp_path, "intel-rapl:1", "package-1", RANGE - 500_000)
@@ -35,7 +35,7 @@ def powercap(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_packages_only_each_once(powercap: Path) -> None:
+def test_only_packages_are_read_each_once(powercap: Path) -> None:
     rapl = Rapl(powercap)
     assert [package.name for package in rapl.packages] == ["package-0", "package-1"]
     assert rapl.problem is None
@@ -46,13 +46,13 @@ def test_packages_only_each_once(powercap: Path) -> None:
 
 
 @given(start=st.integers(0, RANGE), used=st.integers(0, RANGE - 1))
-def test_a_counter_that_starts_again_loses_nothing(start: int, used: int) -> None:
+def test_counter_wrap_around_loses_nothing(start: int, used: int) -> None:
     package = Package("package-0", Path(), RANGE)
     end = start + used if start + used <= RANGE else start + used - RANGE
     assert package.joules(start, end) == pytest.approx(used / 1e6, abs=1e-6)
 
 
-def test_a_machine_without_the_counter(tmp_path: Path) -> None:
+def test_machine_without_the_counter_has_no_warning(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         rapl = Rapl(folder)
         assert rapl.packages == []
@@ -60,10 +60,8 @@ def test_a_machine_without_the_counter(tmp_path: Path) -> None:
         assert Observer({"cpu"}, powercap=folder).warnings == []
 
 
-def test_no_permission_is_one_warning_of_the_study_with_its_remedy(
-    powercap: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if os.geteuid() == 0:  # root reads what nobody may
+def test_missing_permission_is_one_warning_with_its_fix(powercap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:  # root may read files without permission
 
         def refuse(self: Package) -> int:
             raise PermissionError(13, "Permission denied", str(self.counter))
@@ -75,17 +73,17 @@ def test_no_permission_is_one_warning_of_the_study_with_its_remedy(
     assert "sudo chmod a+r" in warning
 
 
-def test_a_counter_that_goes_away_leaves_the_energy_empty_and_nothing_else(powercap: Path) -> None:
+def test_counter_that_disappears_leaves_only_the_energy_empty(powercap: Path) -> None:
     observer = Observer({"cpu"}, powercap=powercap)
-    with observer.block(os.getpid(), "cpu", []) as usage:
+    with observer.watch_block(os.getpid(), "cpu", []) as usage:
         (powercap / "intel-rapl:1" / "energy_uj").unlink()
     assert usage.package_joules == {}
     assert "energy_uj" in usage.failures["energy of the processor"]
     assert usage.wall_seconds > 0
 
 
-def test_a_block_has_its_energy(powercap: Path) -> None:
-    with Observer({"cpu"}, powercap=powercap).block(os.getpid(), "cpu", []) as usage:
+def test_block_has_its_energy(powercap: Path) -> None:
+    with Observer({"cpu"}, powercap=powercap).watch_block(os.getpid(), "cpu", []) as usage:
         (powercap / "intel-rapl:0" / "energy_uj").write_text("4000000\n")
     assert usage.package_joules == pytest.approx({"package-0": 3.0, "package-1": 0.0})
     assert usage.failures == {}

@@ -1,4 +1,4 @@
-"""Whole studies with the fake engine, in real processes, on a GPU that is not there."""
+"""Whole studies with the fake engine, in real processes, on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.core.document.resources import Utilization
-from polybench.core.document.study import StudyDocument
 from polybench.core.spec import Study
 from polybench.data import synthetic
-from polybench.measuring.progress import Silent
-from polybench.measuring.study import run_study
-from polybench.report.usage import BY_DIFFERENCE, BY_PROCESS
+from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.schema.resources import Utilization
+from polybench.schema.study import StudyDocument
 from tests.machine.meters.conftest import Install
 from tests.machine.meters.fake_nvml import GPU_IS_LOST, NOT_SUPPORTED, FakeNvml, RunningProcess, h100
 
@@ -22,8 +22,17 @@ MIB = 1 << 20
 
 
 def run(devices: tuple[str, ...], engines: tuple[str, ...] = ("fake",), **fields: Any) -> StudyDocument:
-    study = Study(engines, devices, data="synthetic", processes=1, rounds=3, steps=5, timeout=60.0, **fields)
-    return run_study(study, Silent(), store=None)
+    study = Study(
+        engines,
+        devices,
+        data="synthetic",
+        processes=1,
+        rounds_per_process=3,
+        steps_per_round=5,
+        timeout=60.0,
+        **fields,
+    )
+    return run_study(study, NullProgress(), store=None)
 
 
 @pytest.fixture(autouse=True)
@@ -34,69 +43,69 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def driver(install: Install) -> FakeNvml:
-    """Sees the workers that may use a GPU."""
+    """Fake driver that lists the workers that may use a GPU."""
     card = h100()
     fake = install(FakeNvml(card))
 
-    def look() -> None:
+    def list_workers() -> None:
         workers = [
             child.pid
             for child in psutil.Process().children()
-            # Not those that other tests of this process have.
+            # Excludes workers of other tests in this process.
             if "polybench.worker" in child.cmdline() and child.environ().get("CUDA_VISIBLE_DEVICES") != ""
         ]
         card.running = [RunningProcess(pid, 512 * MIB) for pid in workers]
         card.used = h100().used + 600 * MIB * len(workers)
 
-    fake.before = look
+    fake.before = list_workers
     return fake
 
 
-def test_every_row_has_the_usage_of_its_own_device(driver: FakeNvml) -> None:
+def test_each_configuration_has_the_usage_of_its_device(driver: FakeNvml) -> None:
     document = run(("cpu", "cuda"))
     assert [result.status for result in document.results] == ["ok", "ok"]
     on_cpu, on_gpu = (result.utilization for result in document.results)
     assert on_cpu.cpu_percent is not None
     assert on_cpu.gpu_percent is None
-    assert (on_gpu.gpu_percent, on_gpu.temperature, on_gpu.throttle) == (96.0, 61.0, [])
+    assert (on_gpu.gpu_percent, on_gpu.temperature, on_gpu.throttle_reasons) == (96.0, 61.0, [])
     assert on_gpu.power is not None
     result = document.result("fake/cuda")
-    assert (result.memory.device_nvml_bytes, result.memory.device_nvml_source) == (512 * MIB, BY_PROCESS)
+    assert (result.memory.device_nvml_bytes, result.memory.device_nvml_source) == (512 * MIB, NVML_BY_PROCESS)
     assert result.memory.peak_rss_bytes is not None
     assert result.energy.joules_per_epoch == pytest.approx(on_gpu.power * result.epoch_seconds)
     assert result.warnings == []
     assert driver.sessions == 0
 
 
-def test_in_a_container_the_memory_is_what_each_worker_s_end_sets_free(driver: FakeNvml) -> None:
+def test_memory_in_a_container_is_what_a_worker_frees_at_its_end(driver: FakeNvml) -> None:
     driver.refuse["ComputeRunningProcesses"] = NOT_SUPPORTED
     document = run(("cuda",), ("fake", "fake+slow"))
     for result in document.results:
         memory = result.memory
-        assert (memory.device_nvml_bytes, memory.device_nvml_source) == (600 * MIB, BY_DIFFERENCE)
-        assert "not read: processes (Not Supported)" in result.warnings
+        assert (memory.device_nvml_bytes, memory.device_nvml_source) == (600 * MIB, NVML_BY_DIFFERENCE)
+        assert "cannot read processes (Not Supported)" in result.warnings
 
 
-def test_a_gpu_that_is_lost_is_a_warning_and_no_failed_row(driver: FakeNvml) -> None:
+def test_lost_gpu_is_a_warning_and_not_a_failure(driver: FakeNvml) -> None:
     readings = iter(range(1_000_000))
-    look = driver.before
+    list_workers = driver.before
 
     def break_down() -> None:
         if next(readings) == 20:
             driver.refuse["*"] = GPU_IS_LOST
-        look()
+        list_workers()
 
     driver.before = break_down
     result = run(("cuda",)).result("fake/cuda")
     assert result.status == "ok"
-    assert result.measured
-    (warning,) = [text for text in result.warnings if "not read" in text]
+    assert result.is_measured
+    (warning,) = [text for text in result.warnings if "cannot read" in text]
     assert "GPU is lost" in warning
 
 
-def test_without_metrics_nothing_is_observed(driver: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_observed_without_metrics(driver: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
-    driver.before = lambda: pytest.fail("the driver was asked")
+    driver.before = lambda: pytest.fail("the driver was called")
     result = run(("cuda",), metrics=False).result("fake/cuda")
-    assert result.measured
+    assert result.is_measured
     assert result.utilization == Utilization()

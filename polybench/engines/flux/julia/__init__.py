@@ -1,4 +1,4 @@
-"""Which Julia it is, what a worker is told about it, and how it is installed.
+"""Finds, configures and installs Julia.
 
-Nothing but `starting` starts Julia inside this process. The Julia code itself is the package in `julia/`.
+Only `startup` starts Julia inside this process. The Julia code itself is the package in `julia/`.
 """

@@ -1,25 +1,23 @@
-"""The Julia packages that some variants need besides: which, whether they are there, and what adds them."""
+"""Julia packages of some variants: their names, checks, and the commands that add them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 
-from polybench.core.errors import Unavailable
-from polybench.engines.flux.julia.finding import Julia, check_bounds, installed, require
+from polybench.core.errors import EngineUnavailable
+from polybench.engines.flux.julia.discovery import Julia, check, check_bounds, find, installed, require
 
-WANTED = "POLYBENCH_JULIA_PACKAGES"
-"""Tells a worker which of them it is to load, with commas between them."""
+REQUESTED_PACKAGES = "POLYBENCH_JULIA_PACKAGES"
+"""Variable with the packages that a worker should load, separated by commas."""
 
-NEEDED = {"enzyme": "Enzyme", "lux": "Lux", "mkl": "MKL", "mooncake": "Mooncake", "reactant": "Reactant"}
-"""Variant, or engine of its own -> package. PolyBench's methods for one are its extension,
-`PolyBench{package}Ext`.
-"""
+PACKAGE_BY_VARIANT = {"enzyme": "Enzyme", "lux": "Lux", "mkl": "MKL", "mooncake": "Mooncake", "reactant": "Reactant"}
+"""Package by variant (or engine). PolyBench's methods for a package are in its extension `PolyBench{package}Ext`."""
 
-STEPS = ("train", "enzyme", "mooncake", "reactant", "lux")
-"""Variants of which each makes the whole step, in place of `withgradient` with Zygote."""
+STEP_MODES = ("train", "enzyme", "mooncake", "reactant", "lux")
+"""Variants that replace the whole step, which is `withgradient` with Zygote by default."""
 
-EXTEND = """
+LOAD_EXTENSIONS = """
 function (file)
     isfile(file) || return nothing
     name = Symbol(first(splitext(basename(file))))
@@ -28,38 +26,47 @@ function (file)
     return nothing
 end
 """
-"""Loads the file of an extension, if there is one and Julia has not: it does where PolyBench is a package
-whose entry in the manifest names that extension.
+"""Loads the file of an extension unless Julia has loaded it. Julia does so if the manifest's entry of PolyBench
+names the extension.
 """
 
 _FLUX_WITH_TRAINSTEP = (0, 16, 11)
 
 
-def needed(variants: Iterable[str]) -> dict[str, str]:
-    """The variable that tells a worker with these variants what to load; none where that is nothing."""
-    names = [NEEDED[name] for name in variants if name in NEEDED]
-    return {WANTED: ",".join(names)} if names else {}
+def required(variants: Iterable[str]) -> dict[str, str]:
+    """Return the variable with the packages to load for these variants; empty without any."""
+    names = [PACKAGE_BY_VARIANT[name] for name in variants if name in PACKAGE_BY_VARIANT]
+    return {REQUESTED_PACKAGES: ",".join(names)} if names else {}
 
 
-def wanted() -> tuple[str, ...]:
-    """What this worker is to load."""
-    return tuple(filter(None, os.environ.get(WANTED, "").split(",")))
+def requested() -> tuple[str, ...]:
+    """Return the packages that this worker should load."""
+    return tuple(filter(None, os.environ.get(REQUESTED_PACKAGES, "").split(",")))
+
+
+def check_requirements(variants: tuple[str, ...]) -> None:
+    """Check for Julia, its packages and those of these variants without starting Julia.
+
+    Raises:
+        EngineUnavailable: something is missing.
+    """
+    check(julia := find())
+    check_packages(julia, [PACKAGE_BY_VARIANT[name] for name in variants if name in PACKAGE_BY_VARIANT])
 
 
 def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
-    """Their versions in the project, by names in small letters.
+    """Return versions in the project by lower-case name.
 
     Raises:
-        Unavailable: one is not there, or in another version, or Flux is too old for it.
+        EngineUnavailable: a package is missing or of an unsupported version, or Flux is too old for it.
     """
-    require(julia, names, julia.adding(names))
-    check_bounds(julia, names, julia.adding(names))
-    there = installed(julia)
-    flux = there.get("Flux", "")
+    require(julia, names, julia.add_command(names))
+    check_bounds(julia, names, julia.add_command(names))
+    versions = installed(julia)
+    flux = versions.get("Flux", "")
     if "Reactant" in names and flux and tuple(map(int, flux.split("."))) < _FLUX_WITH_TRAINSTEP:
-        raise Unavailable(
-            f"{julia.described} has Flux {flux}, and Reactant's steps are made by its `trainstep!`, from"
-            " 0.16.11 on",
+        raise EngineUnavailable(
+            f"{julia.description} has Flux {flux}, but Reactant needs its `trainstep!`, from 0.16.11 on",
             f"{julia.executable} --project={julia.project} -e 'using Pkg; Pkg.update(\"Flux\")'",
         )
-    return {name.lower(): there[name] for name in names}
+    return {name.lower(): versions[name] for name in names}

@@ -1,4 +1,4 @@
-"""The Julia package PolyBench, which does the training, and what sets Julia up for it."""
+"""Locates the Julia package PolyBench, which runs the training."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ SETUP = "polybench setup flux"
 
 
 def package_folder() -> Path:
-    """The Julia package PolyBench: part of an installed polybench, or `julia/` of a checkout."""
-    here = Path(__file__).resolve()  # a worker in another environment finds the package through a link
+    """Return the folder of PolyBench: part of an installed polybench, or `julia/` of a checkout."""
+    here = Path(__file__).resolve()  # in another environment, a worker finds the package through a link
     installed = here.parent / NAME
     return installed if installed.is_dir() else here.parents[4] / "julia"
 
 
 def sources_sha256() -> str:
-    """SHA-256 of what Julia compiles of it: with other sources it compiles them anew."""
+    """Return the SHA-256 of all sources that Julia compiles; other sources need a new compilation."""
     folder = package_folder()
     digest = hashlib.sha256()
-    for file in sorted(
-        [folder / "Project.toml", *(folder / "src").rglob("*.jl"), *(folder / "ext").rglob("*.jl")]
-    ):
+    for file in sorted([folder / "Project.toml", *(folder / "src").rglob("*.jl"), *(folder / "ext").rglob("*.jl")]):
         digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""A Julia that is a shell script, and projects that are a manifest: what polybench makes of them."""
+"""Fixtures: a fake Julia, which is a shell script, and projects that consist of a manifest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from polybench.engines.flux.julia.finding import EXECUTABLE, FOUND_BY, PROJECT
+from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
 from polybench.engines.flux.julia.package import package_folder
 
 JULIACALL = "0.9.34"
@@ -29,30 +29,26 @@ Make = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def no_julia_of_the_users(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
+def no_configured_julia(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
     for name in (EXECUTABLE, PROJECT, FOUND_BY):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
 def juliacall_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is or not; its version is JULIACALL."""
+    """Pretend that juliacall is installed with version JULIACALL."""
     find_spec, version = importlib.util.find_spec, importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: object() if name == "juliacall" else find_spec(name)
-    )
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: JULIACALL if name == "juliacall" else version(name)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if name == "juliacall" else find_spec(name))
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: JULIACALL if name == "juliacall" else version(name))
 
 
 @pytest.fixture
 def executable(tmp_path: Path) -> Make:
-    """Makes an executable that answers `--version`, and notes every call in `calls`."""
+    """Create an executable that prints its version, and records every call in `calls`."""
 
-    def make(says: str = "julia version 1.10.8", then: str = "exit 0") -> str:
+    def make(version: str = "julia version 1.10.8", then: str = "exit 0") -> str:
         file = tmp_path / "julia"
-        script = f'echo "$@" >> {tmp_path}/calls\n[ "$1" = --version ] && echo "{says}" && exit 0\n{then}\n'
+        script = f'echo "$@" >> {tmp_path}/calls\n[ "$1" = --version ] && echo "{version}" && exit 0\n{then}\n'
         file.write_text(f"#!/bin/sh\n{script}")
         file.chmod(0o755)
         return str(file)
@@ -62,9 +58,9 @@ def executable(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Makes a project with these packages, and PolyBench from a folder.
+    """Create a project with these packages, and PolyBench from a folder.
 
-    `indirect` ones are in the manifest for others only; PolyBench has (field, name) `since` it was resolved.
+    `indirect` packages are only in the manifest. The manifest lacks the item `since`, a (field, name) of PolyBench.
     """
 
     def make(
@@ -87,7 +83,7 @@ def project(tmp_path: Path) -> Make:
 
 
 def _polybench(folder: Path, since: tuple[str, str] | None) -> str:
-    """Its entry as Pkg writes it: names of weak dependencies that the manifest lacks have their UUIDs."""
+    """Return PolyBench's entry as Pkg writes it, with UUIDs of weak dependencies that the manifest lacks."""
     own = tomllib.loads((OWN / "Project.toml").read_text("utf-8"))
     if since:
         field, name = since

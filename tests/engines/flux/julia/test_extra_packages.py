@@ -4,108 +4,132 @@ import tomllib
 
 import pytest
 
-from polybench.commands.setup import _check_names
-from polybench.core.errors import BadInput, Unavailable
+from polybench.cli.setup import _check_names
+from polybench.core.errors import BadInput, EngineUnavailable
 from polybench.core.job import Job
 from polybench.core.layers import BatchNorm, Dropout, walk
 from polybench.core.spec import Precision, Workload
 from polybench.engines import ENGINES
 from polybench.engines.flux import lux
-from polybench.engines.flux.julia import finding
-from polybench.engines.flux.julia.bounds import ADDED, CUDA, bounds, uuids
+from polybench.engines.flux.julia import discovery
+from polybench.engines.flux.julia.discovery import ENVIRONMENT, EXECUTABLE, PROJECT, Julia
 from polybench.engines.flux.julia.environment import environment
-from polybench.engines.flux.julia.extra_packages import NEEDED, STEPS, WANTED, check_packages, wanted
-from polybench.engines.flux.julia.finding import ENVIRONMENT, EXECUTABLE, PROJECT, Julia
+from polybench.engines.flux.julia.extra_packages import (
+    PACKAGE_BY_VARIANT,
+    REQUESTED_PACKAGES,
+    STEP_MODES,
+    check_packages,
+    requested,
+)
 from polybench.engines.flux.julia.package import package_folder
-from polybench.engines.flux.refusals import refuse
-from polybench.models import find_model
+from polybench.engines.flux.julia.version_bounds import CUDA_PACKAGES, OPTIONAL_PACKAGES, bounds, uuids
+from polybench.engines.flux.validation import validate
+from polybench.networks import find_model
+from polybench.runner.requirements import engine_requirement, variant_requirements
 from tests.engines.flux.julia.conftest import COMPLETE, Make
 
 
-def test_every_package_is_a_weak_dependency_with_a_bound() -> None:
+def test_every_package_is_a_weak_dependency_with_a_version_bound() -> None:
     package = tomllib.loads((package_folder() / "Project.toml").read_text("utf-8"))
-    for name in NEEDED.values():
+    for name in PACKAGE_BY_VARIANT.values():
         assert name in package["weakdeps"], name
         assert name in bounds(), name
         assert name in uuids(), name
-    assert set(ADDED) == {*CUDA, *NEEDED.values()}
-    # MKL replaces a library when it is loaded, and there is nothing to be extended.
+    assert set(OPTIONAL_PACKAGES) == {*CUDA_PACKAGES, *PACKAGE_BY_VARIANT.values()}
+    # MKL only replaces a library when it is loaded, so it needs no extension.
     alone = {name for name, needs in package["extensions"].items() if isinstance(needs, str)}
-    assert alone == {f"PolyBench{name}Ext" for name in NEEDED.values() if name != "MKL"}
+    assert alone == {f"PolyBench{name}Ext" for name in PACKAGE_BY_VARIANT.values() if name != "MKL"}
     assert {file.stem for file in (package_folder() / "ext").glob("*.jl")} == {*alone, "PolyBenchCUDAExt"}
 
 
-def test_names_are_those_of_the_table() -> None:
-    assert {*NEEDED, *STEPS} - {"lux"} <= set(ENGINES["flux"].variants)
+def test_variant_names_agree_with_the_engine_table() -> None:
+    assert {*PACKAGE_BY_VARIANT, *STEP_MODES} - {"lux"} <= set(ENGINES["flux"].variants)
     assert "lux" in ENGINES
 
 
-def test_a_worker_is_told_what_its_variants_need(
+def test_worker_gets_the_packages_of_its_variants(
     executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(EXECUTABLE, executable())
     monkeypatch.setenv(PROJECT, project(COMPLETE))
-    assert WANTED not in environment("cpu", 2, ())
-    assert WANTED not in environment("cpu", 2, ("train", "blas2"))
-    assert environment("cpu", 2, ("mooncake", "mkl"))[WANTED] == "Mooncake,MKL"
-    assert lux.environment("cpu", 2, ())[WANTED] == "Lux"
-    monkeypatch.setenv(WANTED, "Mooncake,MKL")
-    assert wanted() == ("Mooncake", "MKL")
+    assert REQUESTED_PACKAGES not in environment("cpu", 2, ())
+    assert REQUESTED_PACKAGES not in environment("cpu", 2, ("train", "blas2"))
+    assert environment("cpu", 2, ("mooncake", "mkl"))[REQUESTED_PACKAGES] == "Mooncake,MKL"
+    assert lux.environment("cpu", 2, ())[REQUESTED_PACKAGES] == "Lux"
+    monkeypatch.setenv(REQUESTED_PACKAGES, "Mooncake,MKL")
+    assert requested() == ("Mooncake", "MKL")
 
 
 @pytest.mark.parametrize(
-    ("found_by", "remedy"),
+    ("found_by", "hint"),
     [
-        ("juliapkg", "polybench setup flux --with Mooncake"),
-        ("/config", "polybench setup flux --julia {julia} --project {project} --with Mooncake"),
+        ("juliapkg", "polybench setup flux --add-package Mooncake"),
+        ("/config", "polybench setup flux --julia {julia} --project {project} --add-package Mooncake"),
         (ENVIRONMENT, "{julia} --project={project} -e 'using Pkg; Pkg.add"),
     ],
 )
-def test_a_missing_package_is_told_with_what_adds_it(
-    found_by: str, remedy: str, executable: Make, project: Make
+def test_missing_package_is_reported_with_a_command_to_add_it(
+    found_by: str, hint: str, executable: Make, project: Make
 ) -> None:
     julia = Julia(executable(), project(COMPLETE), found_by)
-    with pytest.raises(Unavailable, match=r"lacks Mooncake") as missing:
+    with pytest.raises(EngineUnavailable, match=r"lacks Mooncake") as missing:
         check_packages(julia, ("Mooncake",))
     assert julia.project in missing.value.reason
-    assert remedy.format(julia=julia.executable, project=julia.project) in missing.value.remedy
+    assert hint.format(julia=julia.executable, project=julia.project) in missing.value.hint
 
 
-def test_a_package_that_only_another_brings_is_missing(executable: Make, project: Make) -> None:
-    there = COMPLETE | {"Mooncake": "0.5.45"}
-    julia = Julia(executable(), project(there, indirect=("Mooncake",)), "juliapkg")
-    with pytest.raises(
-        Unavailable, match=r"lacks Mooncake \(it is there for other packages only\)"
-    ) as missing:
+def test_indirect_variant_package_is_missing(executable: Make, project: Make) -> None:
+    packages = COMPLETE | {"Mooncake": "0.5.45"}
+    julia = Julia(executable(), project(packages, indirect=("Mooncake",)), "juliapkg")
+    with pytest.raises(EngineUnavailable, match=r"lacks Mooncake \(it is only an indirect dependency\)") as missing:
         check_packages(julia, ("Mooncake",))
-    assert missing.value.remedy == "polybench setup flux --with Mooncake"
+    assert missing.value.hint == "polybench setup flux --add-package Mooncake"
 
 
-def test_versions_are_told(executable: Make, project: Make) -> None:
+def test_package_versions_are_returned(executable: Make, project: Make) -> None:
     julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.5.45"}), "juliapkg")
     assert check_packages(julia, ("Mooncake",)) == {"mooncake": "0.5.45"}
     assert check_packages(julia, ()) == {}
 
 
-def test_a_version_that_polybench_does_not_take_is_in_no_other_cells_way(
-    executable: Make, project: Make
-) -> None:
+def test_unsupported_variant_package_does_not_affect_other_configurations(executable: Make, project: Make) -> None:
     julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.4.1"}), "juliapkg")
-    finding.check(julia)
-    with pytest.raises(Unavailable, match=r"has Mooncake 0\.4\.1 \(polybench takes"):
+    discovery.check(julia)
+    with pytest.raises(EngineUnavailable, match=r"unsupported versions: Mooncake 0\.4\.1 \(expected"):
         check_packages(julia, ("Mooncake",))
 
 
 def test_reactant_needs_a_newer_flux(executable: Make, project: Make) -> None:
-    there = COMPLETE | {"Reactant": "0.2.280"}
-    with pytest.raises(Unavailable, match=r"has Flux 0\.16\.10.*0\.16\.11"):
-        check_packages(Julia(executable(), project(there), "juliapkg"), ("Reactant",))
-    newer = Julia(executable(), project(there | {"Flux": "0.16.11"}), "juliapkg")
+    packages = COMPLETE | {"Reactant": "0.2.280"}
+    with pytest.raises(EngineUnavailable, match=r"has Flux 0\.16\.10.*0\.16\.11"):
+        check_packages(Julia(executable(), project(packages), "juliapkg"), ("Reactant",))
+    newer = Julia(executable(), project(packages | {"Flux": "0.16.11"}), "juliapkg")
     assert check_packages(newer, ("Reactant",)) == {"reactant": "0.2.280"}
 
 
-def test_setup_takes_no_other_package() -> None:
-    with pytest.raises(BadInput, match="--with DataFrames: nothing here needs it"):
+def test_variant_without_its_julia_package_is_reported_as_missing(
+    executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EXECUTABLE, executable())
+    monkeypatch.setenv(PROJECT, project(COMPLETE | {"Mooncake": "0.5.45"}))
+    assert engine_requirement(ENGINES["flux"]).installed
+    variants = variant_requirements(ENGINES["flux"])
+    missing = {name for name in ENGINES["flux"].variants if not variants[name].installed}
+    assert missing == {"enzyme", "mkl", "reactant"}
+    assert variants["enzyme"].requires == "Enzyme.jl"
+    assert (variants["enzyme"].hint or "").endswith("--add-package Enzyme")
+    lux_status = engine_requirement(ENGINES["lux"])
+    assert (lux_status.installed, lux_status.requires) == (False, "juliacall, Lux.jl")
+
+
+def test_every_variant_of_flux_is_missing_without_julia() -> None:
+    variants = variant_requirements(ENGINES["flux"])
+    assert not any(variants[name].installed for name in ENGINES["flux"].variants)
+    assert variants["enzyme"].hint == "polybench setup flux --add-package Enzyme"
+
+
+def test_setup_rejects_other_packages() -> None:
+    with pytest.raises(BadInput, match="--add-package DataFrames: no engine uses it"):
         _check_names(("DataFrames",))
 
 
@@ -116,7 +140,7 @@ def job(model: str, *variants: str, device: str = "cpu", precision: Precision = 
 
 
 @pytest.mark.parametrize(
-    ("refused", "reason"),
+    ("rejected", "reason"),
     [
         (job("lenet", "train", "mooncake"), "exclude each other"),
         (job("resnet32", "mooncake"), "batch norm"),
@@ -125,19 +149,19 @@ def job(model: str, *variants: str, device: str = "cpu", precision: Precision = 
         (job("resnet32", "reactant"), "schedule"),
     ],
 )
-def test_what_a_variant_lacks_is_refused_by_name(refused: Job, reason: str) -> None:
-    with pytest.raises(Unavailable, match=reason):
-        refuse(refused)
+def test_unsupported_job_of_a_variant_is_rejected_with_a_reason(rejected: Job, reason: str) -> None:
+    with pytest.raises(EngineUnavailable, match=reason):
+        validate(rejected)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_bf16_is_refused_with_the_reason(device: str) -> None:
-    with pytest.raises(Unavailable, match=r"Flux\.bf16 makes the network's own weights bfloat16") as missing:
-        refuse(job("lenet", device=device, precision="bf16"))
-    assert missing.value.remedy == "use --precision fp32"
+def test_bf16_is_rejected_with_a_reason(device: str) -> None:
+    with pytest.raises(EngineUnavailable, match=r"Flux\.bf16 makes the network's own weights bfloat16") as missing:
+        validate(job("lenet", device=device, precision="bf16"))
+    assert missing.value.hint == "use --precision fp32"
 
 
-@pytest.mark.parametrize("variant", sorted(STEPS))
-def test_lenet_has_nothing_to_refuse(variant: str) -> None:
+@pytest.mark.parametrize("variant", sorted(STEP_MODES))
+def test_every_step_mode_supports_lenet(variant: str) -> None:
     assert not any(isinstance(layer, BatchNorm | Dropout) for layer in walk(find_model("lenet").layers))
-    refuse(job("lenet", variant))
+    validate(job("lenet", variant))

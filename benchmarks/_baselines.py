@@ -1,0 +1,179 @@
+"""Baselines for a worker: programs that train the same network and stay alive as long as the worker.
+
+`plain` is the program of `polybench scripts`, with a loop at its end that repeats its steps for every line on
+standard input. It restarts from the same weights each time, like a worker's timing blocks, because the time of a
+step can depend on its numbers. `independent` is a program of `programs/`, which shares no code with polybench and
+has its own random images and weights. `bench` is the function of the Julia package, for flux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from _study import Inputs
+
+from polybench.core.spec import Configuration
+from polybench.engines.flux.julia.discovery import check, find
+from polybench.engines.flux.julia.package import package_folder
+from polybench.protocol.environment import inherited_env_vars, malloc_env_vars
+from polybench.scripts import make_command, make_script
+
+BASELINES = ("plain", "independent")
+BENCH = "bench"
+_PROGRAMS = Path(__file__).parent / "programs"
+_INDEPENDENT = {"flux": "independent_flux.jl", "torch": "independent_torch.py", "tf": "independent_tf.py"}
+
+_KEEP = {
+    "torch": "initial, rng_state = [one.clone() for one in model.state_dict().values()], torch.get_rng_state()",
+    "tf": "initial = [variable.numpy() for variable in model.variables]",
+    "keras": "initial = [variable.numpy() for variable in model.variables]",
+    "flux": "import Random; initial, rng_state = deepcopy((model, state)), copy(Random.default_rng())",
+}
+"""Lines that a plain program runs before its training, so that the training can restart with the same dropout masks."""
+
+_RESTART_KERAS = """
+    for variable, value in zip(model.variables, initial, strict=True):
+        variable.assign(value)
+    for variable in optimizer.variables:
+        if variable is not optimizer.learning_rate:
+            variable.assign(np.zeros(variable.shape))
+"""
+_RESTART = {
+    "torch": """
+    torch.set_rng_state(rng_state)
+    with torch.no_grad():
+        for tensor, value in zip(model.state_dict().values(), initial, strict=True):
+            tensor.copy_(value)
+    for state in optimizer.state.values():
+        for value in state.values():
+            if torch.is_tensor(value):
+                value.zero_()
+""",
+    "tf": _RESTART_KERAS,
+    "keras": f"""
+    optimizer = model.optimizer
+{_RESTART_KERAS}
+""",
+}
+_AGAIN_PYTHON = """
+for _ in sys.stdin:
+    {restart}
+    for batch in batches[:UNTIMED_STEPS]:
+        loss = train_step(*batch)
+    seconds = []
+    for batch in batches[UNTIMED_STEPS:]:
+        begin = time.perf_counter()
+        loss = train_step(*batch)
+        seconds.append(time.perf_counter() - begin)
+    print(json.dumps({{"step_seconds": seconds, "losses": [float(loss)]}}), flush=True)
+"""
+_AGAIN_JULIA = """
+for _ in eachline(stdin)
+    copy!(Random.default_rng(), rng_state)
+    local seconds, losses = train!(deepcopy(initial)..., batches)
+    timed = join(seconds[(UNTIMED_STEPS + 1):end], ", ")
+    println("{\\"step_seconds\\": [", timed, "], \\"losses\\": [", losses[end], "]}")
+    flush(stdout)
+end
+"""
+_TRAINING_BEGINS = re.compile(r"^(seconds, )?losses = ", re.MULTILINE)
+
+
+class Baseline:
+    """A live program and its process ID."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
+        self.pid = process.pid
+        self._name, self._process, self._log = name, process, log
+
+    def block(self) -> list[float]:
+        """Seconds of the steps of another block; an independent program returns only their median."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):  # `answer` reports how it ended
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> list[float]:
+        """Losses of the last block."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"{self._name} ended with {self._process.wait()}:\n{self._log.read_text()}")
+        said = json.loads(line)
+        seconds: list[float] = said.get("step_seconds") or [said["median_step_seconds"]]
+        return seconds
+
+
+@contextlib.contextmanager
+def start_baseline(which: str, given: Inputs, configuration: Configuration, steps: int) -> Iterator[Baseline]:
+    """Start a program; it has trained nothing yet, or starts with a first block.
+
+    Raises:
+        EngineUnavailable: its interpreter is not on this machine.
+    """
+    command = {"plain": _plain, "independent": _independent, BENCH: _bench}[which](given, configuration, steps)
+    environment = inherited_env_vars(os.environ) | malloc_env_vars(given.plan.study.malloc)
+    log = given.scratch / f"{which}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command,
+            env={**environment, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # like a worker: a fair share if the kernel schedules by session
+        ) as process,
+    ):
+        try:
+            yield Baseline(f"the {which} program of {configuration.name}", process, log)
+        finally:
+            process.kill()
+
+
+def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]:
+    text = make_script(configuration, given.plan.workload, steps)
+    assert text is not None, f"{configuration.name} has no plain script"
+    script, command = make_command(configuration, given.plan.workload, given.scratch)
+    script.write_text(_repeated(text, configuration.engine))
+    return [*command, str(given.start), str(given.data)]
+
+
+def _repeated(text: str, engine: str) -> str:
+    """Return the program with a loop that restarts the training for each line on standard input."""
+    if engine not in _KEEP:
+        sys.exit(f"the plain script of {engine} is not written to begin again; {', '.join(_KEEP)} are")
+    begin = _TRAINING_BEGINS.search(text)
+    assert begin, f"the plain script of {engine} trains where nobody finds it"
+    again = _AGAIN_JULIA if engine == "flux" else _AGAIN_PYTHON.format(restart=_RESTART[engine].strip())
+    return f"{text[: begin.start()]}{_KEEP[engine]}\n{text[begin.start() :]}{again}"
+
+
+def _independent(given: Inputs, configuration: Configuration, steps: int) -> list[str]:
+    workload, program = given.plan.workload, str(_PROGRAMS / _INDEPENDENT[configuration.engine])
+    arguments = [workload.model, str(workload.batch_size), str(workload.threads), str(steps)]
+    if not program.endswith(".jl"):
+        return [sys.executable, program, *arguments]
+    return _julia(workload.threads, program, *arguments)
+
+
+def _bench(given: Inputs, _cell: Configuration, steps: int) -> list[str]:
+    workload = given.plan.workload
+    arguments = (workload.model, str(workload.batch_size), str(steps), str(given.data))
+    program = str(_PROGRAMS / "bench_flux.jl")
+    return _julia(workload.threads, program, str(package_folder()), *arguments)
+
+
+def _julia(threads: int, program: str, *arguments: str) -> list[str]:
+    check(julia := find())
+    options = [f"--project={julia.project}", "--startup-file=no", f"--threads={threads}"]
+    return [julia.executable, *options, program, *arguments]

@@ -1,0 +1,181 @@
+"""
+A way to run the same training: the function that makes a step, and the time of garbage collection.
+"""
+struct StepMode{Step, GC} end
+
+"""Alternatives to `withgradient` with Zygote followed by `update!`."""
+const STEP_FUNCTIONS = ("train", "enzyme", "mooncake", "reactant", "lux")
+const GC_POLICIES = ("gc_every_step", "gc_off")
+
+"""
+    StepMode(variants...)
+
+Select a step function and a garbage collection policy by names of variants; other names have no effect here.
+
+`train` uses `Flux.train!` instead of `withgradient` and `update!`. `enzyme` and `mooncake` compute the gradient with these
+packages, `reactant` compiles the whole step, and `lux` uses Lux's step. Their methods are in `ext/` and need the packages.
+`gc_every_step` runs a full collection after each step, within its time; `gc_off` disables collections during timed steps.
+"""
+StepMode(variants::AbstractString...) = StepMode{select_one(variants, STEP_FUNCTIONS, :update), select_one(variants, GC_POLICIES, :auto)}()
+
+function select_one(variants, choices, default::Symbol)
+    found = filter(in(choices), variants)
+    length(found) > 1 && throw(ArgumentError("$(join(repr.(found), " and ")) exclude each other"))
+    return isempty(found) ? default : Symbol(only(found))
+end
+
+"""
+    device_for(mode, device)
+
+Return the device that stores networks and batches in this mode.
+"""
+device_for(::StepMode, device::Device) = device
+
+"""
+    test_mode(mode)
+
+Return the argument of `Flux.testmode!` for training: `:auto` if layers detect the gradient themselves, as with Zygote.
+"""
+test_mode(::StepMode) = :auto
+test_mode(::Union{StepMode{:enzyme}, StepMode{:mooncake}, StepMode{:reactant}}) = false
+
+"""
+    prepare_model(mode, chain)
+
+Wrap the chain for differentiation in this mode: the chain itself, or the chain with storage for its gradient.
+"""
+prepare_model(::Union{StepMode{:update}, StepMode{:train}}, chain) = chain
+prepare_model(::Union{StepMode{:mooncake}, StepMode{:reactant}}, chain) = Flux.trainmode!(chain)
+
+"""
+    relu_at_zero(trainer)
+
+Compute this mode's derivative of `relu` at 0, where it is undefined, by an experiment on the CPU.
+"""
+function relu_at_zero(trainer)
+    T = typeof(trainer.loss)
+    model = prepare_model(trainer.mode, Chain(Dense(zeros(T, 2, 1), zeros(T, 2), Flux.relu)))
+    # Both logits are 0, so the gradient of the second is that of the loss, 1 / 2, times the derivative.
+    _, gradient = with_gradient(trainer.mode, model, ones(T, 1, 1), Flux.onehotbatch([0], 0:1))
+    return Float64(2 * gradient.layers[1].bias[2])
+end
+
+"""
+    initial_state(mode, rule, model)
+
+Return the optimizer's initial state.
+"""
+initial_state(::StepMode, rule, model) = Flux.setup(rule, unwrap(model))
+
+"""
+    unwrap(model)
+
+Return the chain that `prepare_model` wrapped.
+"""
+unwrap(model) = model
+
+"""
+    with_gradient(mode, model, images, labels)
+
+Return the loss and its gradient; the gradient has the structure of the unwrapped chain.
+"""
+with_gradient(::Union{StepMode{:update}, StepMode{:train}, StepMode{:enzyme}}, model, images, labels) =
+    value_and_gradient(Flux.withgradient(cross_entropy(images, labels), model))
+
+cross_entropy(images, labels) = model -> Flux.logitcrossentropy(model(images), labels)
+value_and_gradient((value, gradients)) = value, gradients[1]
+
+"""
+    train_step!(mode, model, state, batch)
+
+Run one step, and return its loss, which is computed before the update.
+"""
+function train_step!(mode::StepMode, model, state, batch)
+    loss, gradient = with_gradient(mode, model, batch.images, batch.labels)
+    Flux.update!(state, unwrap(model), gradient)
+    return loss
+end
+
+"""
+    before_steps!(model)
+
+Copy the running statistics from the chain to the model, if it stores its own during training. Not part of any measurement.
+"""
+before_steps!(_) = nothing
+
+"""
+    after_steps!(model)
+
+Copy the running statistics back to the chain.
+"""
+after_steps!(_) = nothing
+
+"""
+    train!(mode, model, state, batches, loss)
+
+Run one step per batch, and return the last loss, or `loss` if there are no batches.
+"""
+function train!(mode::StepMode, model, state, batches, loss)
+    for batch in batches
+        # The type of Zygote's gradient is never inferred; that of this loop is.
+        loss = train_step!(mode, model, state, batch)::typeof(loss)
+        after_step(mode)
+    end
+    return loss
+end
+
+function train!(mode::StepMode{:train}, model, state, batches, loss)
+    last_loss = Ref(loss)
+    data = ((batch.images, batch.labels) for batch in with_after_step(mode, batches))
+    Flux.train!(model, data, state) do m, images, labels
+        value = Flux.logitcrossentropy(m(images), labels)
+        ignore_derivatives(() -> (last_loss[] = value; nothing))  # `train!` does not return it
+        return value
+    end
+    return last_loss[]
+end
+
+after_step(::StepMode) = nothing
+after_step(::StepMode{<:Any, :gc_every_step}) = GC.gc()
+
+"""
+    with_after_step(mode, batches)
+
+Return an iterator that calls `after_step` between batches and after the last one, because `Flux.train!` contains the loop.
+"""
+with_after_step(::StepMode, batches) = batches
+with_after_step(mode::StepMode{<:Any, :gc_every_step}, batches) = AfterStepIterator(mode, batches)
+
+struct AfterStepIterator{M, B}
+    mode::M
+    batches::B
+end
+
+Base.IteratorSize(::Type{<:AfterStepIterator}) = Base.SizeUnknown()
+Base.iterate(iterator::AfterStepIterator) = iterate(iterator.batches)
+function Base.iterate(iterator::AfterStepIterator, state)
+    after_step(iterator.mode)
+    return iterate(iterator.batches, state)
+end
+
+"""
+    disable_gc(mode)
+
+Disable garbage collection before timed steps, in the mode `gc_off`.
+"""
+disable_gc(::StepMode) = nothing
+disable_gc(::StepMode{<:Any, :gc_off}) = (GC.enable(false); nothing)
+
+"""
+    enable_gc(mode)
+
+Enable garbage collection after timed steps, and collect the garbage of the steps. Returns the seconds of that collection, which are
+not part of any step.
+"""
+enable_gc(::StepMode) = 0.0
+function enable_gc(::StepMode{<:Any, :gc_off})
+    before, _ = gc_stats()
+    GC.enable(true)
+    GC.gc(false)
+    return first(gc_stats()) - before
+end

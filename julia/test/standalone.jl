@@ -1,0 +1,161 @@
+# Functions for Julia users without Python: networks, data, benchmarks, studies.
+
+const NUMPY_STREAMS = (
+    # numpy.random.PCG64(numpy.random.SeedSequence([7, 0xcb487135])).random_raw(3), and so on
+    (7, 0xcb487135) => [0x93bfd51c57ee1020, 0x62b2aa031676d364, 0x28297c8c712d6d38],
+    (2^40 + 3, 0) => [0xc60e533fbbb0872c, 0xfef0825f71d66341, 0x792240db6171ac88],
+    (1, 2, 3, 4, 5) => [0x8452e9e84975a10b, 0xa0a264a8aa71bd91, 0x2a756e7277595134],
+)
+# As in tests/networks/test_initial_weights.py, tests/data/test_synthetic.py and test_batches.py.
+const WEIGHTS_SHA256 = Dict(
+    :lenet => "cd3d3289ae927e7174e37eb78e88a07676a88d39b4b9e57783af971721a330a2",
+    :keras_cnn => "0d2ff24d11778fb25b433427a12c307d5f6df141dbb1cd14b30d679873889161",
+    :resnet32 => "07548ed8264772c779d4a5c444794c2f164137ff23a96790218a4844acb903ad",
+)
+const SYNTHETIC_SHA256 = "5f4aa6f757a6482bc5e345f1622110fe6e22a80a9e544766935ec2a1015900e0"
+const ORDER_SHA256 = "5364fa0c4fe513e04eaa2718a3bc810ba524fc705f56fc98587e02a4a23b2d1a"
+
+@testset "random numbers equal NumPy's" begin
+    for (entropy, expected) in NUMPY_STREAMS
+        stream = PolyBench.PCG64(entropy)
+        @test [PolyBench.next!(stream) for _ in expected] == expected
+    end
+    @test PolyBench.crc32("conv1.weight") == 0xcb487135
+    @test_throws "invalid seed -1: expected a number >= 0" PolyBench.PCG64((-1,))
+end
+
+@testset "networks, weights, images and batches equal polybench's" begin
+    @test PolyBench.model("keras_cnn").name == "keras-cnn"
+    @test_throws "unknown network \"lenet5\": expected one of catdog-2" PolyBench.model(:lenet5)
+    for (name, sha256) in WEIGHTS_SHA256
+        network = PolyBench.model(name)
+        @test PolyBench.weights_sha256(network, PolyBench.initial_weights(network, 0)) == sha256
+    end
+    @test PolyBench.parameter_count(PolyBench.model(:lenet)) == 39_558
+    @test PolyBench.parameter_count(PolyBench.model(:resnet32)) == 466_714
+    lenet = PolyBench.model(:lenet)
+    @test PolyBench.data_sha256(PolyBench.synthetic(lenet, 0; count = 250)) == SYNTHETIC_SHA256
+    @test PolyBench.order_sha256(PolyBench.epoch_order(50_000, 128, 0, 0)) == ORDER_SHA256
+    @test_throws "invalid batch size 11: expected 1 to 10" PolyBench.epoch_order(10, 11, 0, 0)
+    @test_throws "does not exist: pass the folder" PolyBench.cifar10("nowhere")
+    @test_throws "10 classes, but catdog-2 needs 3x" bench(:catdog_2; data = "nowhere")
+    mktempdir() do folder
+        for n in 1:5
+            write(joinpath(folder, "data_batch_$n.bin"), fill(UInt8(n), 2 * 3073))
+        end
+        @test PolyBench.cifar10(folder).labels == repeat(1:5; inner = 2)
+        for size in (3073, 4000, 0)
+            write(joinpath(folder, "data_batch_2.bin"), zeros(UInt8, size))
+            @test_throws "data_batch_2.bin is truncated or not CIFAR-10: $size bytes" PolyBench.cifar10(folder)
+        end
+    end
+end
+
+@testset "a missing device is reported first" begin
+    @test_throws "cuda:0 is not available: run `using CUDA, cuDNN` first" bench(:lenet; device = "cuda")
+    @test_throws "cuda:1 is not available" layers(:lenet; device = "cuda:1")
+end
+
+"""Folder for the measured study, which the Python tests read; or empty."""
+const STUDY_FOLDER = get(ENV, "POLYBENCH_STUDY_FOLDER", "")
+
+const SMALL = Chain(Conv((3, 3), 3 => 2, tanh), MaxPool((2, 2)), BatchNorm(2), Flux.flatten, Dense(18 => 3))
+small_loss(model, x, y) = Flux.logitcrossentropy(model(x), y)
+const SMALL_BATCH = rand(MersenneTwister(1), Float32, 8, 8, 3, 4), Flux.onehotbatch([1, 2, 3, 1], 1:3)
+
+@testset "a benchmark of a user's model" begin
+    before = deepcopy(Flux.trainables(SMALL))
+    trial = bench(SMALL, small_loss, SMALL_BATCH; rounds = 3, steps = 4, title = "small")
+    @test Flux.trainables(SMALL) == before
+    @test length(trial) == 12 && length(trial.rounds) == 3
+    @test minimum(trial).time <= median(trial).time <= maximum(trial).time
+    @test minimum(trial).time <= mean(trial).time
+    @test 0 <= gc_fraction(trial) < 1
+    @test trial.bytes > 0 && trial.count > 0
+    @test issorted(trial.losses; rev = true)  # the same batch in each step
+    @test_throws "loss(model, batch...)" bench(SMALL, x -> x, SMALL_BATCH)
+    @test_throws "expected at least 1" bench(SMALL, small_loss, SMALL_BATCH; rounds = 0)
+    # On Linux, the process retains freed memory from now on.
+    Sys.islinux() && @test_throws "malloc = \"system\" has no effect" bench(SMALL, small_loss, SMALL_BATCH; malloc = "system")
+    shown = repr("text/plain", trial)
+    @test occursin("12 steps in 3 rounds, small", shown) && occursin("GC (median)", shown) && occursin('█', shown)
+    @test occursin("memory:", repr("text/plain", median(trial)))
+end
+
+@testset "a histogram contains every value" begin
+    shown(values) = sprint(io -> PolyBench.histogram(io, values; width = 20))
+    @test count(==('█'), shown([1.0, 1.0])) == 1
+    # The 99th percentile is 3; the last bar includes larger values.
+    first_line = first(split(shown([1; 2; fill(3, 197); 99]), '\n'))
+    @test startswith(first_line, "  ▁") && endswith(first_line, "█") && count(!isspace, first_line) == 3
+end
+
+@testset "compare uses the rounds of two trials" begin
+    trial(seconds) = PolyBench.Trial(
+        "t", seconds, map(zero, seconds), "step", 0.0, 0.0, 1.0, Float64[], nothing,
+    )
+    slow, fast = trial([[2.0], [2.0], [2.0]]), trial([[1.0], [1.0], [1.0]])
+    @test compare(fast, slow).speedup ≈ 2 && all(compare(fast, slow).ci95 .≈ 2)
+    noisy = trial([[1.0], [1.1], [0.9]])
+    comparison = compare(noisy, slow)
+    low, high = comparison.ci95
+    # Welch's interval: one variance is zero, so 2 degrees of freedom, t = 4.303.
+    logs = log.([1.0, 1.1, 0.9])
+    half_width = 4.303 * sqrt(sum(abs2, logs .- sum(logs) / 3) / 2 / 3)
+    @test low ≈ comparison.speedup / exp(half_width) rtol = 1.0e-3
+    @test high ≈ comparison.speedup * exp(half_width) rtol = 1.0e-3
+    @test compare(trial([[1.0]]), slow).ci95 === nothing
+    @test PolyBench.t_quantile(25.5) ≈ 2.058 atol = 0.003
+    @test PolyBench.t_quantile(Inf) == 1.96
+    shown = repr("text/plain", compare(fast, slow))
+    @test occursin("2.0 times as fast (2.0 to 2.0)", shown)
+    @test occursin("the interval treats rounds as independent", shown)
+end
+
+@testset "layers of a chain are timed" begin
+    times = layers(SMALL, first(SMALL_BATCH); rounds = 2, title = "small")
+    @test [row.layer for row in times.rows] ==
+        ["1 Conv 3x3, 3 => 2", "2 MaxPool", "3 BatchNorm", "4 flatten", "5 Dense 18 => 3"]
+    @test keys(times.rows[1].operations) == Set(["forward", "activation", "weight gradient"])
+    @test keys(times.rows[5].operations) == Set(["forward", "input gradient", "weight gradient"])
+    @test keys(times.rows[2].operations) == Set(["forward", "gradient"])
+    @test sum(times) > 0 && occursin("weight gradient", repr("text/plain", times))
+end
+
+@testset "a trial of a network can be saved and read" begin
+    started_at = now(UTC)
+    trial = bench(:lenet; batch = 8, rounds = 2, steps = 3, blas_threads = BLAS.get_num_threads() + 1)
+    ended_at = now(UTC)
+    sleep(1.1)  # the study is written later than it was measured
+    @test occursin("lenet (39,558 parameters) on synthetic, batch 8, Float32, cpu", trial.title)
+    @test trial.losses[1] ≈ 2.3 atol = 0.2
+    mktempdir() do folder
+        file = write_study(folder, trial)
+        study = read_study(file)
+        @test file == joinpath(folder, "$(study.document["id"]).json")
+        isempty(STUDY_FOLDER) || cp(file, joinpath(STUDY_FOLDER, basename(file)))
+        @test configurations(study) == ["flux/cpu"]
+        @test study["flux/cpu"].rounds == trial.rounds
+        @test median(study["flux/cpu"]).time == median(trial).time
+        @test study["flux/cpu"].bytes == trial.bytes
+        @test compare(study["flux/cpu"], trial).speedup == 1
+        # The study has the threads of the measurement, which were reset afterwards.
+        build = study.document["results"][1]["versions"]["build"]
+        @test build["blas_threads"] == string(BLAS.get_num_threads() + 1)
+        created = DateTime(study.document["created"], dateformat"yyyy-mm-ddTHH:MM:SSZ")
+        @test floor(started_at, Second) <= created <= ended_at
+        @test startswith(study.document["id"], Dates.format(created, "yyyymmdd-HHMMSS"))
+        settings = study.document["settings"]
+        @test settings["weights_sha256"] == WEIGHTS_SHA256[:lenet]
+        @test occursin("flux/cpu", repr("text/plain", study))
+        merge!(study.document["results"][1], Dict("allocations" => nothing, "startup" => nothing))
+        shown = repr("text/plain", study["flux/cpu"])
+        @test occursin("Memory of a step: not known.", shown) && !occursin("First step", shown)
+        @test occursin("memory:  not known", repr("text/plain", median(study["flux/cpu"])))
+        @test_throws KeyError study["torch/cpu"]
+        write(file, "{\"schema\": \"polybench.layers/2\"}")
+        @test_throws "is not a study: its schema is \"polybench.layers/2\"" read_study(file)
+    end
+    user_trial = bench(SMALL, small_loss, SMALL_BATCH; rounds = 1, steps = 1)
+    @test_throws "a trial of your own model cannot be saved" write_study("never", user_trial)
+end

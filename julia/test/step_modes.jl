@@ -1,0 +1,89 @@
+# Step modes compute the same training, and NNlib's max-pooling follows known rules.
+
+@testset "all step modes compute the same" begin
+    losses = map((("train",), ("gc_every_step",), ("gc_off",), ("gc_every_step", "train"), ("blas2",), ())) do names
+        trainer, batches = make_trainer(Float64; mode = PolyBench.StepMode(names...)), data(Float64)
+        @test (@inferred PolyBench.run_steps!(trainer, batches, 0, 2)) > 0
+        second = trainer.loss
+        PolyBench.run_steps!(trainer, batches, 2, 1)
+        (second, trainer.loss)
+    end
+    @test allequal(losses)
+    @test PolyBench.StepMode("blas2") === PolyBench.StepMode()
+    @test_throws "exclude each other" PolyBench.StepMode("gc_off", "gc_every_step")
+end
+
+@testset "without its extension a step mode fails instead of using the default step" begin
+    for name in ("enzyme", "lux")
+        @test_throws MethodError make_trainer(Float64; mode = PolyBench.StepMode(name))
+    end
+    trainer, batch = make_trainer(Float64; mode = PolyBench.StepMode("mooncake")), first(data(Float64))
+    @test_throws MethodError PolyBench.with_gradient(trainer.mode, trainer.model, batch.images, batch.labels)
+end
+
+"""A model whose copies of running statistics before and after steps allocate much."""
+struct CopyingModel{C}
+    chain::C
+    copies::Vector{Vector{UInt8}}
+end
+
+const COPYING = PolyBench.StepMode{:copying, :auto}
+PolyBench.prepare_model(::COPYING, chain) = CopyingModel(chain, Vector{UInt8}[])
+PolyBench.unwrap(model::CopyingModel) = model.chain
+PolyBench.with_gradient(::COPYING, model::CopyingModel, images, labels) =
+    PolyBench.with_gradient(PolyBench.StepMode(), model.chain, images, labels)
+PolyBench.before_steps!(model::CopyingModel) = (push!(model.copies, zeros(UInt8, 100_000_000)); nothing)
+PolyBench.after_steps!(model::CopyingModel) = (push!(model.copies, zeros(UInt8, 100_000_000)); nothing)
+
+@testset "copies before and after steps are not counted as their allocations" begin
+    counted = map((PolyBench.StepMode(), COPYING())) do mode
+        trainer, batches = make_trainer(Float32; mode), data(Float32)
+        PolyBench.count_allocations!(trainer, batches, 0, 1)  # compiles
+        (_, bytes), _ = PolyBench.count_allocations!(trainer, batches, 0, 1)
+        trainer.model isa CopyingModel && @test length(trainer.model.copies) == 4
+        bytes
+    end
+    @test counted[2] ≈ counted[1] rtol = 0.01
+end
+
+@testset "garbage collection follows the step mode" begin
+    full_collections(mode, steps) = begin
+        trainer, batches = make_trainer(Float32; mode), data(Float32)
+        PolyBench.run_steps!(trainer, batches, 0, 1)
+        before = PolyBench.gc_stats()[2]
+        PolyBench.run_steps!(trainer, batches, 0, steps)
+        PolyBench.gc_stats()[2] - before
+    end
+    # A collection during another thread's is skipped.
+    @test full_collections(PolyBench.StepMode("gc_every_step"), 5) >= 4
+    @test full_collections(PolyBench.StepMode("gc_every_step", "train"), 5) >= 4
+    trainer, batches = make_trainer(Float32; mode = PolyBench.StepMode("gc_off")), data(Float32)
+    PolyBench.run_steps!(trainer, batches, 0, 1)
+    before, _ = PolyBench.gc_stats(trainer)
+    total = Base.gc_num().total_time
+    PolyBench.run_steps!(trainer, batches, 0, 20)
+    @test Base.gc_num().total_time > total  # after the steps
+    @test PolyBench.gc_stats(trainer)[1] ≈ before atol = 1.0e-9
+    @test GC.enable(true)  # it was enabled again
+end
+
+@testset "Flux.train! logs its progress" begin
+    count_logs(mode) = begin
+        trainer, batches = make_trainer(Float32; mode), data(Float32)
+        logger = Test.TestLogger(; min_level = Base.CoreLogging.LogLevel(-10_000))
+        Base.CoreLogging.with_logger(() -> PolyBench.run_steps!(trainer, batches, 0, 2), logger)
+        length(logger.logs)
+    end
+    @test count_logs(PolyBench.StepMode("train")) > count_logs(PolyBench.StepMode()) == 0
+end
+
+@testset "Zygote's derivative of relu at 0 is 0" begin
+    @test PolyBench.relu_at_zero(make_trainer(Float64)) === 0.0
+end
+
+@testset "NNlib's max-pooling follows one of two rules" begin
+    for T in (Float32, Float64)
+        @test PolyBench.max_pool_within(T) in (0.0, Float64(sqrt(eps(T))))
+        @test PolyBench.prefers_first(one(T)) && !PolyBench.prefers_first(T(0.5))
+    end
+end

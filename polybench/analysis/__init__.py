@@ -1,0 +1,1 @@
+"""Analyzes saved documents: differences, history, merged machines, explanations, recommendations."""

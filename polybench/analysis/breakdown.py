@@ -1,0 +1,212 @@
+"""Breaks down the difference between two configurations into components that add up to it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Literal
+
+import msgspec
+
+from polybench.results.interference import unaffected_step_times
+from polybench.results.overhead import build_overhead_document
+from polybench.schema.explanation import Breakdown, Component, Interval
+from polybench.schema.layers import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.stats.statistics import mean_over_rounds, process_log_medians, student_interval
+
+Rounds = Sequence[Sequence[float]]
+"""Seconds as [process][round]."""
+
+FIXED_COST = "fixed overhead"
+BETWEEN_OPERATIONS = "between operations"
+MEASUREMENT_DIFFERENCE = "between the two measurements"
+FIT_DEVIATION = "deviation from the linear fit"
+GARBAGE_COLLECTION, DATA_WAIT = "garbage collection", "waiting for data"
+
+_UNATTRIBUTED = "unattributed"
+
+
+def step_time_difference(baseline: Result, other: Result) -> tuple[float, Interval | None]:
+    """Return by how many seconds the typical step of `other` is longer, with an interval over process pairs.
+
+    The interval is centered on this difference. The mean difference of the pairs differs slightly from it.
+    """
+    levels = zip(
+        process_log_medians(unaffected_step_times(other)),
+        process_log_medians(unaffected_step_times(baseline)),
+        strict=False,
+    )
+    differences = [math.exp(level) - math.exp(baseline_level) for level, baseline_level in levels]
+    seconds = other.median_step_seconds - baseline.median_step_seconds
+    interval = student_interval(differences)
+    return seconds, _shifted(interval, seconds - fmean(differences)) if interval else None
+
+
+def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -> Breakdown | None:
+    """Break down the difference by the operations of a step; None if one configuration has no layer times.
+
+    Layer times exclude garbage collection. Its component comes from this study, whose steps are normal
+    training steps. Two components are unattributed: time between operations, and the difference between this
+    study's steps and those of the layers document. Both are known for each configuration, so the components
+    of a configuration add up to its step time as well.
+    """
+    layers = document.configuration(other.configuration)
+    baseline_layers = document.configuration(baseline.configuration)
+    if layers is None or baseline_layers is None or not layers.rows or not baseline_layers.rows:
+        return None
+    assert layers.step_seconds is not None
+    assert baseline_layers.step_seconds is not None
+    rows, baseline_rows = ({(row.layer, row.operation): row for row in one.rows} for one in (layers, baseline_layers))
+    components = [
+        _row_component(rows.get(key), baseline_rows.get(key)) for key in dict.fromkeys([*rows, *baseline_rows])
+    ]
+    collection = _component(GARBAGE_COLLECTION, other.gc.seconds_per_step, baseline.gc.seconds_per_step)
+    waiting = _component(DATA_WAIT, data_wait_seconds(other), data_wait_seconds(baseline))
+    components += [one for one in (collection, waiting) if one is not None]
+    seconds, _ = step_time_difference(baseline, other)
+    step_difference = layers.step_seconds - baseline_layers.step_seconds
+    in_step = [one for one in components if one is not waiting]
+    attributed = sum(one.difference_seconds for one in in_step)
+    between_operations = Component(
+        name=BETWEEN_OPERATIONS,
+        kind=_UNATTRIBUTED,
+        difference_seconds=step_difference - attributed,
+        seconds=layers.step_seconds - sum(one.seconds or 0.0 for one in in_step),
+        baseline_seconds=baseline_layers.step_seconds - sum(one.baseline_seconds or 0.0 for one in in_step),
+        ci95=_shifted(
+            _interval(_unattributed(layers), _unattributed(baseline_layers)),
+            -collection.difference_seconds if collection else 0.0,
+        ),
+    )
+    wait, baseline_wait = (waiting.seconds or 0.0, waiting.baseline_seconds or 0.0) if waiting else (0.0, 0.0)
+    between_measurements = Component(
+        name=MEASUREMENT_DIFFERENCE,
+        kind=_UNATTRIBUTED,
+        difference_seconds=seconds - step_difference - (waiting.difference_seconds if waiting else 0.0),
+        seconds=other.median_step_seconds - layers.step_seconds - wait,
+        baseline_seconds=baseline.median_step_seconds - baseline_layers.step_seconds - baseline_wait,
+    )
+    return _breakdown("layers", seconds, components, [between_operations, between_measurements], [document.id])
+
+
+def batch_size_breakdown(baseline: Result, other: Result, studies: Mapping[int, StudyDocument]) -> Breakdown | None:
+    """Break down the difference into fixed overhead and the cost of the items; None without a linear fit.
+
+    Args:
+        baseline: result to compare with.
+        other: result whose difference is explained.
+        studies: studies with both configurations, by batch size.
+    """
+    both = {
+        size: msgspec.structs.replace(
+            study, results=[study.result(other.configuration), study.result(baseline.configuration)]
+        )
+        for size, study in sorted(studies.items())
+    }
+    fit, baseline_fit = build_overhead_document(both, []).configurations
+    if fit.overhead_seconds is None or baseline_fit.overhead_seconds is None:
+        return None
+    items, input_kind = other.workload.batch_size, next(iter(studies.values())).settings.input_kind
+    components = [
+        _component(FIXED_COST, fit.overhead_seconds, baseline_fit.overhead_seconds),
+        _component(f"the {input_kind}s", *(items * (one.seconds_per_item or 0.0) for one in (fit, baseline_fit))),
+    ]
+    known = [one for one in components if one is not None]
+    seconds, _ = step_time_difference(baseline, other)
+    deviation = Component(
+        name=FIT_DEVIATION,
+        kind=_UNATTRIBUTED,
+        difference_seconds=seconds - sum(one.difference_seconds for one in known),
+    )
+    return _breakdown("batch size", seconds, known, [deviation], [study.id for study in both.values()])
+
+
+def startup_breakdown(baseline: Result, other: Result) -> Breakdown | None:
+    """Break down the difference of the cold starts by phase; None if one is unknown."""
+    startup, baseline_startup = other.startup, baseline.startup
+    if startup is None or baseline_startup is None:
+        return None
+    pairs = {
+        "process": (startup.process_seconds, baseline_startup.process_seconds),
+        "import": (startup.import_seconds, baseline_startup.import_seconds),
+        "build": (startup.build_seconds, baseline_startup.build_seconds),
+        "data": (startup.data_seconds, baseline_startup.data_seconds),
+        "first step": (startup.first_step_seconds, baseline_startup.first_step_seconds),
+    }
+    components = [one for name, both in pairs.items() if (one := _component(name, *both)) is not None]
+    seconds = startup.cold_start_seconds - baseline_startup.cold_start_seconds
+    return _breakdown("start", seconds, components, [], [])
+
+
+def _breakdown(
+    kind: Literal["layers", "batch size", "start"],
+    seconds: float,
+    components: Iterable[Component],
+    unattributed: list[Component],
+    sources: list[str],
+) -> Breakdown:
+    direction = math.copysign(1.0, seconds)
+    return Breakdown(
+        kind=kind,
+        difference_seconds=seconds,
+        components=sorted(components, key=lambda one: -direction * one.difference_seconds),
+        unattributed=unattributed,
+        sources=sources,
+    )
+
+
+def _component(name: str, seconds: float | None, baseline_seconds: float | None) -> Component | None:
+    if seconds is None and baseline_seconds is None:
+        return None
+    return Component(
+        name=name,
+        kind=name,
+        difference_seconds=(seconds or 0.0) - (baseline_seconds or 0.0),
+        seconds=seconds,
+        baseline_seconds=baseline_seconds,
+    )
+
+
+def _row_component(row: LayerRow | None, baseline_row: LayerRow | None) -> Component:
+    either = row or baseline_row
+    assert either is not None
+    seconds, baseline_seconds = (one.seconds_per_step if one else None for one in (row, baseline_row))
+    return Component(
+        name=either.operation if either.layer == STEP else f"{either.layer}, {either.operation}",
+        kind=either.operation,
+        difference_seconds=(seconds or 0.0) - (baseline_seconds or 0.0),
+        ci95=_interval(row.seconds, baseline_row.seconds) if row and baseline_row else None,
+        seconds=seconds,
+        baseline_seconds=baseline_seconds,
+    )
+
+
+def data_wait_seconds(result: Result) -> float | None:
+    """Return how long the training thread waits for data per step; None if it is unknown."""
+    return result.pipeline.data_wait_seconds_per_step if result.pipeline else None
+
+
+def _unattributed(layers: ConfigurationLayers) -> Rounds:
+    """Subtract the operations from the whole step, which includes garbage collection, in each round."""
+    assert layers.step_times is not None
+    operations = zip(*(row.seconds for row in layers.rows), strict=False)
+    return [
+        [median(steps) - sum(seconds) for steps, seconds in zip(rounds, zip(*of_process, strict=False), strict=False)]
+        for rounds, of_process in zip(layers.step_times.values, operations, strict=False)
+    ]
+
+
+def _interval(rounds: Rounds, baseline_rounds: Rounds) -> Interval | None:
+    """Return the interval of the mean difference, with each process and round paired with its counterpart."""
+    differences = [
+        [seconds - baseline_seconds for seconds, baseline_seconds in zip(*processes, strict=False)]
+        for processes in zip(rounds, baseline_rounds, strict=False)
+    ]
+    return mean_over_rounds(differences)[1] if any(differences) else None
+
+
+def _shifted(interval: Interval | None, by: float) -> Interval | None:
+    return interval and (interval[0] + by, interval[1] + by)

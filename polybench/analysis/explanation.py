@@ -1,0 +1,159 @@
+"""Explains the differences within a study from all saved documents that are related to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.analysis.breakdown import (
+    batch_size_breakdown,
+    layer_breakdown,
+    startup_breakdown,
+    step_time_difference,
+)
+from polybench.analysis.explanation_text import pair_statements, recommendation_text
+from polybench.analysis.recommendations import find_recommendations
+from polybench.analysis.related_studies import find_layers, find_variations
+from polybench.analysis.suggested_measurements import excluded_configurations, suggested_measurements
+from polybench.core import units
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.planning.suggested_commands import measured_study
+from polybench.results.comparisons import compare_results
+from polybench.schema.explanation import Breakdown, Comparison, ExplanationDocument, Statement
+from polybench.schema.layers import LayersDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.schema.times import BaselineComparison
+from polybench.stats.statistics import Ratio, is_significant
+
+_MIN_POINTS = 3
+"""Batch sizes that a linear fit requires; two always lie on a line, so only a third can contradict it."""
+
+
+class SavedDocuments(NamedTuple):
+    """Other saved documents, the newest first."""
+
+    layers: Sequence[LayersDocument] = ()
+    studies: Sequence[StudyDocument] = ()
+
+
+def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None = None) -> ExplanationDocument:
+    """Break down the difference between each configuration and the baseline, and add recommendations.
+
+    Args:
+        document: the study.
+        saved: documents that may be related to it.
+        baseline: configuration to compare with; by default the study's baseline.
+
+    Raises:
+        BadInput: fewer than two configurations are ranked, or the baseline is not ranked.
+    """
+    ranked = [result for result in document.results if result.is_ranked]
+    baseline_result = _baseline(document, ranked, baseline)
+    study = measured_study(document)
+    pairs = [_compare(document, baseline_result, other, saved) for other in ranked if other is not baseline_result]
+    slower = {pair.configuration if pair.difference_seconds > 0 else pair.baseline: None for pair in pairs}
+    slower_results = [document.result(configuration) for configuration in slower]
+    recommendations = [
+        one for result in slower_results for one in find_recommendations(document, result, saved.studies)
+    ]
+    return ExplanationDocument(
+        study=document.id,
+        created=document.created,
+        polybench=document.polybench,
+        settings=document.settings,
+        host=document.host,
+        comparisons=sorted(pairs, key=lambda pair: pair.inconclusive_reason is None),
+        recommendations=[
+            _with_input_kind(recommendation_text(one), document)
+            for one in sorted(recommendations, key=lambda one: -one.seconds_saved)
+        ],
+        suggested_measurements=list(
+            suggested_measurements(document, study, pairs, slower_results, saved.studies, saved.layers)
+        ),
+        excluded=list(excluded_configurations(document, study)),
+    )
+
+
+def _baseline(document: StudyDocument, ranked: Sequence[Result], name: str | None) -> Result:
+    by_name = {result.configuration: result for result in ranked}
+    if name is not None:
+        all_results = {result.configuration: result for result in document.results}
+        result = lookup_or_suggest(name, all_results, "configuration")
+        if name not in by_name:
+            raise BadInput(f"{_unranked_reason(result)}; --baseline must be one of {', '.join(by_name)}")
+    if len(ranked) < 2:
+        others = "".join(f"; {_unranked_reason(result)}" for result in document.results if not result.is_ranked)
+        count = f"only one measured configuration, {ranked[0].configuration}" if ranked else "no measured configuration"
+        raise BadInput(
+            f"study {document.id} has {count}, but an explanation requires two{others}; measure them together:"
+            " polybench compare --engines torch,tf"
+        )
+    return by_name.get(name or document.settings.baseline or "", ranked[0])
+
+
+def _unranked_reason(result: Result) -> str:
+    reason = "failed the parity check" if result.parity.status == "fail" else result.reason or ""
+    hint = f" ({result.hint})" if result.hint else ""
+    return " ".join(f"{result.configuration}: {result.status}: {reason}{hint}".split()).removesuffix(":")
+
+
+def _compare(document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments) -> Comparison:
+    found = compare_results(baseline, other)
+    seconds, interval = step_time_difference(baseline, other)
+    breakdowns = (
+        _layer_breakdown(document, baseline, other, saved),
+        _batch_size_breakdown(document, baseline, other, saved),
+        startup_breakdown(baseline, other),
+    )
+    pair = Comparison(
+        configuration=other.configuration,
+        baseline=baseline.configuration,
+        seconds=other.median_step_seconds,
+        baseline_seconds=baseline.median_step_seconds,
+        difference_seconds=seconds,
+        ci95=interval,
+        speedup=found.speedup if found else baseline.median_step_seconds / other.median_step_seconds,
+        speedup_ci95=found.ci95 if found else None,
+        inconclusive_reason=_inconclusive_reason(found),
+        breakdowns=[one for one in breakdowns if one is not None],
+    )
+    pair.statements = [_with_input_kind(one, document) for one in pair_statements(pair, baseline, other)]
+    return pair
+
+
+def _with_input_kind(statement: Statement, document: StudyDocument) -> Statement:
+    """Replace images by sequences if the study trains on sequences."""
+    text = units.with_input_kind(statement.text, document.settings.input_kind)
+    return msgspec.structs.replace(statement, text=text)
+
+
+def _inconclusive_reason(found: BaselineComparison | None) -> str | None:
+    if found is None:
+        return "no round was measured for both"
+    if found.inconclusive_reason is not None:
+        return found.inconclusive_reason
+    significant = is_significant(Ratio(found.speedup, found.ci95, found.scope))
+    if significant is None:
+        return "there was only one process, and another one may differ; use --processes 5"
+    return None if significant else "the interval of the speed-up includes 1"
+
+
+def _layer_breakdown(
+    document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments
+) -> Breakdown | None:
+    layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
+    return None if layers is None else layer_breakdown(baseline, other, layers)
+
+
+def _batch_size_breakdown(
+    document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments
+) -> Breakdown | None:
+    names = [baseline.configuration, other.configuration]
+    variations = find_variations(document, names, "batch_size", saved.studies)
+    studies = {int(one.value): one.study for one, _ in variations}
+    studies |= {document.settings.batch_size: document}
+    return batch_size_breakdown(baseline, other, studies) if len(studies) >= _MIN_POINTS else None

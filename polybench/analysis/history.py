@@ -1,0 +1,205 @@
+"""Builds the history of each configuration over saved studies, with its change points. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from polybench.analysis.diff import TOLERANCE
+from polybench.analysis.setting_changes import format_value
+from polybench.results.interference import unaffected_step_times
+from polybench.schema.diff import Changed
+from polybench.schema.history import ChangePoint, HistoryDocument, Point, Series
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.stats.change_points import segment
+from polybench.stats.statistics import process_log_medians, summarize_step_times
+from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.study_summary import NO_FILTERS, Filters, summarize_configuration
+
+MAX_STUDIES = 300
+"""Number of the newest studies of one configuration that are used; the fit takes quadratic time."""
+
+_MIN_ERROR, _UNKNOWN_ERROR = 0.005, 0.10
+"""Errors of a study's log step time.
+
+No study is assumed to be more accurate than half a percent. Processes of one program differ by up to a tenth,
+so this is the error of a study with a single process."""
+
+Dismissed = Mapping[str, frozenset[str]]
+"""Configurations with a dismissed change point by the study at which it begins."""
+
+
+def build_history(
+    studies: Iterable[StudyDocument],
+    dismissed: Dismissed,
+    filters: Filters = NO_FILTERS,
+    tolerance: float = TOLERANCE,
+) -> HistoryDocument:
+    """Build a series for each ranked configuration, machine and workload.
+
+    Args:
+        studies: the newest first. Each is used once, so they need not be in memory together.
+        dismissed: change points that the user has dismissed.
+        filters: select configurations of these studies.
+        tolerance: relative change that is not a change point.
+    """
+    points_by_key: dict[tuple[Any, ...], list[Point]] = {}
+    examples: dict[tuple[Any, ...], tuple[StudyDocument, Result]] = {}
+    excluded: dict[tuple[Any, ...], int] = {}
+    for study in studies:
+        for result in study.results:
+            if (
+                not result.is_ranked
+                or not result.nested_step_times
+                or not filters.matches_configuration(summarize_configuration(result))
+            ):
+                continue
+            key = _series_key(study, result)
+            points = points_by_key.setdefault(key, [])
+            examples.setdefault(key, (_without_results(study), _without_step_times(result)))
+            if len(points) < MAX_STUDIES:
+                points.append(_point(study, result))
+            else:
+                excluded[key] = excluded.get(key, 0) + 1
+    series = [
+        _series(*examples[key], points[::-1], dismissed, tolerance, excluded.get(key, 0))
+        for key, points in points_by_key.items()
+    ]
+    return HistoryDocument(tolerance=tolerance, series=_distinguish(series, list(examples.values())))
+
+
+def _series_key(study: StudyDocument, result: Result) -> tuple[Any, ...]:
+    settings, host = study.settings, study.host
+    workload = result.workload, settings.data_sha256, settings.malloc, bool(settings.pinned_cpus)
+    # Anonymous studies may come from any machine, so each has its own series.
+    name = study.id if host.hostname == UNKNOWN_HOST else host.hostname
+    machine = name, host.cpu, host.cores, host.gpus
+    return result.configuration, msgspec.json.encode((workload, machine))
+
+
+def _without_results(study: StudyDocument) -> StudyDocument:
+    return msgspec.structs.replace(study, results=[])
+
+
+def _without_step_times(result: Result) -> Result:
+    return msgspec.structs.replace(result, step_times=None)
+
+
+def _point(study: StudyDocument, result: Result) -> Point:
+    assert result.step_times is not None
+    unaffected = unaffected_step_times(result)
+    seconds = summarize_step_times(result.nested_step_times, result.step_times.resolution, unaffected)
+    has_several_processes = len(process_log_medians(unaffected)) > 1
+    versions = {"polybench": study.polybench.version, **summarize_configuration(result).versions}
+    return Point(
+        study=study.id,
+        created=study.created,
+        step_seconds=seconds.median,
+        ci95=seconds.ci95 if has_several_processes else None,
+        segment_level=seconds.median,
+        versions=versions,
+    )
+
+
+def _series(
+    study: StudyDocument,
+    result: Result,
+    points: Sequence[Point],
+    dismissed: Dismissed,
+    tolerance: float,
+    excluded: int,
+) -> Series:
+    segments = segment([math.log(point.step_seconds) for point in points], [_error(point) for point in points])
+    levels = [math.exp(one.level) for one in segments for _ in range(one.start, one.stop)]
+    points_with_levels = [
+        msgspec.structs.replace(point, segment_level=level, changed=_changed(before, point))
+        for before, point, level in zip([points[0], *points], points, levels, strict=False)
+    ]
+    dismissed_points = [
+        number for number, point in enumerate(points) if result.configuration in dismissed.get(point.study, ())
+    ]
+    change_points = [
+        ChangePoint(
+            study=points[two.start].study,
+            previous_study=points[two.start - 1].study,
+            created=points[two.start].created,
+            ratio=math.exp(one.level - two.level),
+            changed=_changed(points[two.start - 1], points[two.start]),
+            # With more studies, the fit may move a change point to an adjacent study.
+            dismissed=any(abs(number - two.start) <= 1 for number in dismissed_points),
+        )
+        for one, two in itertools.pairwise(segments)
+        if abs(one.level - two.level) > math.log1p(tolerance)
+    ]
+    workload = result.workload
+    return Series(
+        configuration=result.configuration,
+        engine=result.engine,
+        variant=result.variant,
+        device=result.device,
+        model=workload.model,
+        dataset=workload.dataset,
+        batch_size=workload.batch_size,
+        precision=workload.precision,
+        threads=workload.threads,
+        hostname=study.host.hostname,
+        cpu=study.host.cpu,
+        distinguishing_settings="",
+        points=points_with_levels,
+        change_points=change_points,
+        excluded=excluded,
+    )
+
+
+def _error(point: Point) -> float:
+    if point.ci95 is None:
+        return _UNKNOWN_ERROR
+    low, high = point.ci95
+    return max(_MIN_ERROR, (math.log(high) - math.log(low)) / 2)
+
+
+def _changed(before: Point, after: Point) -> Changed:
+    one, two = before.versions, after.versions
+    return {
+        name: (one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two]) if one.get(name) != two.get(name)
+    }
+
+
+def _distinguish(series: Sequence[Series], examples: Sequence[tuple[StudyDocument, Result]]) -> list[Series]:
+    """Add the settings that distinguish series with the same configuration, workload and machine."""
+    all_settings = [
+        {
+            "optimizer": format_value(msgspec.to_builtins(result.workload.optimizer)),
+            "input": result.workload.input,
+            "loader workers": result.workload.loader_workers,
+            "augment": result.workload.augment,
+            "malloc": study.settings.malloc,
+            "pinned CPUs": bool(study.settings.pinned_cpus),
+            "data": study.settings.data_sha256[:8],
+            "cores": study.host.cores,
+            "gpus": format_value(study.host.gpus),
+        }
+        for study, result in examples
+    ]
+    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for one, settings in zip(series, all_settings, strict=True):
+        groups.setdefault(_visible_fields(one), []).append(settings)
+    return [
+        msgspec.structs.replace(one, distinguishing_settings=_distinguishing(settings, groups[_visible_fields(one)]))
+        for one, settings in zip(series, all_settings, strict=True)
+    ]
+
+
+def _visible_fields(one: Series) -> tuple[object, ...]:
+    workload = one.model, one.dataset, one.batch_size, one.precision, one.threads
+    return one.configuration, *workload, one.hostname, one.cpu
+
+
+def _distinguishing(settings: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> str:
+    different = [name for name in settings if len({str(one[name]) for one in group}) > 1]
+    return ", ".join(f"{name} {format_value(settings[name])}" for name in different)

@@ -1,0 +1,203 @@
+"""Merges studies of one workload on several machines into one table. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.analysis.setting_changes import format_value
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.core.prices import merge_prices, parse_price_key
+from polybench.results.comparisons import compare_results, throughput_ratio
+from polybench.results.interference import inconclusive_reason
+from polybench.results.replicas import device_count
+from polybench.schema.configuration_status import status_fields
+from polybench.schema.merge import Machine, MachineResult, MergeDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+
+_WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augment")
+"""Settings that must be equal. Machines may differ in threads; precision belongs to the configuration."""
+
+Prices = Mapping[str, float]
+"""Dollars per hour by `DEVICE` for all machines, or by `MACHINE:DEVICE`; DEVICE may be `cpu-16` as well."""
+
+
+class _MachineConfiguration(NamedTuple):
+    """A configuration on a machine."""
+
+    machine: Machine
+    result: Result
+
+    @property
+    def name(self) -> str:
+        return f"{self.machine.name}:{self.result.configuration}"
+
+
+def merge(
+    studies: Sequence[StudyDocument],
+    prices: Prices,
+    baseline: str | None = None,
+    failed_machines: Mapping[str, str] | None = None,
+) -> MergeDocument:
+    """Compare the configurations of all studies with one baseline.
+
+    Args:
+        studies: at least two of the same workload; one is enough for a cluster run.
+        prices: override the prices of the studies.
+        baseline: `MACHINE:CONFIGURATION`; by default the baseline of the first study.
+        failed_machines: reasons by machine without results, for a cluster run.
+
+    Raises:
+        BadInput: there is only one study, a study occurs twice, the workloads differ, or a machine or
+            configuration does not exist.
+    """
+    _check_studies(studies, is_cluster=failed_machines is not None)
+    machines = [_machine(name, study, prices) for name, study in zip(_names(studies), studies, strict=True)]
+    _check_prices(prices, list(zip(machines, studies, strict=True)))
+    configurations = [
+        _MachineConfiguration(machine, result)
+        for machine, study in zip(machines, studies, strict=True)
+        for result in study.results
+    ]
+    found = _find_baseline(configurations, studies[0], baseline)
+    return MergeDocument(
+        settings=studies[0].settings,
+        baseline=found and found.name,
+        machines=machines,
+        results=[_machine_result(one, found) for one in configurations],
+        failed_machines=dict(failed_machines or {}),
+    )
+
+
+def _check_studies(studies: Sequence[StudyDocument], *, is_cluster: bool) -> None:
+    if len(studies) < 2 and not is_cluster:
+        raise BadInput("merge requires at least two studies; use polybench show for a single one")
+    first = studies[0]
+    for number, other in enumerate(studies):
+        if any(other.id == earlier.id for earlier in studies[:number]):
+            raise BadInput(f"study {other.id} occurs twice; give each study once")
+        for name in _WORKLOAD:
+            one, two = (getattr(study.settings, name) for study in (first, other))
+            if one != two:
+                setting = {"data_sha256": "images"}.get(name, name.replace("_", " "))
+                values = [format_value(msgspec.to_builtins(value))[:40] for value in (one, two)]
+                raise BadInput(
+                    f"cannot merge studies of different workloads: {setting} is {values[0]} in {first.id},"
+                    f" {values[1]} in {other.id}"
+                )
+
+
+def _names(studies: Sequence[StudyDocument]) -> Iterator[str]:
+    """Yield a unique name of each machine, numbered like repeats of a configuration."""
+    seen: Counter[str] = Counter()
+    for study in studies:
+        name = machine_name(study)
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}#{seen[name]}"
+
+
+def machine_name(study: StudyDocument) -> str:
+    """Return the machine's label in the study file, else its host name."""
+    return study.machine_label or study.host.hostname
+
+
+def _machine(name: str, study: StudyDocument, prices: Prices) -> Machine:
+    threads = study.settings.threads
+    own = {key.removeprefix(f"{name}:"): price for key, price in prices.items() if key.startswith(f"{name}:")}
+    merged = study.settings.prices | merge_prices(prices, threads) | merge_prices(own, threads)
+    return Machine(
+        name=name,
+        study=study.id,
+        created=study.created,
+        cpu=study.host.cpu,
+        cores=study.host.cores,
+        gpus=study.host.gpus,
+        threads=threads,
+        prices={result.device: merged[result.device] for result in study.results if result.device in merged},
+    )
+
+
+def _check_prices(prices: Prices, studies: Sequence[tuple[Machine, StudyDocument]]) -> None:
+    """Reject prices that apply to no machine; one that a more specific price overrides is valid."""
+    machines = {machine.name: machine for machine, _ in studies}
+    for name in prices:
+        host, _, price = name.partition(":")
+        if not price or host == "cuda":  # a device may have a number: cuda:1
+            host, price = "", name
+        else:
+            lookup_or_suggest(host, machines, "machine")
+        device = parse_price_key(price)
+        matching = [
+            machine
+            for machine, study in studies
+            if host in ("", machine.name) and any(result.device == device for result in study.results)
+        ]
+        if not matching:
+            problem = f"no configuration ran on {device}"
+            fix = f" of {host}" if host else "; devices are cpu, cuda, cuda:1, ..."
+            raise BadInput(f"--price {name}: {problem}{fix}")
+        if not any(merge_prices({price: prices[name]}, machine.threads) for machine in matching):
+            threads = ", ".join(f"{machine.name} {machine.threads}" for machine in matching)
+            raise BadInput(f"--price {name}: no machine used that many threads; threads by machine: {threads}")
+
+
+def _find_baseline(
+    configurations: Sequence[_MachineConfiguration], first: StudyDocument, name: str | None
+) -> _MachineConfiguration | None:
+    ranked = {one.name: one for one in configurations if one.result.is_ranked}
+    if name is not None:
+        return lookup_or_suggest(name, ranked, "configuration")
+    default = f"{machine_name(first)}:{first.settings.baseline}"
+    return ranked.get(default) or next(iter(ranked.values()), None)
+
+
+def _machine_result(one: _MachineConfiguration, baseline: _MachineConfiguration | None) -> MachineResult:
+    machine, result = one
+    step = result.step_time
+    row = MachineResult(
+        **status_fields(result),
+        machine=machine.name,
+        parity=result.parity.status,
+        step_seconds=None if step is None else step.median,
+        ci95=None if step is None else step.ci95,
+        items_per_second=result.items_per_second,
+        epoch_seconds=result.epoch_seconds,
+    )
+    return row if baseline is None or not result.is_ranked else _with_comparison(row, one, baseline)
+
+
+def _with_comparison(row: MachineResult, one: _MachineConfiguration, baseline: _MachineConfiguration) -> MachineResult:
+    cost, baseline_cost = _dollars_per_epoch(one), _dollars_per_epoch(baseline)
+    speedup, interval = _speedup(one, baseline)
+    return msgspec.structs.replace(
+        row,
+        speedup=speedup,
+        speedup_ci95=interval,
+        inconclusive_reason=inconclusive_reason(baseline.result, one.result),
+        dollars_per_epoch=cost,
+        relative_cost=cost / baseline_cost if cost is not None and baseline_cost else None,
+    )
+
+
+def _dollars_per_epoch(one: _MachineConfiguration) -> float | None:
+    """Return the cost of an epoch, as `results.comparisons` computes it."""
+    price, seconds = one.machine.prices.get(one.result.device), one.result.epoch_seconds
+    return None if price is None or seconds is None else seconds / 3600 * price * device_count(one.result)
+
+
+def _speedup(
+    one: _MachineConfiguration, baseline: _MachineConfiguration
+) -> tuple[float | None, tuple[float, float] | None]:
+    """Compare rounds within one study, and independent studies otherwise."""
+    if one is baseline:
+        return 1.0, None
+    if one.machine is baseline.machine:
+        found = compare_results(baseline.result, one.result)
+        return (found.speedup, found.ci95) if found else (None, None)
+    ratio = throughput_ratio(baseline.result, one.result)
+    return ratio.value, ratio.ci95

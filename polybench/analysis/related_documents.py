@@ -1,0 +1,76 @@
+"""Collects what is shown with a saved study: plain programs, layer times and an explanation."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.analysis.related_studies import find_layers
+from polybench.core.errors import BadInput
+from polybench.core.spec import Configuration
+from polybench.planning.suggested_commands import has_layers
+from polybench.schema.explanation import ExplanationDocument
+from polybench.schema.layers import LayersDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.scripts import STEPS, make_script
+from polybench.storage.store import Store
+from polybench.storage.study_summary import Filters
+
+MAX_STUDIES = 300
+"""Number of the newest studies with the same network and machine that are read; each may take megabytes."""
+
+
+class RelatedDocuments(NamedTuple):
+    """Documents related to one study.
+
+    Attributes:
+        scripts: configuration and its plain program, if there is one.
+        layers: None if no saved layers document is related.
+        explanation: None if there is nothing to compare.
+    """
+
+    scripts: list[tuple[str, str]]
+    layers: LayersDocument | None
+    explanation: ExplanationDocument | None
+
+
+def related_documents(study: StudyDocument, store: Store) -> RelatedDocuments:
+    """Return everything that is saved about the study or can be derived from it."""
+    scripts = [(result.configuration, text) for result in study.results if (text := _script(study, result))]
+    saved = load_saved_documents(study, store)
+    return RelatedDocuments(scripts, newest_layers(study, saved.layers), _explanation(study, saved))
+
+
+def load_saved_documents(study: StudyDocument, store: Store) -> SavedDocuments:
+    """Load the documents that may be related: those of the same machine and network."""
+    same = Filters(model=glob.escape(study.settings.model), host=glob.escape(study.host.hostname))
+    return SavedDocuments(store.layers(), list(itertools.islice(store.studies(same), MAX_STUDIES)))
+
+
+def newest_layers(study: StudyDocument, saved: Sequence[LayersDocument]) -> LayersDocument | None:
+    """Return the newest related layers document with all configurations, else with any of them."""
+    configurations = [result.configuration for result in study.results if result.is_ranked and has_layers(result)]
+    for names in (configurations, *([configuration] for configuration in configurations)):
+        if names and (found := find_layers(study, saved, names)):
+            return found
+    return None
+
+
+def _explanation(study: StudyDocument, saved: SavedDocuments) -> ExplanationDocument | None:
+    try:
+        return explain(study, saved)
+    except BadInput:  # fewer than two comparable configurations
+        return None
+
+
+def _script(study: StudyDocument, result: Result) -> str | None:
+    """Return the plain program of a configuration, with the steps of a round."""
+    if study.settings.input == "pipeline" or not result.is_measured:
+        return None
+    variants = tuple(result.variant.split("+")) if result.variant else ()
+    steps = max((len(one) for process in result.nested_step_times for one in process), default=STEPS)
+    return make_script(Configuration(result.engine, variants, result.device), result.workload, steps)

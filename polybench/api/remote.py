@@ -1,0 +1,93 @@
+"""Studies on other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Required, TypedDict
+
+import msgspec
+
+from polybench.api.results import MergeResult, StudyResult
+from polybench.cluster.cluster_table import cluster_table
+from polybench.cluster.run import run_on_cluster
+from polybench.core.errors import BadInput, format_validation_error
+from polybench.core.machine_groups import MachineGroup
+from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.progress import Progress
+from polybench.schema.merge import MergeDocument
+
+
+class MachineKeys(TypedDict, total=False):
+    """The keys of `[[machines]]`: the fields of core.machine_groups.MachineGroup, which documents them.
+
+    They are repeated here, as in `Options`; a test compares both.
+    """
+
+    label: Required[str]
+    accelerator: str | None
+    resources: str | None
+    partition: str | None
+    constraint: str | None
+    minutes: int | None
+    devices: Sequence[str] | None
+    price: float | None
+
+
+class MachinesResult(MergeResult):
+    """A study on several machines: all rows in one table, and the study of each machine.
+
+    Attributes:
+        document: the table.
+        studies: by the machine's label, without machines that returned no result.
+    """
+
+    def __init__(self, document: MergeDocument, studies: Mapping[str, StudyResult]) -> None:
+        super().__init__(document)
+        self.studies = dict(studies)
+
+    def save(self, results: Path | None = None) -> list[Path]:
+        """Write each study to the results folder; `polybench merge` prints the same table from them."""
+        return [study.save(results) for study in self.studies.values()]
+
+
+def run_on_one(run: ClusterRun, progress: Progress) -> StudyResult:
+    """Measure on one machine.
+
+    Raises:
+        BadInput: the study is invalid on every machine, or no machine is reachable.
+        PolybenchError: the machine returned no result.
+    """
+    document = run_on_cluster(run, progress, store=None).machines[0].document
+    assert document is not None  # otherwise the driver has raised
+    return StudyResult(document)
+
+
+def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
+    """Measure on every machine.
+
+    Raises:
+        BadInput: the study is invalid on every machine, or no machine of a class is reachable.
+        PolybenchError: the only machine returned no result.
+    """
+    cluster_result = run_on_cluster(run, progress, store=None)
+    documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
+    for label, document in documents.items():
+        document.machine_label = label  # even if it is the only machine
+    studies = {label: StudyResult(document) for label, document in documents.items()}
+    return MachinesResult(cluster_table(cluster_result, run.study, progress.on_warning), studies)
+
+
+def parse_machine_groups(machines: Sequence[MachineKeys]) -> tuple[MachineGroup, ...]:
+    """Return machine groups, as in a study file.
+
+    Raises:
+        BadInput: a key or value is unknown, or `machines` is empty.
+    """
+    try:
+        groups = msgspec.convert(machines, tuple[MachineGroup, ...])
+    except msgspec.ValidationError as error:
+        raise BadInput(f"machines{format_validation_error(error)}") from error
+    if not groups:
+        raise BadInput("machines is empty; drop it to measure on a single machine")
+    return groups

@@ -1,0 +1,149 @@
+"""The command-line program: its commands, and errors as messages and exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from polybench.cli.allocations import allocations
+from polybench.cli.columns import columns
+from polybench.cli.compare import compare
+from polybench.cli.data import app as data
+from polybench.cli.diff import diff
+from polybench.cli.doctor import doctor
+from polybench.cli.engines import engines
+from polybench.cli.explain import explain
+from polybench.cli.export_weights import weights
+from polybench.cli.history import history
+from polybench.cli.layers import layers
+from polybench.cli.list import list_studies
+from polybench.cli.merge import merge
+from polybench.cli.models import models
+from polybench.cli.overhead import overhead
+from polybench.cli.parity import parity
+from polybench.cli.peak import peak
+from polybench.cli.plot import plot
+from polybench.cli.report import report
+from polybench.cli.resume import resume
+from polybench.cli.run import run
+from polybench.cli.scripts import scripts
+from polybench.cli.setup import app as setup
+from polybench.cli.show import show
+from polybench.cli.sweep import sweep
+from polybench.cli.terminal import echo, prepare_stdout, printable
+from polybench.cli.view import view
+from polybench.core import interrupts, old_names
+from polybench.core.distribution import import_name_conflict
+from polybench.core.errors import PolybenchError
+from polybench.core.version import __version__
+
+app = typer.Typer(
+    help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _help(command: Callable[..., None]) -> str:
+    """Return a command's docstring with one line per paragraph, for typer to wrap at the terminal's width."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Measure": (compare, run, sweep, overhead, layers, peak, allocations, parity),
+    "Results": (list_studies, show, diff, history, merge, explain, plot, report, view, resume),
+    "Your own code": (scripts, weights),
+    "Information and set-up": (engines, models, columns, doctor),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        _name = "list" if _command is list_studies else _command.__name__
+        app.command(_name, help=_help(_command), rich_help_panel=_panel)(_command)
+app.add_typer(setup, name="setup", rich_help_panel=_panel)
+app.add_typer(data, name="data", rich_help_panel=_panel)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        echo(f"polybench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the program; an expected error becomes one line on standard error and an exit code."""
+    prepare_stdout()
+    if (conflict := import_name_conflict()) is not None:
+        print(f"warning: {conflict}", file=sys.stderr)
+    code = _exit_code()
+    interrupts.ignore()
+    sys.exit(code)
+
+
+def _exit_code() -> int:  # noqa: PLR0911 - one return per kind of error
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except _UsageError as error:
+        return _report_usage(error)
+    except PolybenchError as error:
+        return _report(f"error: {error}", error.exit_code)
+    except KeyboardInterrupt:
+        return _report("interrupted; nothing was measured yet", 130)
+    except BrokenPipeError:
+        return _report("", 1)  # the reader of standard output is gone
+    except MemoryError:
+        return _report("error: out of memory", 1)
+    except OSError as error:
+        if error.errno is None:  # not an error of the operating system
+            raise
+        return _report(f"error: {error.strerror}{f': {error.filename}' if error.filename else ''}", 1)
+
+
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The class of typer's errors for an invalid command line; typer does not export it."""
+
+
+def _report_usage(error: Any) -> int:
+    """Print one line for an invalid command line, or the help without any arguments."""
+    context = error.ctx
+    if context is None or not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the help
+        return int(error.exit_code)
+    message = _renamed(error, context) or error.format_message().rstrip(".")
+    return _report(f"error: {message}; see {context.command_path} --help", int(error.exit_code))
+
+
+def _renamed(error: Any, context: Any) -> str | None:
+    """Return the message for an option or command that has a new name, if the error is about one."""
+    option = getattr(error, "option_name", "")
+    if (new := old_names.OPTIONS.get(option)) is not None:
+        known = {spelling for parameter in context.command.params for spelling in parameter.opts}
+        if new in known or not new.startswith("-"):
+            return f"no such option {option}: it is now {new}"
+    match = re.search(r"No such command '(\w+)'", error.format_message())
+    if match and (new := old_names.COMMANDS.get(match[1])) is not None:
+        return f"no such command {match[1]}: it is now {new}"
+    return None
+
+
+def _report(text: str, code: int) -> int:
+    if text:
+        print(printable(text), file=sys.stderr)
+    return code

@@ -1,0 +1,59 @@
+"""`polybench allocations`: allocation sites of each engine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import OUTPUT_PANEL, WORKLOAD
+from polybench.cli.output import check_writable, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.core import interrupts
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study
+from polybench.schema.allocation_sites import AllocationsDocument
+
+
+@with_options(*WORKLOAD, "timeout", "format", "output", "anonymous", "quiet", "verbose")
+def allocations(
+    study: Study,
+    options: OutputOptions,
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top",
+            min=1,
+            help="Allocation sites per configuration; csv and json have all.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = 10,
+) -> None:
+    """Show which operators or functions allocate in a step, and which allocations are avoidable.
+
+    Example: polybench allocations --engines torch,tf --top 5
+    """
+    from polybench.render.allocation_sites import FORMATS
+    from polybench.runner.allocation_sites import find_allocation_sites
+    from polybench.storage.anonymize import anonymize
+
+    render = lookup_or_suggest(options.format, FORMATS, "format")
+    check_writable(options.output)
+    with interrupts.defer_signals():
+        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+            document = find_allocation_sites(study, progress, argv=sys.argv[1:])
+        if options.anonymous:
+            document = anonymize(document)
+        write(render(document, top), options.output)
+        raise typer.Exit(_exit_code(document))
+
+
+def _exit_code(document: AllocationsDocument) -> int:
+    statuses = {configuration.status for configuration in document.configurations}
+    for status, code in (("interrupted", 130), ("failed", 1)):
+        if status in statuses:
+            return code
+    return 0 if any(configuration.source is not None for configuration in document.configurations) else 4

@@ -1,0 +1,215 @@
+"""Remote runs of a study: prints a study's table for one machine, or one table over several machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from polybench.cli.execute import run_and_render
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import MEASUREMENT_PANEL
+from polybench.cli.output import check_writable, exit_code, print_and_exit
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.terminal import echo
+from polybench.core import interrupts
+from polybench.core.errors import BadInput
+from polybench.core.machine_groups import SINGLE_MACHINE, MachineGroup, check_machine_groups
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study
+from polybench.render import RECORD_FORMATS
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+
+if TYPE_CHECKING:
+    from polybench.cluster.driver import ClusterResult
+    from polybench.runner.cluster_checkpoint import ClusterRun
+    from polybench.runner.progress import Progress
+    from polybench.schema.study import StudyDocument
+    from polybench.storage.store import Store
+
+    Measure = Callable[[Progress, Store | None], ClusterResult]
+
+
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="TARGET",
+        help="Where to measure: ray://HOST:PORT or auto (the Ray cluster that runs on this machine), slurm,"
+        " or local (another process). Each machine of a study file measures the study independently.",
+        rich_help_panel=MEASUREMENT_PANEL,
+        show_default="this process",
+    ),
+]
+"""`--on` of commands that measure a study."""
+
+UploadOption = Annotated[
+    bool,
+    typer.Option(
+        "--upload",
+        help="With --on ray://...: upload this polybench to nodes that lack it or have another version.",
+        rich_help_panel=MEASUREMENT_PANEL,
+    ),
+]
+"""`--upload`, of commands with `--on`."""
+
+
+def reject_upload(on: str | None, *, upload: bool) -> None:
+    """Raise BadInput for --upload without --on."""
+    if upload and on is None:
+        raise BadInput("--upload: expected a cluster to upload polybench to: add --on ray://HOST:PORT")
+
+
+def check_cluster(study: Study, machines: Sequence[MachineGroup], on: str, *, upload: bool) -> None:
+    """Check for a dry run what the run would check, without contacting the cluster.
+
+    Raises:
+        BadInput: `on` is invalid, or the study cannot run remotely.
+    """
+    from polybench.cluster.executor import check_target
+
+    check_target(on, upload=upload)
+    check_machine_groups(study, machines or SINGLE_MACHINE)
+
+
+def run_on_cluster(
+    study: Study,
+    machines: Sequence[MachineGroup],
+    on: str,
+    options: OutputOptions,
+    *,
+    metadata: StudyFileMetadata = NO_METADATA,
+    upload: bool = False,
+    strict: bool = False,
+    recheck: bool = False,
+) -> NoReturn:
+    """Measure on each machine, or on any one if `machines` is empty; print and exit with the code."""
+    from polybench.cluster.run import run_on_cluster
+
+    cluster_run = _cluster_run(
+        study, machines, on, options,
+        study_file=metadata, upload=upload, strict=strict, parity_check="all" if recheck else "new",
+    )  # fmt: skip
+    _execute(lambda progress, store: run_on_cluster(cluster_run, progress, store=store), cluster_run, options)
+
+
+def resume_cluster_run(
+    id: str, options: OutputOptions, *, on: str | None = None, upload: bool = False, strict: bool = False
+) -> NoReturn:
+    """Resume the cluster run with this ID, and print it like `run_on_cluster`."""
+    from polybench.cluster.run import resume_on_cluster
+    from polybench.runner.cluster_checkpoint import ClusterCheckpointStore
+    from polybench.storage.store import Store, results_folder
+
+    def measure(progress: Progress, store: Store | None) -> ClusterResult:
+        assert store is not None  # only saved runs can be resumed
+        return resume_on_cluster(
+            id, progress, store=store, target=on, upload=upload, strict=strict, anonymous=options.anonymous
+        )
+
+    store = Store(results_folder(options.results))
+    _execute(measure, ClusterCheckpointStore(store.folder).read(id).run, options)
+
+
+def resume_matching_cluster_run(
+    study: Study,
+    machines: Sequence[MachineGroup],
+    on: str,
+    options: OutputOptions,
+    *,
+    upload: bool = False,
+    strict: bool = False,
+) -> NoReturn:
+    """Resume the newest interrupted cluster run with the same settings."""
+    id = find_cluster_checkpoint(study, machines, on, options)
+    resume_cluster_run(id, options, on=on, upload=upload, strict=strict)
+
+
+def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], on: str, options: OutputOptions) -> str:
+    """Return the ID of the newest interrupted cluster run with the same settings.
+
+    Raises:
+        BadInput: no run matches, or nothing is saved.
+    """
+    from polybench.runner.resumable import find_cluster_run
+    from polybench.storage.store import Store, results_folder
+
+    if not options.save:
+        raise BadInput("--resume needs a saved run: leave --no-save out")
+    return find_cluster_run(_cluster_run(study, machines, on, options), Store(results_folder(options.results)))
+
+
+def reject_explain(options: OutputOptions, what: str) -> None:
+    """Raise BadInput for --explain in a remote run, because it would time layers on this machine."""
+    if options.explain:
+        raise BadInput(
+            f"--explain: {what} is measured remotely (--on), but --explain would time layers on this machine:"
+            " leave it out, and run polybench explain ID afterwards"
+        )
+
+
+def _cluster_run(
+    study: Study, machines: Sequence[MachineGroup], on: str, options: OutputOptions, **more: object
+) -> ClusterRun:
+    from polybench.runner.cluster_checkpoint import ClusterRun
+
+    reject_explain(options, "the study")
+    groups = tuple(machines) or SINGLE_MACHINE
+    more = {"argv": sys.argv[1:], "anonymous": options.anonymous} | more
+    return ClusterRun(study=study, groups=groups, on=on, **more)  # type: ignore[arg-type]
+
+
+def _execute(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
+    if len(cluster_run.groups) == 1:
+        run_and_render(lambda progress, store: _single_document(measure(progress, store)), options)
+    _reject_single_study_options(options)
+    _print_all(measure, cluster_run, options)
+
+
+def _single_document(result: ClusterResult) -> StudyDocument:
+    document = result.machines[0].document
+    assert document is not None  # otherwise the driver has raised an error
+    return document
+
+
+def _reject_single_study_options(options: OutputOptions) -> None:
+    """Raise BadInput for options that a table over machines does not have."""
+    given = {"--columns": options.columns, "--tensorboard": options.tensorboard, "--mlflow": options.mlflow}
+    for option, value in given.items():
+        if value:
+            raise BadInput(
+                f"{option}: not available for a table over machines: leave it out; each machine's study is saved"
+            )
+    lookup_or_suggest(options.format, dict.fromkeys(RECORD_FORMATS), "format")
+
+
+def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
+    from polybench.cluster.cluster_table import cluster_table
+    from polybench.render.merge import render
+    from polybench.storage.store import Store, results_folder
+
+    check_writable(options.output)
+    store = Store(results_folder(options.results)) if options.save else None
+    with interrupts.defer_signals():
+        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+            result = measure(progress, store)
+        documents = [machine.document for machine in result.machines if machine.document is not None]
+        text = render(cluster_table(result, cluster_run.study, partial(echo, err=True)), options.format)
+        message = f"saved as {', '.join(document.id for document in documents)}"
+        if result.unfinished_id is not None:
+            message += f"; resume with: polybench resume {result.unfinished_id}"
+        print_and_exit(text, options, store, message, *_exit_codes(result, documents))
+
+
+def _exit_codes(result: ClusterResult, documents: Sequence[StudyDocument]) -> list[int]:
+    codes = [exit_code(document) for document in documents]
+    has_failed_machine = any(machine.document is None for machine in result.machines)
+    worst = next((code for code in (130, 1) if code in codes), None)
+    if result.interrupted:
+        return [130]
+    if worst is not None or has_failed_machine:
+        return [worst or 1]
+    return [0 if 0 in codes else 4]

@@ -1,0 +1,38 @@
+"""`polybench compare`: measure configurations and print their table."""
+
+from __future__ import annotations
+
+from polybench.cli.cluster import TargetOption, UploadOption, check_cluster, reject_upload, run_on_cluster
+from polybench.cli.execute import execute, print_plan
+from polybench.cli.options import OPTIONS
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.core.spec import Study
+
+
+@with_options(*(name for name in OPTIONS if name != "published"))
+def compare(
+    study: Study,
+    options: OutputOptions,
+    quick: bool,
+    strict: bool,
+    recheck: bool,
+    dry_run: bool,
+    on: TargetOption = None,
+    upload: UploadOption = False,
+) -> None:
+    """Train the identical network in several engines and compare speed, memory and cost.
+
+    Example: polybench compare --engines torch,tf --data cifar10
+    """
+    if quick:
+        study = study.quick()
+    reject_upload(on, upload=upload)
+    if dry_run:
+        if on is not None:
+            check_cluster(study, (), on, upload=upload)
+        print_plan(study, options.results, recheck=recheck, is_remote=on is not None)
+    elif on is not None:
+        run_on_cluster(study, (), on, options, upload=upload, strict=strict, recheck=recheck)
+    else:
+        execute(study, options, strict=strict, recheck=recheck)

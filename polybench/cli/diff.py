@@ -1,0 +1,102 @@
+"""`polybench diff`: compares two saved studies, with a verdict for each configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polybench.cli.option_parsers import parse_fraction
+from polybench.cli.output import check_writable, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import echo
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.render import RECORD_FORMATS
+from polybench.schema.diff import DiffDocument
+
+_ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
+_CONDITIONS = ("slower", "faster")
+
+
+@with_options("output", "results")
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"Old study: {_ID}.")],
+    b: Annotated[str, typer.Argument(metavar="B", help=f"New study: {_ID}.")],
+    options: OutputOptions,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            help="Change of the step time that still counts as no difference.",
+            parser=parse_fraction,
+            metavar="PERCENT",
+        ),
+    ] = "2%",  # type: ignore[assignment]  # typer parses it
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            help="Condition for exit code 1, VERDICT=PERCENT. slower=5%: a configuration is slower and its"
+            " step takes 5% more time, corrected for machine drift; also faster=5%. The exit code is 4 if no"
+            " configuration has a verdict.",
+        ),
+    ] = None,
+    same_machine: Annotated[
+        bool,
+        typer.Option("--same-machine", help="Treat both hosts as one machine: the host names of containers differ."),
+    ] = False,
+    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(RECORD_FORMATS)}.")] = "table",
+) -> None:
+    """Compare two saved studies: is each configuration faster or slower than before?
+
+    Example: polybench diff 20261101 last --fail-if slower=5%
+    """
+    from polybench.analysis.diff import diff
+    from polybench.render.diff import render
+    from polybench.storage.store import Store, results_folder
+
+    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    conditions = _parse_conditions(fail_if or [])
+    store = Store(results_folder(options.results))
+    document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine)
+    check_writable(options.output)
+    write(render(document, format), options.output)
+    for text in document.warnings:
+        if format in ("json", "csv"):
+            echo(f"warning: {text}", err=True)
+    if conditions:
+        raise typer.Exit(_exit_code(document, conditions))
+
+
+def _parse_conditions(texts: list[str]) -> dict[str, float]:
+    """Parse `slower=5%` into verdict and fraction."""
+    conditions: dict[str, float] = {}
+    for text in texts:
+        name, equals, fraction = text.partition("=")
+        lookup_or_suggest(name, dict.fromkeys(_CONDITIONS), "verdict")
+        if not equals:
+            raise BadInput(f"--fail-if {text!r}: expected VERDICT=PERCENT, such as --fail-if slower=5%")
+        conditions[name] = parse_fraction(fraction)
+    return conditions
+
+
+def _exit_code(document: DiffDocument, conditions: dict[str, float]) -> int:
+    """Return 1 if a row meets a condition, else 4 if no row has a verdict, else 0."""
+    compared = [row for row in document.rows if row.verdict != "not comparable"]
+    failed = [
+        row for row in compared if row.verdict in conditions and _change(row.corrected_ratio) >= conditions[row.verdict]
+    ]
+    for row in failed:
+        corrected = "" if row.corrected_ratio == row.ratio else ", corrected for machine drift"
+        change = f"{_change(row.corrected_ratio):.1%}"
+        echo(f"{row.configuration} is {row.verdict} by {change}{corrected}", err=True)
+    if not compared:
+        echo("no configuration has a verdict", err=True)
+    return 1 if failed else 0 if compared else 4
+
+
+def _change(ratio: float | None) -> float:
+    """Return the relative increase of the step time, or of the number of steps in the same time."""
+    return 0.0 if ratio is None else max(ratio, 1 / ratio) - 1

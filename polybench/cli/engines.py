@@ -1,0 +1,77 @@
+"""`polybench engines`: lists the values of `--engines`, with what each of them needs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from polybench.cli.options import TableOrJson
+from polybench.cli.rows import Rows, print_table
+from polybench.cli.terminal import echo
+from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+
+_SUMMARY_WIDTH = 48
+"""Characters."""
+
+
+def engines(
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List fake and reference as well, which polybench uses internally.")
+    ] = False,
+    format: TableOrJson = "table",
+) -> None:
+    """List the engines and their variants, what has to be installed for each, and whether it is.
+
+    To start each installed engine and show its version, run: polybench doctor
+    """
+    from polybench.engines.plugins import load_all_engines
+
+    specs, broken = load_all_engines()
+    rows = [_row(name, spec) for name, spec in specs.items() if show_all or not spec.internal]
+    for reason in broken.values():
+        echo(f"warning: {reason}", err=True)
+    print_table(rows, format, _table)
+
+
+def _row(name: str, spec: EngineSpec) -> dict[str, Any]:
+    import msgspec
+
+    from polybench.runner.requirements import engine_requirement, variant_requirements
+
+    requirements = variant_requirements(spec)
+    return {
+        "engine": name,
+        "summary": spec.summary,
+        "runs_on": spec.runs_on,
+        **msgspec.to_builtins(engine_requirement(spec)),
+        "variants": {
+            variant: {"summary": row.summary, **msgspec.to_builtins(requirements[variant])}
+            for variant, row in (spec.variants | ALLOCATOR_VARIANTS).items()
+        },
+    }
+
+
+def _table(rows: Rows) -> str:
+    from tabulate import tabulate
+
+    lines = []
+    for row in rows:
+        name, variants = row["engine"], row["variants"]
+        lines.append(_line(name, row))
+        lines += [
+            _line(f"{name}+{variant}", variants[variant]) for variant in variants if variant not in ALLOCATOR_VARIANTS
+        ]
+    if rows:
+        variants = rows[0]["variants"]
+        lines += [_line(f"ENGINE+{variant}", variants[variant]) for variant in ALLOCATOR_VARIANTS]
+    headers = ["engine", "what is timed", "requires", "installed"]
+    return tabulate(lines, headers=headers, maxcolwidths=[None, _SUMMARY_WIDTH, None, None])
+
+
+def _line(name: str, row: dict[str, Any]) -> tuple[str, str, str, str]:
+    if row["requires"] is None:
+        return name, row["summary"], "", ""
+    commands = row["install"].split("; ") if row["install"] else []
+    requirement = "\n".join([row["requires"], *(f"  {command}" for command in commands)])
+    return name, row["summary"], requirement, "yes" if row["installed"] else "no"

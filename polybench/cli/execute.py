@@ -1,0 +1,184 @@
+"""Execution of a study: measures with progress, prints the result and exits with its code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from polybench.cli.experiment_trackers import check_trackers, write_trackers
+from polybench.cli.explain import ExplainResult, explain_study
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.output import check_writable, exit_code, parse_columns, print_and_exit
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.terminal import echo, width
+from polybench.core import interrupts, units
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study
+from polybench.render import FORMATS, PARITY_FORMATS, render_study
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+
+if TYPE_CHECKING:
+    from polybench.planning.estimate import PastMeasurements
+    from polybench.planning.plan import Plan
+    from polybench.runner.progress import Progress
+    from polybench.schema.study import StudyDocument
+    from polybench.storage.store import Store
+
+
+def execute(
+    study: Study,
+    options: OutputOptions,
+    *,
+    metadata: StudyFileMetadata = NO_METADATA,
+    strict: bool = False,
+    parity_only: bool = False,
+    recheck: bool = False,
+) -> NoReturn:
+    """Measure a study, or only check its parity, and print it; raise typer.Exit with the exit code."""
+    from polybench.runner.study import new_header, run_study
+
+    def measure(progress: Progress, store: Store | None) -> StudyDocument:
+        return run_study(
+            study,
+            progress,
+            store=store,
+            header=new_header(sys.argv[1:], metadata, anonymous=options.anonymous),
+            strict=strict,
+            parity_check="only" if parity_only else "all" if recheck else "new",
+        )
+
+    run_and_render(measure, options, study, parity_only=parity_only)
+
+
+def resume_study_by_id(
+    id: str, options: OutputOptions, *, strict: bool = False, requested: Study | None = None
+) -> NoReturn:
+    """Resume the study with this ID, and print it like `execute`."""
+    from polybench.runner.resume import resume_study
+
+    def measure(progress: Progress, store: Store | None) -> StudyDocument:
+        assert store is not None  # only saved studies can be resumed
+        return resume_study(id, progress, store=store, strict=strict, anonymous=options.anonymous)
+
+    run_and_render(measure, options, requested)
+
+
+def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
+    """Resume the newest interrupted study with the same settings."""
+    from polybench.runner.resumable import find_study
+    from polybench.storage.store import Store, results_folder
+
+    if not options.save:
+        raise BadInput("--resume needs a saved study: leave --no-save out")
+    id = find_study(study, Store(results_folder(options.results)))
+    resume_study_by_id(id, options, strict=strict, requested=study)
+
+
+def run_and_render(
+    measure: Callable[[Progress, Store | None], StudyDocument],
+    options: OutputOptions,
+    requested: Study | None = None,
+    *,
+    parity_only: bool = False,
+) -> NoReturn:
+    """Call `measure` and print its study; raise typer.Exit with the exit code.
+
+    Args:
+        measure: function of the progress and of the store to save in.
+        options: where and how to print.
+        requested: the study, for `--explain`.
+        parity_only: `measure` runs only the parity check.
+    """
+    from polybench.render.explanation import FORMATS as EXPLANATION_FORMATS
+    from polybench.render.explanation import render_body
+    from polybench.storage.store import Store, results_folder
+
+    metrics = parse_columns(options.columns)
+    formats = PARITY_FORMATS if parity_only else FORMATS
+    lookup_or_suggest(options.format, formats, "format")
+    if options.explain and options.format not in EXPLANATION_FORMATS:
+        expected = ", ".join(EXPLANATION_FORMATS)
+        raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
+    check_writable(options.output)
+    check_trackers(options)
+    store = Store(results_folder(options.results)) if options.save else None
+    on_terminal = options.output is None and sys.stdout.isatty()
+    repeats_warnings = on_terminal and formats[options.format].audience == "human" and not parity_only
+    make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
+    explained = ExplainResult(None)
+    measured: StudyDocument | None = None
+    try:
+        with interrupts.defer_signals():  # until the result is printed
+            with make_progress(repeats_warnings=repeats_warnings) as progress:
+                measured = result = measure(progress, store)
+            if options.explain:
+                with make_progress() as progress:  # the table does not repeat the warnings of the explanation
+                    explained = explain_study(result, store, progress, sys.argv[1:], requested)
+            line = width(options.output)
+            text = render_study(result, options.format, metrics, formats, published=options.published, width=line)
+            if explained.document is not None and options.format != "json":  # JSON has the statements already
+                text += f"\n{render_body(explained.document, options.format)}"
+            message = f"saved as {result.id}; print it again with: polybench show {result.id}"
+            print_and_exit(text, options, store, message, exit_code(result, parity_only=parity_only), explained.code)
+    finally:  # after the table is printed, because a tracking server may hang
+        if measured is not None:
+            write_trackers(measured, options)
+
+
+def print_plan(
+    study: Study,
+    results: Path | None,
+    *,
+    recheck: bool = False,
+    is_remote: bool = False,
+    machine: str | None = None,
+) -> None:
+    """Print the configurations of a study, an estimate of its duration and the basis of that estimate.
+
+    Args:
+        study: the study.
+        results: folder of saved studies, for the estimate.
+        recheck: the estimate includes every parity check.
+        is_remote: another machine measures the study: do not check it against this one.
+        machine: label to print before each configuration.
+    """
+    from polybench.machine.host import this_host
+    from polybench.planning.estimate import estimate
+    from polybench.planning.plan import resolve, resolve_remote
+    from polybench.storage.past_durations import past_measurements
+    from polybench.storage.store import Store, results_folder
+
+    plan = resolve_remote(study) if is_remote else resolve(study)
+    past = past_measurements(plan, Store(results_folder(results)), this_host())
+    expected = estimate(plan, past._replace(all_checked=past.all_checked and not recheck))
+    workload, precision = plan.workload, ",".join(plan.study.precisions)
+    for configuration in plan.configurations:
+        echo(configuration.name if machine is None else f"{machine}:{configuration.name}")
+    echo(
+        f"{workload.model}, batch {workload.batch_size}, {precision}, threads {workload.threads},"
+        f" processes {study.processes}\n{expected.describe()}\n{_basis(plan, past)}",
+        err=True,
+    )
+
+
+def _basis(plan: Plan, past: PastMeasurements) -> str:
+    """Describe the basis of an estimate."""
+    from polybench.networks.flops import training_macs
+    from polybench.planning.estimate import rate
+
+    if past.phase_seconds is not None:
+        return "estimated from earlier studies of the same configurations on this machine"
+    known = [configuration.name for configuration in plan.configurations if configuration.name in past.step_seconds]
+    if known:
+        return f"estimated from earlier studies of {', '.join(known)} on this machine"
+    workload = plan.workload
+    macs = units.format_number(workload.batch_size * training_macs(plan.model) / 1e6)
+    rates = dict.fromkeys(
+        f"{rate(plan, configuration.device) / 1e9:,.0f} billion per second on {configuration.device}"
+        for configuration in plan.configurations
+    )
+    return f"rough estimate: {macs} million multiply-adds per step, at {', '.join(rates)} in every engine"

@@ -1,0 +1,85 @@
+"""`polybench history`: step times of saved studies over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from polybench.cli.option_parsers import parse_fraction
+from polybench.cli.options import TableOrJson
+from polybench.cli.output import check_writable, write
+from polybench.cli.signature import with_options
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.schema.history import HistoryDocument
+from polybench.storage.study_summary import Filters
+
+if TYPE_CHECKING:
+    from polybench.storage.store import Store
+
+
+@with_options("output", "results")
+def history(
+    filters: Filters,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            help="Smallest change of the step time that counts as a change point.",
+            parser=parse_fraction,
+            metavar="PERCENT",
+        ),
+    ] = "2%",  # type: ignore[assignment]  # typer parses it
+    dismiss: Annotated[
+        str | None,
+        typer.Option(
+            "--dismiss",
+            metavar="ID",
+            help="Study whose change points are no longer reported: its ID, a unique prefix, or `last`.",
+        ),
+    ] = None,
+    results: Path | None = None,
+    output: Path | None = None,
+    format: TableOrJson = "table",
+) -> None:
+    """Show the step time of each configuration over saved studies, with change points and package versions.
+
+    Example: polybench history --engine flux --model lenet
+    """
+    from polybench.analysis.history import build_history
+    from polybench.render.history import render
+    from polybench.storage.dismissed_changes import load_dismissed
+    from polybench.storage.store import Store, results_folder
+
+    lookup_or_suggest(format, {"table": None, "json": None}, "format")
+    store = Store(results_folder(results))
+    dismissed_study = None if dismiss is None else store.load(dismiss).id
+    document = build_history(store.studies(filters), load_dismissed(store.folder), filters, tolerance)
+    if dismissed_study is not None:
+        _dismiss(store, document, dismissed_study)
+    text = render(document, format)
+    check_writable(output)
+    write(text, output)
+
+
+def _dismiss(store: Store, document: HistoryDocument, study: str) -> None:
+    """Dismiss the document's change points at a study, in the store and in the document."""
+    from polybench.storage.dismissed_changes import dismiss
+
+    with_changes = [change.study for series in document.series for change in series.change_points]
+    if study not in with_changes:
+        expected = ", ".join(dict.fromkeys(with_changes)) or "none"
+        raise BadInput(f"--dismiss {study}: no change point; studies with change points: {expected}")
+    configurations = [
+        series.configuration for series in document.series if study in {change.study for change in series.change_points}
+    ]
+    file = next(summary.file for summary in store.summaries() if summary.id == study)
+    dismiss(store.folder, study, file, configurations)
+    for series in document.series:
+        series.change_points[:] = [
+            msgspec.structs.replace(change, dismissed=change.dismissed or change.study == study)
+            for change in series.change_points
+        ]

@@ -1,0 +1,125 @@
+"""`polybench layers`: step time by layer and operation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL
+from polybench.cli.output import check_writable, layers_exit_code, print_and_exit
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.cli.sweep import Format
+from polybench.cli.terminal import echo
+from polybench.core import interrupts
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study
+from polybench.render import RECORD_FORMATS
+
+_EXCLUDED = {
+    "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "metrics",
+    "injected_delays", "recheck", "replicas", "dry_run",
+}  # fmt: skip
+"""Options that do not apply: layers are timed with preloaded batches, and nothing else is measured."""
+
+
+@with_options(
+    *(name for name in (*WORKLOAD, *MEASUREMENT) if name not in _EXCLUDED),
+    "baseline", "output", "results", "save", "anonymous", "quiet", "verbose",
+)  # fmt: skip
+def layers(
+    study: Study,
+    options: OutputOptions,
+    quick: bool,
+    strict: bool,
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort",
+            help="Order of the rows. network: order of the layers; slowdown: time lost to the baseline.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = "network",
+    expand_blocks: Annotated[
+        bool,
+        typer.Option("--expand-blocks", help="Show every layer inside residual blocks.", rich_help_panel=OUTPUT_PANEL),
+    ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layer",
+            help='Single layer instead of a network: "conv 3x3 64->64 pad 1 relu", with --input.',
+            rich_help_panel=WORKLOAD_PANEL,
+        ),
+    ] = None,
+    input: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            help="Height and width of the single layer's input, in pixels: 56x56.",
+            rich_help_panel=WORKLOAD_PANEL,
+        ),
+    ] = None,
+    scripts: Annotated[
+        Path | None,
+        typer.Option(
+            "--scripts",
+            metavar="DIR",
+            help="Folder to write plain programs of the slowest operation to.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
+    format: Format = "table",
+) -> None:
+    """Time each layer's operations alone (forward, input gradient, weight gradient), engines side by side.
+
+    Every engine gets the same input for a layer as in the network. The table ends with the whole step and the
+    unattributed rest.
+
+    Example: polybench layers --engines torch,tf --sort slowdown
+    """
+    from polybench.render.layer_table import ORDERS
+    from polybench.render.layers import render
+    from polybench.runner.layers import run_layers
+    from polybench.runner.study import new_header
+    from polybench.storage.store import Store, results_folder
+
+    study, only_layer = _with_single_layer(study, layer, input)
+    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    order = lookup_or_suggest(sort, ORDERS, "order")
+    check_writable(options.output)
+    store = Store(results_folder(options.results)) if options.save else None
+    with interrupts.defer_signals():
+        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+            document = run_layers(
+                study.quick() if quick else study,
+                progress,
+                store=store,
+                header=new_header(sys.argv[1:], anonymous=options.anonymous),
+                strict=strict,
+                expand_blocks=expand_blocks,
+                only_layer=only_layer,
+                scripts_folder=scripts,
+            )
+        if scripts is not None and any(scripts.iterdir()) and not options.quiet:
+            echo(f"wrote programs of the slowest operation to {scripts}", err=True)
+        message = f"saved as {document.id}; polybench explain uses it"
+        print_and_exit(render(document, format, order), options, store, message, layers_exit_code(document))
+
+
+def _with_single_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:
+    """Replace the network with a single layer, if given, and return its row's name."""
+    from polybench.networks.single_layer import single_layer, timed_layer_name
+
+    if layer is None:
+        if input is not None:
+            raise BadInput("--input needs a single layer: add --layer")
+        return study, None
+    name = f"{layer} on {input}" if input else layer
+    return msgspec.structs.replace(study, model=name), timed_layer_name(single_layer(name))

@@ -1,0 +1,93 @@
+"""`polybench list`: lists saved studies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from polybench.cli.options import TableOrJson
+from polybench.cli.rows import print_table
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import terminal_width
+from polybench.core import units
+from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+
+
+@with_options("results")
+def list_studies(
+    filters: Filters,
+    results: Path | None = None,
+    show_points: Annotated[
+        bool,
+        typer.Option("--show-points", help="List the studies of a sweep below it; JSON always has them."),
+    ] = False,
+    format: TableOrJson = "table",
+) -> None:
+    """List saved studies, sweeps and overheads, oldest first, including corrupt and resumable ones.
+
+    The row of a sweep shows its axes, its number of points and its fastest point.
+
+    Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
+    """
+    from polybench.render.study_list import render
+    from polybench.runner.resumable import summarize_unsaved
+    from polybench.runner.study_checkpoint import StudyCheckpointStore
+    from polybench.storage.store import Store, results_folder
+    from polybench.storage.sweep_summary import drop_resumable, filter_summaries, sweep_summaries
+
+    store = Store(results_folder(results))
+    saved = store.summaries()
+    unsaved = summarize_unsaved(store, saved)
+    studies = sorted(
+        [*saved, *drop_resumable(sweep_summaries(store), unsaved), *unsaved],
+        key=lambda study: (study.started_at, study.file),
+    )
+    resumable = {*StudyCheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}
+    now = time.time()
+    selected = filter_summaries(studies, filters)
+    sweep_of = {id: study.id for study in selected if study.points is not None for id in study.points.studies}
+    rows = [_row(study, now, resumable, sweep_of) for study in selected]
+    message = _no_studies(len(studies), filters)
+    print_table(
+        rows,
+        format,
+        lambda rows: render(rows, terminal_width(), show_points=show_points) if rows else message,
+    )
+
+
+def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: Mapping[str, str]) -> dict[str, Any]:
+    if study.unreadable_reason is not None:
+        return {"id": study.file, "created": None, "unreadable": study.unreadable_reason}
+    points = study.points
+    return {
+        "id": study.id,
+        "kind": study.kind,
+        "created": study.created,
+        "age_seconds": now - study.started_at,
+        "title": study.title,
+        "model": study.model,
+        "dataset": study.dataset or None,
+        "batch_size": study.batch_size or None,
+        "host": study.hostname,
+        "configurations": [configuration.configuration for configuration in study.configurations],
+        "measured": sum(configuration.is_measured for configuration in study.configurations),
+        "fastest": study.fastest and msgspec.structs.asdict(study.fastest),
+        "finished": study.finished,
+        "interrupted": study.interrupted,
+        "resumable": study.id in resumable,
+        "sweep": sweep_of.get(study.id),
+        "axes": points and points.axes,
+        "points": points and len(points.studies),
+        "planned": points and points.point_count,
+    }
+
+
+def _no_studies(number: int, filters: Filters) -> str:
+    if number and filters != NO_FILTERS:
+        return f"no saved study matches ({units.format_count(number)} searched)"
+    return "no saved studies; create one with: polybench compare"

@@ -1,0 +1,171 @@
+"""Progress on standard error: a live table with a progress bar on a terminal, plain lines otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from polybench.cli.terminal import printable
+from polybench.core import units
+from polybench.runner.progress import ConfigurationProgress, Progress
+
+_BAR_WIDTH = 30
+"""Characters."""
+
+_OTHER_LINES = 4
+"""Lines in addition to the rows and warnings: the table's header, the stage, the bar and a spare one."""
+
+_PARITY = {"pass": ("identical", "green"), "fail": ("DIFFERS", "bold red"), "skipped": ("", "")}
+_STATUS_STYLES = {"failed": "red", "unavailable": "yellow", "interrupted": "yellow"}
+
+
+class LiveTable:
+    """Table of the configurations, the current stage and the remaining time.
+
+    It is redrawn only by its methods, without a refresh thread: this process sleeps while a block is timed.
+    """
+
+    def __init__(self, live: Live, *, repeats_warnings: bool = False) -> None:
+        self._live = live
+        self._repeats_warnings = repeats_warnings
+        self._warnings: list[str] = []
+        self._stage = ""
+        self._configurations: Sequence[ConfigurationProgress] = ()
+        self._started_at = time.monotonic()
+        self._ends_at: float | None = None
+
+    def on_stage(self, text: str) -> None:
+        """Show the stage."""
+        self._stage = text
+        self._draw()
+
+    def on_time_left(self, seconds: float) -> None:
+        """Show the remaining time as a progress bar."""
+        self._ends_at = time.monotonic() + seconds
+        self._draw()
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
+        """Show the rows."""
+        self._configurations = configurations
+        self._draw()
+
+    def on_warning(self, text: str) -> None:
+        """Print a warning; if the result repeats it, show it only as long as the table."""
+        if self._repeats_warnings:
+            self._warnings.append(text)
+            self._draw()
+        else:
+            self._print(text)
+
+    def flush_warnings(self) -> None:
+        """Print all warnings, because no result will repeat them."""
+        for text in self._warnings:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._live.console.print(f"warning: {printable(text)}", style="yellow", highlight=False, markup=False)
+
+    def _draw(self) -> None:
+        stage = Text(printable(self._stage), style="cyan", overflow="ellipsis", no_wrap=True)
+        texts = (f"warning: {printable(text)}" for text in self._warnings)
+        warnings = [Text(text, style="yellow", overflow="ellipsis", no_wrap=True) for text in texts]
+        free_lines = self._live.console.height - _OTHER_LINES - len(warnings)
+        fits = 0 < len(self._configurations) <= free_lines
+        rows = [_table(self._configurations)] if fits else []
+        self._live.update(Group(*warnings, *rows, stage, *self._bar()), refresh=True)
+
+    def _bar(self) -> list[RenderableType]:
+        """Return the progress bar; nothing if the remaining time is unknown or over."""
+        now = time.monotonic()
+        if self._ends_at is None or (left := self._ends_at - now) < 1:
+            return []
+        line = Table.grid(padding=(0, 2))
+        done = now - self._started_at
+        bar = ProgressBar(total=done + left, completed=done, width=_BAR_WIDTH)
+        line.add_row(bar, Text(f"about {units.format_rough_seconds(left)} left", style="dim"))
+        return [line]
+
+
+def _table(configurations: Sequence[ConfigurationProgress]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("engine", "parity", "rounds", "step time"):
+        table.add_column(title, justify="left" if title in ("engine", "parity") else "right", no_wrap=True)
+    for configuration in configurations:
+        parity, style = _PARITY[configuration.parity]
+        status, seconds = configuration.status, configuration.median_step_seconds
+        if status == "ok":
+            outcome = Text("" if seconds is None else units.format_seconds(seconds))
+        else:
+            outcome = Text(status, style=_STATUS_STYLES[status])
+        table.add_row(
+            printable(configuration.name),
+            Text(parity, style=style),
+            str(configuration.rounds or ""),
+            outcome,
+        )
+    return table
+
+
+class LineProgress:
+    """Prints one line per stage."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+
+    def on_stage(self, text: str) -> None:
+        """Print the stage, unless quiet."""
+        if not self._quiet:
+            self._print(text)
+
+    def on_time_left(self, seconds: float) -> None:
+        """Print the remaining time, unless quiet."""
+        if seconds and not self._quiet:
+            self._print(f"about {seconds:.0f} s left")
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
+        """Do nothing: the stages are enough."""
+
+    def on_warning(self, text: str) -> None:
+        """Print the warning, even if quiet."""
+        self._print(f"warning: {text}", style="yellow")
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self._console.print(printable(text), style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Console(Console):
+    """Console that ignores a closed pipe: the study continues without its reader."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+@contextlib.contextmanager
+def progress_on_stderr(*, quiet: bool, verbose: bool, repeats_warnings: bool = False) -> Iterator[Progress]:
+    """Report progress on standard error.
+
+    Args:
+        quiet: print warnings only.
+        verbose: print plain lines even on a terminal.
+        repeats_warnings: the result on this terminal contains all warnings; those of the live table disappear
+            with it, unless an exception prevents the result.
+    """
+    console = _Console(stderr=True)
+    if quiet or verbose or not console.is_terminal:
+        yield LineProgress(console, quiet)
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        table = LiveTable(live, repeats_warnings=repeats_warnings)
+        try:
+            yield table
+        except BaseException:  # no result follows
+            table.flush_warnings()
+            raise

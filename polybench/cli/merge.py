@@ -1,0 +1,56 @@
+"""`polybench merge`: studies of one workload on several machines in one table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polybench.cli.option_parsers import parse_pairs
+from polybench.cli.output import check_writable, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.core.names import lookup_or_suggest
+from polybench.render import RECORD_FORMATS
+
+
+@with_options("output", "results")
+def merge(
+    studies: Annotated[
+        list[str],
+        typer.Argument(metavar="ID...", help="Studies: IDs, unique prefixes, or paths of JSON files."),
+    ],
+    options: OutputOptions,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="HOST:CONFIGURATION",
+            help="Row that speed-ups refer to.",
+            show_default="the baseline of the first study",
+        ),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--price",
+            help="Price in dollars per hour: --price HOST:cpu=0.24, or cpu=0.24 for all machines; cpu-16"
+            " is for machines with 16 threads.",
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(RECORD_FORMATS)}.")] = "table",
+) -> None:
+    """Merge saved studies of one workload on several machines into one table.
+
+    Example: polybench merge here.json there.json --price here:cpu=0.24 --price there:cuda=3.06
+    """
+    from polybench.analysis.merge import merge
+    from polybench.render.merge import render
+    from polybench.storage.store import Store, results_folder
+
+    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    prices = parse_pairs(price or [], "--price")
+    store = Store(results_folder(options.results))
+    document = merge([store.load(name) for name in studies], prices, baseline)
+    check_writable(options.output)
+    write(render(document, format), options.output)

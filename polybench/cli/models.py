@@ -1,0 +1,116 @@
+"""`polybench models`: lists the networks, or the layers of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polybench.cli.rows import Rows, print_table
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import echo
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+
+if TYPE_CHECKING:
+    from polybench.core.model import Model
+
+Format = Annotated[str, typer.Option("--format", help="Format: table, json, or toml (a network file of one network).")]
+
+
+@with_options("results")
+def models(
+    network: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|FILE.toml|ID]",
+            help="Network to show: a name, a network file, or the ID of a saved study that used it.",
+        ),
+    ] = None,
+    results: Path | None = None,
+    format: Format = "table",
+) -> None:
+    """List the networks, or show one: layers, output shapes, parameters and multiply-adds.
+
+    Example: polybench models lenet --format toml > my_net.toml
+    """
+    from polybench.cli.network_details import format_network, layer_details
+    from polybench.networks import MODELS
+    from polybench.planning.network_table import network_toml
+
+    lookup_or_suggest(format, dict.fromkeys(("table", "json", "toml")), "format")
+    if network is None:
+        if format == "toml":
+            raise BadInput("--format toml: expected one network: polybench models lenet --format toml")
+        print_table([_row(model) for model in MODELS.values()], format, _table)
+        return
+    model = _find(network, results)
+    if format == "toml":
+        echo(network_toml(model).removesuffix("\n"))
+    else:
+        print_table([_row(model) | layer_details(model)], format, lambda rows: format_network(model, rows[0]))
+
+
+def _find(name: str, results: Path | None) -> Model:
+    """Find a network by its name, its file or the ID of a saved study that used it."""
+    from polybench.networks import find_model
+    from polybench.planning.network_file import SUFFIX, find_file, read_network
+    from polybench.planning.suggested_commands import measured_study
+    from polybench.storage.store import Store, results_folder
+
+    if name.endswith(SUFFIX):
+        return read_network(find_file(name))
+    try:
+        return find_model(name)
+    except BadInput as unknown:
+        try:
+            return find_model(measured_study(Store(results_folder(results)).load(name)).model)
+        except BadInput:
+            raise unknown from None
+
+
+def _row(model: Model) -> dict[str, Any]:
+    from polybench.networks.flops import training_macs
+
+    return {
+        "model": model.name,
+        "summary": model.summary,
+        "input_shape": model.input_shape,
+        "classes": model.classes,
+        "parameters": model.parameters(),
+        "training_macs": training_macs(model),
+        "batch_size": model.batch_size,
+        "optimizer": model.optimizer,
+    }
+
+
+def _table(rows: Rows) -> str:
+    from tabulate import tabulate
+
+    from polybench.core import units
+    from polybench.networks.catdog import DEPTHS
+
+    lines = [
+        (
+            row["model"],
+            row["summary"],
+            f"{row['parameters']:,}",
+            f"{units.format_number(row['training_macs'] / 1e6)} M",
+            row["batch_size"],
+            f"{row['optimizer'].name} {row['optimizer'].learning_rate:g}",
+        )
+        for row in rows
+    ]
+    header = ["model", "summary", "parameters", "multiply-adds\nper input", "batch", "optimizer"]
+    table = tabulate(
+        lines,
+        headers=header,
+        maxcolwidths=[None, 40, None, None, None, None],
+        colalign=["left", "left", "right", "right", "right", "left"],
+        disable_numparse=True,
+    )
+    return (
+        f"{table}\n\ncatdog-2 is the shallowest: catdog-N has N convolutions, {DEPTHS[0]} to {DEPTHS[-1]}."
+        "\nTo write a network file of your own, start from: polybench models lenet --format toml"
+    )

@@ -1,0 +1,302 @@
+"""The options that commands share. ADD AN OPTION: a field of core.spec.Study, and its row here.
+
+A row adds the help to a field and takes its type and default. A command gets rows by their names, with
+`signature.with_options`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from copy import copy
+from typing import Annotated, Any, Literal, NamedTuple, get_origin, get_type_hints
+
+import msgspec
+import typer
+
+from polybench.cli.option_parsers import (
+    parse_duration,
+    parse_fraction,
+    parse_idle_wait,
+    parse_lr_schedule,
+    parse_pairs,
+    parse_paths,
+    parse_precision,
+    parse_replicas,
+)
+from polybench.cli.output_options import OutputOptions
+from polybench.core.names import split_names
+from polybench.core.optimizers import OPTIMIZERS
+from polybench.core.spec import Study
+from polybench.render import FORMATS
+
+
+class Option(NamedTuple):
+    """An option: a field of Study or OutputOptions, or a flag of the command itself."""
+
+    field: str
+    kind: Any
+    """Type that typer parses: `str`, `int | None`, `list[str] | None` ..."""
+    info: Any
+    """Result of `typer.Option`: spelling, help, panel."""
+    default: Any
+    """Default, of type `kind`."""
+    read: Callable[[Any], Any]
+    """Conversion from `kind` to the field's value."""
+
+    def without_default(self) -> Option:
+        """Return the option for commands that override a saved study: its own value is the default."""
+        info = copy(self.info)
+        info.show_default = "the study's"
+        return self._replace(kind=self.kind | None, info=info, default=None)
+
+
+_HINTS = get_type_hints(Study) | get_type_hints(OutputOptions)
+_DEFAULTS = msgspec.structs.asdict(Study()) | OutputOptions._field_defaults
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _option(
+    field: str,
+    help: str,
+    *flags: str,
+    kind: Any = None,
+    read: Callable[[Any], Any] = _same,
+    write: Callable[[Any], Any] = _same,
+    **more: Any,
+) -> Option:
+    """Make a row of the table.
+
+    Args:
+        field: field of Study or OutputOptions; any other name is a flag.
+        help: a sentence for `--help`.
+        flags: spellings; by default the field's name.
+        kind: type that typer parses; by default the field's type.
+        read: conversion from `kind` to the field's value.
+        write: the inverse, for the default.
+        more: arguments of `typer.Option`.
+    """
+    hint = _HINTS.get(field, bool)
+    default = _DEFAULTS.get(field, False)
+    return Option(
+        field,
+        kind=kind or (str if get_origin(hint) is Literal else hint),
+        info=typer.Option(*(flags or [f"--{field.replace('_', '-')}"]), help=help, **more),
+        default=None if default is None or default == {} else write(default),
+        read=read,
+    )
+
+
+def _panel(title: str, *options: Option) -> dict[str, Option]:
+    for option in options:
+        option.info.rich_help_panel = title
+    return {option.field: option for option in options}
+
+
+WORKLOAD_PANEL, MEASUREMENT_PANEL, OUTPUT_PANEL = "Workload", "Measurement", "Output"
+_MODEL_DEFAULT = "the model's"
+
+WORKLOAD = _panel(
+    WORKLOAD_PANEL,
+    _option(
+        "engines",
+        "Engines to compare, with variants and environments: torch,tf,torch+compile,torch@old. An engine"
+        " may be"
+        " repeated. List: polybench engines.",
+        kind=str,
+        read=split_names,
+        write=",".join,
+    ),
+    _option(
+        "devices",
+        "Devices: cpu,cuda,cuda:1.",
+        kind=str | None,
+        read=split_names,
+        show_default="every device of this machine",
+    ),
+    _option(
+        "env",
+        "Environment of engines such as torch@old: --env old=PATH. PATH is a folder with bin/python and that"
+        " framework, a Python executable or a Julia project. polybench installs nothing into it.",
+        kind=list[str] | None,
+        read=lambda texts: parse_paths(texts, "--env"),
+    ),
+    _option("model", "Network: a name (list: polybench models), or a network file such as my_net.toml.", kind=str),
+    _option(
+        "data",
+        "Data set: cifar10, mnist, imdb, synthetic, or the path of an official archive, of its unpacked"
+        " files, or of a folder with one subfolder of images per class. auto: the network's real data set"
+        " if it"
+        " is on disk, else synthetic.",
+    ),
+    _option("batch_size", "Images or sequences per step.", show_default=_MODEL_DEFAULT),
+    _option("optimizer", f"Optimizer: {', '.join(OPTIMIZERS)}.", show_default=_MODEL_DEFAULT),
+    _option("learning_rate", "Learning rate of the optimizer.", show_default=_MODEL_DEFAULT),
+    _option("momentum", "Momentum of the optimizer.", show_default=_MODEL_DEFAULT),
+    _option(
+        "weight_decay",
+        "L2 penalty: this factor times the weights is added to the gradient.",
+        show_default=_MODEL_DEFAULT,
+    ),
+    _option(
+        "lr_schedule",
+        "Learning rate from a step on, STEP=RATE: --lr-schedule 40000=0.01 --lr-schedule 60000=0.001.",
+        kind=list[str] | None,
+        read=parse_lr_schedule,
+        show_default=_MODEL_DEFAULT,
+    ),
+    _option(
+        "precision",
+        "Precision: fp32, tf32 (CUDA only) or bf16, or a list such as fp32,bf16.",
+        kind=str,
+        read=parse_precision,
+    ),
+    _option(
+        "input",
+        "Source of the batches. preload: all data is on the device before timing starts; pipeline: the"
+        " engine's"
+        " own input pipeline prepares batches during training.",
+    ),
+    _option(
+        "loader_workers",
+        "Workers of the input pipeline; 0 prepares batches in the training thread.",
+        show_default="the number of threads",
+    ),
+    _option("augment", "Random flips and crops of the images, with --input pipeline.", "--augment"),
+    _option("threads", "Threads of every thread pool of every engine.", show_default="the usable physical cores"),
+    _option(
+        "replicas",
+        "Data-parallel replicas of the network, which share the batch and the threads; or a list such as 1,2.",
+        kind=str,
+        read=parse_replicas,
+        write=str,
+    ),
+    _option(
+        "malloc",
+        "Malloc policy. retain: the process keeps freed memory; system: the C library returns some of it to"
+        " the"
+        " kernel, and steps can lose time to page faults.",
+    ),
+    _option(
+        "pin_cpus",
+        "Pin every worker to the same physical cores, one per thread, away from interrupts.",
+        "--pin-cpus",
+    ),
+    _option("seed", "Seed of initial weights and batch order."),
+)
+
+MEASUREMENT = _panel(
+    MEASUREMENT_PANEL,
+    _option("processes", "Fresh processes per configuration; confidence intervals are over processes."),
+    _option("quick", "One process and at most 10 s of timing, without a verdict."),
+    _option("rounds_per_process", "Rounds per process.", show_default="as many as --margin and --budget allow"),
+    _option("steps_per_round", "Timed steps per round.", show_default="as many as take half a second"),
+    _option("epochs", "Whole epochs to train as well, once per seed.", show_default="none"),
+    _option("accuracy", "Evaluation on the test set after each epoch (1 epoch without --epochs).", "--accuracy"),
+    _option(
+        "target_accuracy",
+        "Test accuracy to train to, such as 0.60; reports the time to reach it.",
+        kind=float | None,
+    ),
+    _option(
+        "margin",
+        "Margin of error of each speed-up (half width of its 95 % confidence interval) at which timing stops.",
+        parser=parse_fraction,
+        metavar="PERCENT",
+        write="{:.0%}".format,
+    ),
+    _option(
+        "budget",
+        "Time limit for all timed steps of the study.",
+        parser=parse_duration,
+        metavar="TIME",
+        write="{:g}s".format,
+    ),
+    _option(
+        "wait_idle",
+        "Total time to wait for an idle machine, before the rounds of a process and after interference.",
+        parser=parse_idle_wait,
+        metavar="TIME",
+        write="{:g}s".format,
+    ),
+    _option(
+        "timeout",
+        "Maximum wait for a worker's reply.",
+        parser=parse_duration,
+        metavar="TIME",
+        write="{:g}s".format,
+    ),
+    _option("parity_steps", "Training steps of the parity check."),
+    _option(
+        "recheck",
+        "Repeat the parity check even if a cached result of this machine still applies.",
+        "--recheck",
+    ),
+    _option(
+        "parity",
+        "Skip the parity check; no configuration is then called identical.",
+        "--no-parity",
+        read=operator.not_,
+        write=operator.not_,
+    ),
+    _option(
+        "metrics",
+        "Measurement of allocations, memory, utilization and energy in addition to time.",
+        "--metrics/--no-metrics",
+    ),
+    _option(
+        "injected_delays",
+        "Tests only: artificial delay, CONFIGURATION=FRACTION of its step time.",
+        "--inject-delay",
+        kind=list[str] | None,
+        read=lambda texts: parse_pairs(texts, "--inject-delay"),
+        hidden=True,
+    ),
+    _option("strict", "Exit with 3 before measuring if an engine or device is unavailable."),
+    _option("dry_run", "Print the configurations and an estimate of the time; measure nothing."),
+)
+
+OUTPUT = _panel(
+    OUTPUT_PANEL,
+    _option(
+        "baseline",
+        "Configuration that speed-ups refer to, such as torch/cpu.",
+        show_default="torch/cpu if present, else the first",
+    ),
+    _option(
+        "prices",
+        "Price in dollars per hour: --price cpu=0.24 --price cuda=3.06; cpu-16=0.12 for a machine with 16 threads.",
+        "--price",
+        kind=list[str] | None,
+        read=lambda texts: parse_pairs(texts, "--price"),
+    ),
+    _option(
+        "columns",
+        "Columns of the table, by name or group, in this order: step_time,speedup,memory. List: polybench columns.",
+        show_default="the most important ones that fit; all in csv",
+    ),
+    _option("published", "Print the published numbers that a study file refers to below the table.", "--published"),
+    _option("format", f"Format: {', '.join(FORMATS)}."),
+    _option("output", "File to write instead of standard output."),
+    _option("results", "Folder of saved studies.", show_default="$POLYBENCH_RESULTS, else the user's data folder"),
+    _option("save", "Save the study.", "--save/--no-save"),
+    _option(
+        "explain",
+        "Explain in words where the time differs; times the layers as well unless saved times apply.",
+        "--explain",
+    ),
+    _option("tensorboard", "Folder for TensorBoard event files, one run per configuration."),
+    _option("mlflow", "MLflow tracking server or folder; each configuration becomes a run."),
+    _option("anonymous", "Omit host name, user and paths from what is saved and printed.", "--anonymous"),
+    _option("quiet", "Print only warnings and results.", "--quiet", "-q"),
+    _option("verbose", "Print one line per stage, even on a terminal.", "--verbose", "-v"),
+)
+
+OPTIONS = WORKLOAD | MEASUREMENT | OUTPUT
+"""Every option by field, in the order of the help."""
+
+TableOrJson = Annotated[str, typer.Option("--format", help="Format: table or json.")]
+"""`--format` of commands that do not print a study's table."""

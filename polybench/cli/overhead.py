@@ -1,0 +1,46 @@
+"""`polybench overhead`: fixed cost of a training step, and cost per input."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polybench.cli.option_parsers import parse_integers
+from polybench.cli.options import WORKLOAD_PANEL
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume
+from polybench.cli.sweep_runner import run_and_print_sweep
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+
+
+@with_options(*SHARED_FIELDS, "threads", *OUTPUT_FIELDS)
+def overhead(
+    study: Study,
+    options: OutputOptions,
+    batch_size: Annotated[
+        str | None,
+        typer.Option(
+            help="Batch sizes, at least two.",
+            show_default="1,2,4,8,16,32,64",
+            rich_help_panel=WORKLOAD_PANEL,
+        ),
+    ] = None,
+    resume: Resume = False,
+    format: Format = "table",
+) -> None:
+    """Fit the fixed cost of a step and the cost per input over batch sizes; --budget covers all of them.
+
+    Example: polybench overhead --engines torch,torch+compile,tf --processes 3
+    """
+    from polybench.planning.grid import BATCH_SIZES
+    from polybench.runner.sweep_checkpoint import SweepSpec
+
+    sizes = list(BATCH_SIZES) if batch_size is None else parse_integers(batch_size, "batch_size")
+    if len(set(sizes)) < 2:
+        raise BadInput(f"--batch-size {batch_size}: expected at least two batch sizes, such as 1,32")
+    run_and_print_sweep(
+        SweepSpec(study, {"batch_size": sizes}, "overhead"), options._replace(format=format), resume=resume
+    )

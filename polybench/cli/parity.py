@@ -1,0 +1,18 @@
+"""`polybench parity`: only the parity check, tensor by tensor."""
+
+from __future__ import annotations
+
+from polybench.cli.execute import execute
+from polybench.cli.options import WORKLOAD, TableOrJson
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.core.spec import Study
+
+
+@with_options(*WORKLOAD, "parity_steps", "timeout", "strict", "output", "anonymous", "quiet", "verbose")
+def parity(study: Study, options: OutputOptions, strict: bool, format: TableOrJson = "table") -> None:
+    """Check the training of each engine against the float64 reference, tensor by tensor.
+
+    Example: polybench parity --engines torch,tf --data cifar10
+    """
+    execute(study, options._replace(save=False, format=format), strict=strict, parity_only=True)

@@ -1,0 +1,57 @@
+"""`polybench peak`: peak compute and memory throughput of this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from polybench.cli.live import progress_on_stderr
+from polybench.cli.options import MEASUREMENT_PANEL
+from polybench.cli.output import check_writable, peak_exit_code, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.signature import with_options
+from polybench.cli.sweep import Format
+from polybench.core import interrupts
+from polybench.core.names import lookup_or_suggest
+from polybench.core.spec import Study
+from polybench.render import RECORD_FORMATS
+
+
+@with_options(
+    "engines", "devices", "env", "model", "batch_size", "precision", "threads", "malloc", "pin_cpus", "seed",
+    "budget", "wait_idle", "timeout", "output", "anonymous", "quiet", "verbose",
+)  # fmt: skip
+def peak(
+    study: Study,
+    options: OutputOptions,
+    remeasure: Annotated[
+        bool,
+        typer.Option(
+            "--remeasure",
+            help="Measure again even if this machine's peaks are cached.",
+            rich_help_panel=MEASUREMENT_PANEL,
+        ),
+    ] = False,
+    format: Format = "table",
+) -> None:
+    """Measure the peak throughput of this machine: matrix products, the network's convolutions, and memory.
+
+    The results are cached: `compare` and `layers` then show which part of the peak they reach (% of peak).
+
+    Example: polybench peak --engines torch,tf --threads 2
+    """
+    from polybench.render.peak import render
+    from polybench.runner.peak import run_peak
+    from polybench.storage.anonymize import anonymize
+
+    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    check_writable(options.output)
+    with interrupts.defer_signals():
+        with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
+            document = run_peak(study, progress, argv=sys.argv[1:], remeasure=remeasure)
+        if options.anonymous:  # the cache keeps the host name, which is its key
+            document = anonymize(document)
+        write(render(document, format), options.output)
+        raise typer.Exit(peak_exit_code(document))

@@ -1,0 +1,76 @@
+"""`polybench plot`: writes a figure of a saved document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polybench.cli.output import check_writable, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested, find_layers
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import echo
+from polybench.core.errors import BadInput
+from polybench.core.names import lookup_or_suggest
+from polybench.figures import FIGURES, Kind, default_figure
+from polybench.schema.study import StudyDocument
+
+if TYPE_CHECKING:
+    from polybench.storage.document_loader import AnyDocument
+
+_FIGURE_LIST = "; ".join(f"{name}: {spec.summary}" for name, spec in FIGURES.items())
+
+
+@with_options("results", "anonymous")
+def plot(
+    document: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
+    options: OutputOptions,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="File to write: .html, or .svg, .png, .pdf (need Chromium)."),
+    ],
+    figure: Annotated[
+        str | None,
+        typer.Option("--figure", help=f"Figure. {_FIGURE_LIST}.", show_default="the main figure of the document"),
+    ] = None,
+) -> None:
+    """Draw a figure of a saved study, sweep, overhead or another document.
+
+    For a study, the figure `layers` uses saved layers with the same settings.
+
+    Example: polybench plot last --figure step_times -o step_times.svg
+    """
+    from polybench.figures import draw
+    from polybench.figures.caption import caption_for
+    from polybench.figures.image_export import export, file_format
+    from polybench.storage.document_loader import describe_kind, load_document
+    from polybench.storage.store import Store, results_folder
+
+    suffix = file_format(output)
+    store = Store(results_folder(options.results))
+    loaded = load_document(document, store)
+    name = figure or default_figure(_kind(loaded))
+    required = lookup_or_suggest(name, FIGURES, "figure").kind
+    if required == "layers" and isinstance(loaded, StudyDocument):
+        loaded = find_layers(loaded, store)
+    kind = _kind(loaded)
+    if kind != required:
+        available = ", ".join(one for one, spec in FIGURES.items() if spec.kind == kind)
+        raise BadInput(
+            f"--figure {name}: expected {describe_kind(required)}, but {document} is {describe_kind(kind)};"
+            f" its figures are: {available}"
+        )
+    loaded = anonymize_if_requested(loaded, options)
+    image = export(draw(name, loaded), caption_for(loaded), suffix)
+    check_writable(output)
+    write(image, output)
+    echo(f"wrote {output}", err=True)
+
+
+def _kind(document: AnyDocument) -> Kind:
+    from polybench.storage.document_loader import document_kind
+
+    kinds: dict[str, Kind] = {spec.kind: spec.kind for spec in FIGURES.values()}
+    return kinds[document_kind(document)]

@@ -1,0 +1,58 @@
+"""`polybench report`: one self-contained HTML report of saved studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polybench.cli.output import check_writable, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.saved_documents import anonymize_if_requested
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import echo
+from polybench.schema.sweep import SweepDocument
+
+if TYPE_CHECKING:
+    from polybench.html_report import Section
+
+
+@with_options("results", "anonymous")
+def report(
+    studies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="Studies or sweeps: IDs, unique prefixes, `last`, `sweep-last`, or paths of JSON files.",
+        ),
+    ],
+    options: OutputOptions,
+    output: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path("report.html"),
+) -> None:
+    """Write an HTML report of saved studies: tables, figures, explanations, parity checks and plain scripts.
+
+    The report is one file that needs no network. It includes saved layers and explanations of a study, and
+    the curves, best configurations and table of a sweep.
+
+    Example: polybench report last -o report.html
+    """
+    from polybench.api.html_fragments import load_section
+    from polybench.html_report import render_report
+    from polybench.storage.store import Store, results_folder
+
+    store = Store(results_folder(options.results))
+    page = render_report([_anonymize(load_section(study, store), options) for study in studies])
+    check_writable(output)
+    write(page, output)
+    echo(f"wrote {output}", err=True)
+
+
+def _anonymize(section: Section, options: OutputOptions) -> Section:
+    if isinstance(section, SweepDocument):
+        return anonymize_if_requested(section, options)
+    return section._replace(
+        study=anonymize_if_requested(section.study, options),
+        layers=section.layers and anonymize_if_requested(section.layers, options),
+        explanation=section.explanation and anonymize_if_requested(section.explanation, options),
+    )

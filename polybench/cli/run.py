@@ -1,0 +1,175 @@
+"""`polybench run`: a study file, or a saved study again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from polybench.cli.cluster import (
+    TargetOption,
+    UploadOption,
+    check_cluster,
+    find_cluster_checkpoint,
+    reject_upload,
+    resume_matching_cluster_run,
+    run_on_cluster,
+)
+from polybench.cli.execute import execute, print_plan, resume_matching_study
+from polybench.cli.options import OPTIONS
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.overrides import Overrides
+from polybench.cli.signature import with_options
+from polybench.cli.sweep import print_points
+from polybench.cli.sweep_runner import reject_options, run_and_print_sweep
+from polybench.cli.terminal import echo
+from polybench.core.errors import BadInput
+from polybench.core.machine_groups import MachineGroup
+
+if TYPE_CHECKING:
+    from polybench.planning.study_file import StudyFile
+    from polybench.runner.sweep_checkpoint import SweepSpec
+
+
+@with_options(*OPTIONS)
+def run(
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="STUDY.toml|ID",
+            help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`.",
+        ),
+    ],
+    overrides: Overrides,
+    options: OutputOptions,
+    quick: bool,
+    strict: bool,
+    recheck: bool,
+    dry_run: bool,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Resume the newest interrupted run with the same settings; see polybench resume."
+        ),
+    ] = False,
+    on: TargetOption = None,
+    upload: UploadOption = False,
+) -> None:
+    """Run a study file or repeat a saved study; options override the study's own settings.
+
+    A file with a [sweep] table is measured at every combination of its values.
+
+    Example: polybench run examples/flux_tutorial.toml --quick --published
+    """
+    from polybench.runner.sweep_checkpoint import SweepSpec
+
+    reject_upload(on, upload=upload)
+    is_remote = on is not None
+    original, metadata, axes, machines = _find(study, quick, options.results, is_remote=is_remote)
+    chosen = overrides.apply(original)
+    if (chosen.data, chosen.model, chosen.seed) != (original.data, original.model, original.seed):
+        metadata = msgspec.structs.replace(metadata, data_sha256=None)
+    chosen = chosen.quick() if quick else chosen
+    if axes:
+        _reject_single_study_options(options, on, strict=strict, recheck=recheck)
+    spec = SweepSpec(chosen, axes, "sweep", metadata)
+    if dry_run and on is not None:
+        check_cluster(chosen, machines, on, upload=upload)
+    if dry_run:
+        resumed_id = _find_checkpoint(spec, machines, on, options) if resume else None
+        _print_plans(spec, machines, options.results, resumed_id, recheck=recheck, is_remote=is_remote)
+    elif axes:
+        run_and_print_sweep(spec, options, resume=resume)
+    elif on is not None and resume:
+        resume_matching_cluster_run(chosen, machines, on, options, upload=upload, strict=strict)
+    elif on is not None:
+        run_on_cluster(chosen, machines, on, options, metadata=metadata, upload=upload, strict=strict, recheck=recheck)
+    elif machines:
+        labels = ", ".join(group.label for group in machines)
+        raise BadInput(f"{study} is for the machines {labels}: expected a cluster: add --on ray://HOST:PORT")
+    elif resume:
+        resume_matching_study(chosen, options, strict=strict)
+    else:
+        execute(chosen, options, metadata=metadata, strict=strict, recheck=recheck)
+
+
+def _reject_single_study_options(options: OutputOptions, on: str | None, **more: object) -> None:
+    """Raise BadInput for options that a sweep does not have."""
+    if on is not None:
+        raise BadInput(
+            f"--on {on}: the file is a sweep, which cannot run remotely: start it on that machine, without --on"
+        )
+    given = {
+        **more,
+        "columns": options.columns,
+        "tensorboard": options.tensorboard,
+        "mlflow": options.mlflow,
+        "explain": options.explain,
+    }
+    reject_options({f"--{name}": value for name, value in given.items()}, "the file is a sweep")
+
+
+def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
+    """Return the ID of the newest interrupted run with the same settings.
+
+    Raises:
+        BadInput: no run matches, or this machine cannot resume it.
+    """
+    from polybench.runner.resumable import find_study, find_sweep
+    from polybench.runner.resume import check_resumable_here
+    from polybench.runner.sweep import check_sweep_resumable_here
+    from polybench.storage.store import Store, results_folder
+
+    store = Store(results_folder(options.results))
+    if spec.axes:
+        check_sweep_resumable_here(sweep := find_sweep(spec, store), store)
+        return sweep
+    if on is not None:
+        return find_cluster_checkpoint(spec.study, machines, on, options)
+    check_resumable_here(id := find_study(spec.study, store), store)
+    return id
+
+
+def _print_plans(
+    spec: SweepSpec,
+    machines: Sequence[MachineGroup],
+    results: Path | None,
+    resumed_id: str | None,
+    *,
+    recheck: bool,
+    is_remote: bool,
+) -> None:
+    """Print the plan of each point of a sweep, of each machine or of this one, and the ID to be resumed."""
+    if resumed_id is not None:
+        echo(f"--resume would resume {resumed_id}", err=True)
+    study = spec.study
+    if spec.axes:
+        print_points(study, spec.axes, results)
+    elif machines:
+        for group in machines:
+            print_plan(group.study(study), results, recheck=recheck, is_remote=True, machine=group.label)
+    else:
+        print_plan(study, results, recheck=recheck, is_remote=is_remote)
+
+
+def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> StudyFile:
+    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID.
+
+    Raises:
+        BadInput: the file or study is missing or invalid.
+    """
+    from polybench.data.disk import is_file
+    from polybench.planning.study_file import StudyFile, parse, read
+    from polybench.schema.metadata import StudyFileMetadata
+    from polybench.storage.store import Store, results_folder
+
+    path = Path(name)
+    if path.suffix == ".toml" or (path.suffix != ".json" and ("/" in name or is_file(path))):
+        return read(path, quick=quick, remote=is_remote)
+    saved = Store(results_folder(results)).load(name)
+    study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
+    metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256)
+    return StudyFile(study.quick() if quick else study, metadata, {})

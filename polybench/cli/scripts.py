@@ -1,0 +1,163 @@
+"""`polybench scripts`: plain programs that do what is timed, for readers to check and run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polybench.cli.options import WORKLOAD
+from polybench.cli.signature import with_options
+from polybench.cli.terminal import echo
+from polybench.core.errors import BadInput, EngineUnavailable
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Study
+
+if TYPE_CHECKING:
+    from polybench.planning.plan import Plan
+    from polybench.scripts.script_folder import PlainScript
+
+
+@with_options(*WORKLOAD, "steps_per_round")
+def scripts(
+    study: Study,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Folder to write: the programs, with the weights, batches and images that they need.",
+            show_default="standard output, without weights and batches",
+        ),
+    ] = None,
+) -> None:
+    """Print the plain program of each configuration, or write all of them into a folder.
+
+    A plain program trains the network as a user of the framework would write it, without polybench. The
+    output for a single configuration is a complete program. The program of a configuration that has none is a
+    comment with the reason.
+
+    Example: polybench scripts --engines torch,tf --model lenet -o lenet
+    """
+    from polybench.planning.plan import resolve
+    from polybench.scripts import STEPS
+
+    if study.input == "pipeline":
+        raise BadInput("--input pipeline: scripts exist for preloaded data only: leave it out")
+    plan = resolve(study)
+    steps = study.steps_per_round or STEPS
+    found = {
+        configuration: _script(plan, configuration, steps)
+        for configuration in plan.configurations
+        if configuration.repeat == 1
+    }
+    for configuration, script in found.items():
+        if script is None:
+            echo(f"# {configuration.name}: {_unsupported_reason(plan, configuration)}\n")
+        elif output is None:
+            _print(plan, configuration, script, steps)
+    written = [script for script in found.values() if script is not None]
+    if output is not None and written:
+        _write(plan, written, steps, output)
+
+
+def _script(plan: Plan, configuration: Configuration, steps: int) -> PlainScript | None:
+    from polybench.scripts import extension, make_script
+    from polybench.scripts.script_folder import PlainScript
+
+    text = make_script(configuration, plan.workload_of(configuration), steps)
+    if text is None:
+        return None
+    name = configuration.name.replace("/", "_").replace(":", "")
+    command = [*_shell_prefix(plan), *_interpreter(plan, configuration)]
+    return PlainScript(f"{name}{extension(configuration)}", text, command)
+
+
+def _interpreter(plan: Plan, configuration: Configuration) -> list[str]:
+    """Return the command that runs a script: Python or Julia, from the configuration's environment if any."""
+    from polybench.planning.environments import resolve_environment
+    from polybench.planning.plan import engine_spec
+    from polybench.scripts import make_command
+
+    environment = resolve_environment(configuration, engine_spec(configuration), plan.study.env)
+    try:
+        _, [program, *options, _] = make_command(configuration, plan.workload, Path())
+    except EngineUnavailable:  # this machine has no Julia: the script runs on another one
+        program, options = "julia", []
+    if environment.project is not None:
+        options = [option for option in options if not option.startswith("--project")]
+        options.append(f"--project={environment.project}")
+    return [environment.python or program, *options]
+
+
+def _unsupported_reason(plan: Plan, configuration: Configuration) -> str:
+    from polybench.planning.suggested_commands import command_line
+    from polybench.scripts import NETWORKS, TOKEN_MODELS, unsupported_reason
+    from polybench.scripts.layer import KINDS
+
+    networks = (*NETWORKS, *TOKEN_MODELS)
+    reason = f"no plain script for {unsupported_reason(configuration, plan.workload_of(configuration))}"
+    if plan.model.name in networks:
+        return reason
+    study = plan.study
+    requested = Study(study.engines, study.devices, env=study.env, model=study.model, data=study.data)
+    layers = command_line("layers", requested, "--scripts", "FOLDER")
+    return (
+        f"{reason}; scripts are hand-written for {', '.join(networks)}."
+        f" A script of the slowest layer, if it is one of {KINDS}: {layers}"
+    )
+
+
+def _print(plan: Plan, configuration: Configuration, script: PlainScript, steps: int) -> None:
+    from polybench.scripts.script_folder import INITIAL_STATE
+
+    study = plan.study
+    if plan.model.input_kind != "image":
+        echo("# It reads sequences from a file; write one with: polybench scripts -o FOLDER\n")
+    elif study.data == "synthetic":
+        echo("# It reads synthetic images from a file; write one with: polybench scripts -o FOLDER\n")
+    command = [
+        "polybench", "weights", "--model", plan.model.name, "--seed", str(study.seed),
+        "--batch-size", str(plan.workload.batch_size), "--steps", str(WARMUP_STEPS_PER_BLOCK + steps),
+        "--data", study.data, "--output", INITIAL_STATE,
+    ]  # fmt: skip
+    settings = "malloc policy and CPUs" if plan.cpus else "malloc policy"
+    echo(f"# {configuration.name}\n# {INITIAL_STATE} comes from: {shlex.join(command)}")
+    if configuration.environment is not None:
+        echo(f"# Its environment: {study.env[configuration.environment]}")
+    echo(f"# To use the {settings} of polybench's workers, run it with: {shlex.join(_shell_prefix(plan)[1:])}")
+    echo(script.text)
+
+
+def _shell_prefix(plan: Plan) -> list[str]:
+    """Return the words of a shell command before the interpreter: malloc policy and CPUs."""
+    from polybench.protocol.environment import malloc_env_vars
+
+    variables = [f"{name}={value}" for name, value in malloc_env_vars(plan.study.malloc).items()]
+    return ["env", *variables, *(["taskset", "-c", ",".join(map(str, plan.cpus))] if plan.cpus else [])]
+
+
+def _write(plan: Plan, scripts: list[PlainScript], steps: int, folder: Path) -> None:
+    from polybench.data.batches import batch_stream
+    from polybench.networks.initial_weights import initial_weights
+    from polybench.planning.shared_files import dataset_of
+    from polybench.runner.scratch import scratch_folder
+    from polybench.scripts.script_folder import RUN, write_folder
+
+    study, model = plan.study, plan.model
+    try:
+        is_file = folder.exists() and not folder.is_dir()
+    except OSError as error:
+        raise BadInput(f"--output {folder}: {error.strerror}; name another folder") from error
+    if is_file:
+        raise BadInput(f"--output {folder}: not a folder; name another one")
+    with scratch_folder() as scratch:
+        dataset = dataset_of(study, model, scratch)
+        batches = batch_stream(
+            len(dataset.labels), plan.workload.batch_size, study.seed, WARMUP_STEPS_PER_BLOCK + steps
+        )
+        write_folder(folder, dataset, batches, initial_weights(model, study.seed), scripts)
+    files = ", ".join(script.file for script in scripts)
+    echo(f"wrote {files} to {folder}, on {dataset.name}; run all: {shlex.quote(str(folder / RUN))}", err=True)

@@ -1,0 +1,80 @@
+"""`polybench show`: prints a saved document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polybench.cli.experiment_trackers import check_trackers, write_trackers
+from polybench.cli.output import check_writable, parse_columns, write
+from polybench.cli.output_options import OutputOptions
+from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested
+from polybench.cli.signature import with_options
+from polybench.cli.sweep_runner import reject_options
+from polybench.cli.terminal import width
+from polybench.core.names import lookup_or_suggest
+from polybench.render import FORMATS, RECORD_FORMATS, render_study
+from polybench.schema.history import HistoryDocument
+from polybench.schema.study import StudyDocument
+
+if TYPE_CHECKING:
+    from polybench.storage.document_loader import AnyDocument
+
+
+@with_options("columns", "published", "format", "output", "results", "tensorboard", "mlflow", "anonymous", "quiet")
+def show(
+    study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
+    options: OutputOptions,
+) -> None:
+    """Print a saved study in any format, or another saved document in the formats of its command.
+
+    Example: polybench show last --format markdown
+    """
+    from polybench.storage.document_loader import load_document
+    from polybench.storage.store import Store, results_folder
+
+    check_trackers(options)
+    document = load_document(study, Store(results_folder(options.results)))
+    if not isinstance(document, StudyDocument):
+        _show_other_document(document, study, options)
+        return
+    metrics = parse_columns(options.columns)
+    lookup_or_suggest(options.format, FORMATS, "format")
+    document = anonymize_if_requested(document, options)
+    check_writable(options.output)
+    write_trackers(document, options)
+    line = width(options.output)
+    write(
+        render_study(document, options.format, metrics, published=options.published, width=line),
+        options.output,
+    )
+
+
+def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:
+    """Print a document other than a study as its own command prints it."""
+    from polybench.render import history, layers, overhead, peak, sweep
+    from polybench.storage.document_loader import describe_kind, document_kind
+
+    renderers: dict[str, Callable[[Any, str], str]] = {
+        "sweep": partial(sweep.render, published=options.published),
+        "overhead": overhead.render,
+        "layers": layers.render,
+        "peak": peak.render,
+        "history": history.render,
+    }
+    kind = document_kind(document)
+    given = {
+        "--columns": options.columns,
+        "--tensorboard": options.tensorboard,
+        "--mlflow": options.mlflow,
+        "--published": options.published and kind != "sweep",
+    }
+    reject_options(given, f"{name} is {describe_kind(kind)}")
+    formats = ("table", "json") if isinstance(document, HistoryDocument) else RECORD_FORMATS
+    lookup_or_suggest(options.format, dict.fromkeys(formats), "format")
+    document = anonymize_if_requested(document, options)
+    check_writable(options.output)
+    write(renderers[kind](document, options.format), options.output)

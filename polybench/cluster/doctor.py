@@ -1,0 +1,119 @@
+"""`polybench doctor` for the machines of a cluster, through the node program and the executors of studies."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+
+import msgspec
+
+from polybench.cluster.executor import Executor, Node, NodeLost, make_executor
+from polybench.cluster.fingerprint import current_fingerprint
+from polybench.cluster.messages import (
+    Diagnosed,
+    Finished,
+    Message,
+    Rejected,
+    StageChanged,
+    Started,
+    Task,
+    WarningRaised,
+)
+from polybench.cluster.progress_aggregator import ProgressAggregator
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.runner.doctor import Report
+from polybench.runner.progress import Progress
+from polybench.runner.study import new_id
+
+_WAIT_SECONDS = 60.0
+"""Maximum duration of one wait for events, as in the driver of a study."""
+
+
+class Diagnosis(msgspec.Struct):
+    """Report of one machine, or the reason why it cannot run a study."""
+
+    machine: str
+    hostname: str | None = None
+    error: str | None = None
+    report: Report | None = None
+
+
+class ClusterDiagnosis(msgspec.Struct):
+    """Reports of all available machines.
+
+    Attributes:
+        error: reason why a study on these machines would not start.
+        warnings: warnings that a study would print at its start.
+        interrupted: True if Ctrl-C came before all machines answered.
+    """
+
+    target: str
+    machines: list[Diagnosis] = []
+    error: str | None = None
+    warnings: list[str] = []
+    interrupted: bool = False
+
+
+def diagnose(target: str, progress: Progress, *, upload: bool = False) -> ClusterDiagnosis:
+    """Diagnose every machine; each has to be free, as for a study.
+
+    Args:
+        target: value of `--on`.
+        progress: receives progress reports.
+        upload: send the machines this polybench.
+
+    Raises:
+        BadInput: the cluster does not exist or does not respond.
+    """
+    with contextlib.closing(make_executor(target, upload=upload)) as executor:
+        progress.on_stage(f"checking the machines of {target}")
+        nodes = executor.nodes()
+        diagnosis = ClusterDiagnosis(target, [Diagnosis(node.group.label) for node in nodes])
+        try:
+            diagnosis.warnings = executor.check([node.group for node in nodes])
+        except BadInput as error:
+            diagnosis.error = str(error)
+        try:
+            _collect(executor, nodes, diagnosis, ProgressAggregator(progress, has_several_machines=len(nodes) > 1))
+        except KeyboardInterrupt:
+            diagnosis.interrupted = True
+        return diagnosis
+
+
+def _collect(executor: Executor, nodes: list[Node], diagnosis: ClusterDiagnosis, progress: ProgressAggregator) -> None:
+    machines = {one.machine: one for one in diagnosis.machines}
+    for one in machines.values():
+        one.error = "interrupted before it answered"
+    open_labels = set(machines)
+    for node in nodes:
+        try:
+            executor.start(node.group, _task(), node.hostname)
+        except BadInput as error:
+            machines[node.group.label].error = str(error)
+            open_labels.discard(node.group.label)
+    while open_labels:
+        for label, message in executor.events(_WAIT_SECONDS):
+            _handle(machines[label], message, progress)
+            if isinstance(message, Finished | Rejected | NodeLost):
+                open_labels.discard(label)
+
+
+def _task() -> Task:
+    """Create a task without a study of its own: the default study needs no images."""
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Task(id=new_id(), created=created, study=Study(), fingerprint=current_fingerprint(), diagnose=True)
+
+
+def _handle(machine: Diagnosis, message: Message | NodeLost, progress: ProgressAggregator) -> None:
+    match message:
+        case Started(hostname=hostname):
+            machine.hostname = hostname
+        case Diagnosed(report):
+            machine.report, machine.error = report, None
+        case Rejected(text) | NodeLost(text):
+            machine.error = text
+        case StageChanged(text):
+            progress.machine(machine.machine).on_stage(text)
+        case WarningRaised(text):
+            progress.machine(machine.machine).on_warning(text)

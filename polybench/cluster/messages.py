@@ -1,0 +1,129 @@
+"""Messages between driver and node program: one JSON object per line, whatever the transport."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from polybench.core.spec import Study
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.result import Status
+from polybench.storage.past_durations import CheckScope
+
+
+class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions that a node must share with the driver to measure the same programs."""
+
+    version: str
+    """Version of polybench."""
+    source_sha256: str
+    """SHA-256 of all source files of polybench."""
+    python: str
+    """Minor version of Python, such as 3.12."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
+    """Study of one machine group; the first message to a node program."""
+
+    id: str
+    created: str
+    study: Study
+    fingerprint: Fingerprint
+    argv: list[str] = []
+    study_file: StudyFileMetadata = NO_METADATA
+    strict: bool = False
+    parity_check: CheckScope = "new"
+    anonymous: bool = False
+    checkpoint: bytes | None = None
+    """Checkpoint of an earlier node, from which this one resumes."""
+    diagnose: bool = False
+    """Send the report of `doctor` instead of measuring."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """Request to end as Ctrl-C ends a study: finished parts are sent and marked as interrupted."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+    """The node fulfils the requirements and starts."""
+
+    hostname: str
+    versions: dict[str, str | None] = {}
+    """Versions of the packages of the study's engines, by their names on the index; None is not installed."""
+
+
+class StageChanged(msgspec.Struct, frozen=True, tag="stage_changed"):
+    """See runner.progress.Progress."""
+
+    text: str
+
+
+class TimeLeft(msgspec.Struct, frozen=True, tag="time_left"):
+    """See Progress."""
+
+    seconds: float
+
+
+class ProgressLine(msgspec.Struct, frozen=True, array_like=True):
+    """A runner.progress.ConfigurationProgress."""
+
+    name: str
+    parity: str
+    status: Status
+    rounds: int
+    median_step_seconds: float | None
+
+
+class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress_update"):
+    """See Progress."""
+
+    configurations: list[ProgressLine]
+
+
+class WarningRaised(msgspec.Struct, frozen=True, tag="warning_raised"):
+    """See Progress."""
+
+    text: str
+
+
+class Saved(msgspec.Struct, frozen=True, tag="saved"):
+    """Current result and checkpoint, sent after each finished phase of the study."""
+
+    document: bytes
+    """A StudyDocument as JSON."""
+    checkpoint: bytes | None
+    """A runner.study_checkpoint file; None if nothing remains to be done."""
+    logs: dict[str, bytes] = {}
+    """Logs of failed workers, by file name."""
+
+
+class Diagnosed(msgspec.Struct, frozen=True, tag="diagnosed"):
+    """Report of `doctor`."""
+
+    report: dict[str, Any]
+    """A runner.doctor.Report."""
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """Last message after the last document or report."""
+
+
+class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
+    """Last message if nothing was measured, for a reason that the user can fix."""
+
+    text: str
+    exit_code: int
+    """Exit code of the error's class in core.errors."""
+
+
+Message = Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Saved | Diagnosed | Finished | Rejected
+"""Messages of the node program."""
+
+message_decoder = msgspec.json.Decoder(Message)
+request_decoder = msgspec.json.Decoder(Task | Stop)
+
+
+def encode_line(message: Message | Task | Stop) -> bytes:
+    """Encode the message with a newline."""
+    return msgspec.json.encode(message) + b"\n"

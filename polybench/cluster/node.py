@@ -1,0 +1,191 @@
+"""The node program, `python -m polybench.cluster.node`: measures the study of one machine group.
+
+It reads a Task from standard input and writes messages to standard output. The study runs as on any machine
+(runner.study), in a results folder of its own. Each saved document is also sent to the driver, with the
+checkpoint for resuming it. If standard input is closed, the driver is gone, and the node program ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from polybench.cluster.fingerprint import current_fingerprint, differences, package_versions
+from polybench.cluster.messages import (
+    Diagnosed,
+    Finished,
+    Message,
+    ProgressLine,
+    ProgressUpdate,
+    Rejected,
+    Saved,
+    StageChanged,
+    Started,
+    Task,
+    TimeLeft,
+    WarningRaised,
+    encode_line,
+    request_decoder,
+)
+from polybench.core import interrupts
+from polybench.core.errors import BadInput, PolybenchError
+from polybench.runner.doctor import diagnose
+from polybench.runner.progress import ConfigurationProgress
+from polybench.runner.resume import resume_study
+from polybench.runner.scratch import scratch_folder
+from polybench.runner.study import new_header, run_study
+from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.schema.encoding import encode
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Document, Store
+
+Send = Callable[[Message], None]
+
+_MAX_LOG_BYTES = 1 << 20
+"""Maximum size of a failed worker's log; only its end is sent."""
+
+
+def run_task(task: Task, send: Send) -> None:
+    """Run a task in this process, and send messages until Finished or Rejected."""
+    try:
+        if problems := differences(task.fingerprint, current_fingerprint()):
+            raise BadInput("; ".join(problems))
+        send(Started(hostname=socket.gethostname(), versions=package_versions(task.study)))
+        if task.diagnose:
+            send(StageChanged("looking for engines"))
+            send(Diagnosed(diagnose()))
+        else:
+            with scratch_folder() as folder:
+                _measure(task, send, folder)
+        send(Finished())
+    except PolybenchError as error:
+        send(Rejected(str(error), error.exit_code))
+    except KeyboardInterrupt:
+        send(Rejected("interrupted before anything was measured", 130))
+
+
+def _measure(task: Task, send: Send, folder: Path) -> None:
+    """Run or resume one study in a results folder of its own."""
+    store = StreamingStore(folder, task, send)
+    progress = StreamingProgress(send)
+    with interrupts.defer_signals():
+        if task.checkpoint is not None:
+            _write_checkpoint(folder, task.id, task.checkpoint)
+            resume_study(task.id, progress, store=store, strict=task.strict, anonymous=task.anonymous)
+            return
+        header = new_header(task.argv, task.study_file, anonymous=task.anonymous)
+        run_study(
+            task.study,
+            progress,
+            store=store,
+            header=msgspec.structs.replace(header, id=task.id, created=task.created),
+            strict=task.strict,
+            parity_check=task.parity_check,
+        )
+
+
+def _checkpoint_file(folder: Path, id: str) -> Path:
+    return StudyCheckpointStore(folder).path(id)
+
+
+def _write_checkpoint(folder: Path, id: str, checkpoint: bytes) -> None:
+    path = _checkpoint_file(folder, id)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(checkpoint)
+
+
+class StreamingStore(Store):
+    """A results folder for one study, which sends each saved document."""
+
+    def __init__(self, folder: Path, task: Task, send: Send) -> None:
+        super().__init__(folder)
+        self._task, self._send = task, send
+
+    def save(self, document: Document) -> Path:
+        """Save the document, and send it with its checkpoint even if this disk is full."""
+        assert isinstance(document, StudyDocument)  # this program measures only studies
+        try:
+            return super().save(document)
+        finally:
+            self._send(Saved(encode(document), self._read_checkpoint(document), self._read_logs(document)))
+
+    def _read_checkpoint(self, document: StudyDocument) -> bytes | None:
+        if _is_complete(document):
+            return None
+        try:
+            return _checkpoint_file(self.folder, document.id).read_bytes()
+        except OSError:  # a full disk: the study continues but cannot be resumed
+            return None
+
+    def _read_logs(self, document: StudyDocument) -> dict[str, bytes]:
+        """Return the logs of failed workers once the study has ended, since their folder is then deleted."""
+        if not document.finished:
+            return {}
+        folder = self.folder / "logs" / document.id  # an anonymous document lacks this path
+        paths = [folder / Path(result.log_path).name for result in document.results if result.log_path is not None]
+        return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
+
+
+def _is_complete(document: StudyDocument) -> bool:
+    return bool(document.finished) and all(one.status != "interrupted" for one in document.results)
+
+
+class StreamingProgress:
+    """Sends progress reports to the driver."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def on_stage(self, text: str) -> None:
+        """Send the stage."""
+        self._send(StageChanged(text))
+
+    def on_time_left(self, seconds: float) -> None:
+        """Send the remaining time."""
+        self._send(TimeLeft(seconds))
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
+        """Send the progress of all configurations."""
+        self._send(ProgressUpdate([ProgressLine(*configuration) for configuration in configurations]))
+
+    def on_warning(self, text: str) -> None:
+        """Send the warning."""
+        self._send(WarningRaised(text))
+
+
+def _watch_requests(requests: BinaryIO) -> None:
+    """Interrupt the study at a Stop; exit if the driver closes standard input."""
+    for line in requests:
+        request_decoder.decode(line)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(1)  # the kernel kills workers whose parent is gone
+
+
+def main() -> None:
+    """Read a task, run it and exit."""
+    # Background processes of a shell ignore SIGINT, so a Stop would have no effect.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    requests = sys.stdin.buffer
+    task = request_decoder.decode(requests.readline())
+    assert isinstance(task, Task)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of libraries must not corrupt the messages
+    threading.Thread(target=_watch_requests, args=(requests,), daemon=True).start()
+
+    def send(message: Message) -> None:
+        output.write(encode_line(message))
+        output.flush()
+
+    run_task(task, send)
+
+
+if __name__ == "__main__":
+    main()

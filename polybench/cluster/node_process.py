@@ -1,0 +1,86 @@
+"""A node program as a child process of the driver or of an executor's program on the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from typing import IO
+
+from polybench.cluster.executor import NodeLost
+from polybench.cluster.messages import Message, Stop, Task, encode_line, message_decoder
+from polybench.protocol.interpreter import OWN_INTERPRETER
+
+_ERROR_LINES = 3
+_MAX_LINE_LENGTH = 300
+
+
+class NodeProcess:
+    """A node program and the connection to it.
+
+    It exits with its parent, which holds the other end of its standard input.
+    """
+
+    def __init__(self, task: Task, environment: Mapping[str, str] = os.environ) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            [OWN_INTERPRETER.executable, "-P", "-m", "polybench.cluster.node"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=OWN_INTERPRETER.with_python_path(environment),
+            start_new_session=True,  # Ctrl-C reaches only the driver
+        )
+        self._partial_line = b""
+        self._write(encode_line(task))
+
+    def fileno(self) -> int:
+        """Return the file descriptor to wait for before `receive`."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def receive(self) -> list[Message | NodeLost]:
+        """Return new messages; blocks until there are some. NodeLost is the last message."""
+        chunk = os.read(self.fileno(), 1 << 20)
+        if not chunk:
+            return [NodeLost(self._exit_reason())]
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+        return [message_decoder.decode(line) for line in lines]
+
+    def is_readable(self, seconds: float) -> bool:
+        """Return True if there is something to receive within that time."""
+        return bool(select.select([self], [], [], seconds)[0])
+
+    def stop(self) -> None:
+        """Request the end of the study, like Ctrl-C."""
+        self._write(encode_line(Stop()))
+
+    def close(self) -> None:
+        """Kill the process if it still runs."""
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # the kernel then kills its workers
+        self._process.wait()
+        self._errors.close()
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `receive` detects its end
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def _exit_reason(self) -> str:
+        code = self._process.wait()
+        name = signal.Signals(-code).name if code < 0 else ""
+        status = f"was killed by {name}" if name else f"exited with code {code}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").split("\n")
+        last = [line.strip()[:_MAX_LINE_LENGTH] for line in lines if line.strip()][-_ERROR_LINES:]
+        return "; ".join([f"the node program {status}", *last])

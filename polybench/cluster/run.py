@@ -1,0 +1,127 @@
+"""Running and resuming a study on several machines."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import secrets
+
+import msgspec
+
+from polybench.cluster.driver import ClusterResult, Driver
+from polybench.cluster.executor import make_executor, supports_upload
+from polybench.core.machine_groups import check_machine_groups
+from polybench.machine import host
+from polybench.planning.plan import check_remote
+from polybench.runner.cluster_checkpoint import (
+    ClusterCheckpoint,
+    ClusterCheckpointStore,
+    ClusterRun,
+    MachineStudy,
+)
+from polybench.runner.progress import Progress
+from polybench.runner.resume_checks import polybench_changes, reject_changed
+from polybench.runner.study import new_id
+from polybench.storage.store import Store
+
+
+def run_on_cluster(cluster_run: ClusterRun, progress: Progress, *, store: Store | None) -> ClusterResult:
+    """Measure a study on a machine of every group.
+
+    Ctrl-C ends the studies on all machines; the finished parts are returned and marked as interrupted.
+
+    Args:
+        cluster_run: the study and its machines.
+        progress: receives the progress of all machines.
+        store: saves each study and its checkpoint as soon as they arrive.
+
+    Raises:
+        BadInput: invalid input, detected before measuring.
+        RequiredEngineMissing: an engine is missing, with `strict`.
+        PolybenchError: there is only one group, and it has no result.
+    """
+    check_machine_groups(cluster_run.study, cluster_run.groups)
+    for group in cluster_run.groups:
+        check_remote(group.study(cluster_run.study))  # rejects what no machine could run
+    if store is not None:
+        store.ensure_writable()
+    ids = _new_ids(len(cluster_run.groups))
+    checkpoint = ClusterCheckpoint(
+        id=new_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        tool_version=host.tool_version(),
+        run=cluster_run,
+        machine_studies=[
+            MachineStudy(label=group.label, study_id=id) for group, id in zip(cluster_run.groups, ids, strict=True)
+        ],
+    )
+    return _run(checkpoint, progress, store, resumed=False)
+
+
+def resume_on_cluster(
+    id: str,
+    progress: Progress,
+    *,
+    store: Store,
+    target: str | None = None,
+    upload: bool = False,
+    strict: bool = False,
+    anonymous: bool = False,
+) -> ClusterResult:
+    """Resume a study that was stopped, killed or disconnected, using every process run that has arrived.
+
+    Args:
+        id: ID of the cluster run.
+        progress: as in `run_on_cluster`.
+        store: results folder of the run.
+        target: address of the machines, if it has changed.
+        upload: send the machines this polybench, even if the run was started without it.
+        strict: reject missing engines and devices, even if the run was started without it.
+        anonymous: remove host names, user names and paths from the documents, even if the run was started
+            without it.
+
+    Raises:
+        BadInput: the run is unknown, finished or still running, or the machine, versions or data have
+            changed.
+        RequiredEngineMissing: an engine is missing, with `strict`.
+    """
+    store.ensure_writable()
+    checkpoints = ClusterCheckpointStore(store.folder)
+    checkpoint = checkpoints.read(id)
+    cluster_run = checkpoint.run
+    checkpoint.run = msgspec.structs.replace(
+        cluster_run,
+        on=target or cluster_run.on,
+        upload=upload or (cluster_run.upload and supports_upload(target or cluster_run.on)),
+        strict=cluster_run.strict or strict,
+        anonymous=cluster_run.anonymous or anonymous,
+    )
+    return _run(checkpoint, progress, store, resumed=True)
+
+
+def _run(checkpoint: ClusterCheckpoint, progress: Progress, store: Store | None, *, resumed: bool) -> ClusterResult:
+    with contextlib.ExitStack() as stack:
+        if store is not None:
+            stack.enter_context(ClusterCheckpointStore(store.folder).lock(checkpoint.id))
+            if resumed:  # another process may have finished it since
+                cluster_run = checkpoint.run
+                checkpoint = _read_unchanged(ClusterCheckpointStore(store.folder), checkpoint.id)
+                checkpoint.run = cluster_run
+        executor = make_executor(checkpoint.run.on, upload=checkpoint.run.upload)
+        stack.callback(executor.close)
+        return Driver(checkpoint, executor, progress, store, resumed=resumed).run()
+
+
+def _read_unchanged(checkpoints: ClusterCheckpointStore, id: str) -> ClusterCheckpoint:
+    """Read the checkpoint and reject it if polybench has changed, since groups must have the same version."""
+    checkpoint = checkpoints.read(id)
+    reject_changed(id, checkpoints.rerun_hint(id, checkpoint.run.argv), polybench_changes(checkpoint.tool_version))
+    return checkpoint
+
+
+def _new_ids(count: int) -> list[str]:
+    """Return different IDs for studies that start at the same time."""
+    ids: dict[str, None] = {}
+    while len(ids) < count:
+        ids[new_id() if count == 1 else f"{new_id()}{secrets.token_hex(2)}"] = None
+    return list(ids)

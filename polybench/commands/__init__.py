@@ -1,1 +1,0 @@
-"""The subcommands, one a file: arguments in, text out; the work is done elsewhere."""

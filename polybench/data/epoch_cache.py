@@ -1,0 +1,154 @@
+"""Epoch of batches in the engines' input format, in a file that every worker maps.
+
+Gathering, conversion and scaling happen here, once, so that a training step contains none of it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from polybench.data import Dataset
+from polybench.data.augmentation import Augmentations, augment
+from polybench.data.batches import Order, order_sha256
+from polybench.data.disk import check_free_space
+from polybench.data.file_cache import FileCache, cache_key, partial_sha256
+
+_CACHE_BYTES = 3 << 30
+"""Size of the cache of epochs; an epoch of CIFAR-10 has 614 MB."""
+
+_BUFFER_BYTES = 2 << 20
+"""Bytes converted at a time: they fit in the CPU cache and keep the parent small."""
+
+
+class EpochFile(msgspec.Struct, frozen=True):
+    """Images (steps, batch, *image_shape) and int64 labels (steps, batch), each in a file in C order.
+
+    Images and sequences of features are float32, sequences of tokens are int32.
+    """
+
+    images_path: str
+    labels_path: str
+    steps: int
+    batch_size: int
+    image_shape: tuple[int, ...]
+    dtype: Literal["float32", "int32"] = "float32"
+
+    @property
+    def bytes(self) -> int:
+        """Size of both files."""
+        return self.steps * self.batch_size * (4 * math.prod(self.image_shape) + 8)
+
+
+def write_epoch(
+    dataset: Dataset,
+    order: Order,
+    folder: Path,
+    max_steps: int | None = None,
+    augmentations: Augmentations | None = None,
+) -> EpochFile:
+    """Write the batches of `order`, with pixels as float32 in 0..1 (value / 255); tokens are not converted.
+
+    Args:
+        dataset: source of the images.
+        order: (steps, batch) indices, as from `epoch_order`.
+        folder: target of `images.f32` or `tokens.i32`, and of `labels.i64`; 614 MB for 50,000 images.
+        max_steps: write only this many steps.
+        augmentations: (steps, batch, 3), applied to the images.
+
+    Raises:
+        BadInput: the folder has too little space for the files, or is not writable.
+    """
+    order = order[:max_steps]
+    epoch = _epoch_file(folder, order, dataset)
+    images_path, labels_path = Path(epoch.images_path), Path(epoch.labels_path)
+    with check_free_space(folder, epoch.bytes):
+        for path in (images_path, labels_path):
+            path.unlink(missing_ok=True)  # a worker may still map an earlier one
+        with images_path.open("xb", buffering=0) as file:
+            flat = None if augmentations is None else augmentations[: len(order)].reshape(-1, 3)
+            _write_images(dataset, order.reshape(-1), flat, file)
+        labels_path.write_bytes(dataset.labels[order].astype(np.int64).tobytes())
+    return epoch
+
+
+def cached_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
+    """Provide the files of `write_epoch`, from the cache if an earlier study had the same data and order.
+
+    Raises:
+        BadInput: as from `write_epoch`.
+    """
+
+    def write() -> str:
+        write_epoch(dataset, order, folder)
+        return f"{dataset.source}, in batches of {order.shape[1]}"
+
+    cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _CACHE_BYTES, partial_sha256)
+    cache.fetch(
+        cache_key(
+            dataset.sha256,
+            str(dataset.images.dtype),
+            dataset.images.shape,
+            order_sha256(order),
+            order.shape,
+            Path(__file__),
+        ),
+        folder,
+        write,
+    )
+    return _epoch_file(folder, order, dataset)
+
+
+def _epoch_file(folder: Path, order: Order, dataset: Dataset) -> EpochFile:
+    steps, batch_size = order.shape
+    tokens = dataset.images.dtype == np.int32
+    images, labels = folder / ("tokens.i32" if tokens else "images.f32"), folder / "labels.i64"
+    shape = dataset.images.shape[1:]
+    return EpochFile(str(images), str(labels), steps, batch_size, shape, "int32" if tokens else "float32")
+
+
+def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32] | NDArray[np.int32], NDArray[np.int64]]:
+    """Return images (steps, batch, *image_shape) and labels (steps, batch), read-only and memory-mapped.
+
+    If the system supports it, all pages are already mapped, so that a timed step has no page fault.
+    """
+    shape = (epoch.steps, epoch.batch_size)
+    images = np.frombuffer(_map_file(epoch.images_path), epoch.dtype).reshape(*shape, *epoch.image_shape)
+    labels = np.frombuffer(_map_file(epoch.labels_path), np.int64).reshape(shape)
+    return images, labels
+
+
+def _write_images(
+    dataset: Dataset, order: NDArray[np.int64], augmentations: Augmentations | None, file: BinaryIO
+) -> None:
+    shape = dataset.images.shape[1:]
+    count = max(1, _BUFFER_BYTES // (4 * math.prod(shape)))
+    tokens = dataset.images.dtype == np.int32
+    buffer = np.empty((count, *shape), np.int32 if tokens else np.float32)
+    for start in range(0, len(order), count):
+        indices = order[start : start + count]
+        pixels = buffer[: len(indices)]
+        images = dataset.images[indices]
+        if augmentations is not None:
+            images = augment(images.astype(np.uint8, copy=False), augmentations[start : start + count])
+        if tokens:
+            pixels[:] = images
+        else:
+            np.divide(images, np.float32(255), out=pixels, dtype=np.float32)
+        remaining = pixels.reshape(-1).view(np.uint8).data
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
+
+
+def _map_file(path: str) -> mmap.mmap:
+    with Path(path).open("rb") as file:
+        if hasattr(mmap, "MAP_POPULATE"):
+            return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

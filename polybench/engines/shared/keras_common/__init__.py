@@ -1,0 +1,1 @@
+"""Keras code that the engines tf and keras share, for every backend."""

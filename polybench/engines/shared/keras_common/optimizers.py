@@ -1,0 +1,154 @@
+"""Keras optimizers adapted to the canonical formulas. This module imports Keras.
+
+Keras 3.15 differs in six places:
+
+- `SGD` stores V = -rate v: the same weights while the rate is constant. If the rate changes, V is rescaled.
+- `Adam` adds epsilon to the root of v before the bias correction: an epsilon 32 times as large in the first
+  step. It computes 1 - 0.999^t in the weights' dtype, which in float32 is 5e-5 off in the first step.
+- `RMSprop` adds epsilon inside the root.
+- `weight_decay` shrinks the weights separately instead of adding to the gradient.
+- `Adam` and `RMSprop` on TensorFlow, for an embedding row that occurs several times in a batch, add the
+  squares of its gradients instead of squaring their sum (docs/upstream/keras_embedding_adam.py).
+- A Python float is rounded to float32 even if the weights are float64; `np.float64` is not.
+
+`SGD(nesterov=True)` has the canonical form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.engines.base import Array
+
+
+class Adam(keras.optimizers.Adam):  # type: ignore[misc]
+    """Adam with epsilon added to the root of the bias-corrected v, and exact bias corrections.
+
+    Both corrections are folded into the scalars rate and epsilon, so that a large embedding is read no more
+    often than by Keras's own Adam.
+    """
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        index = self._get_variable_index(variable)
+        m, v = self._momentums[index], self._velocities[index]
+        gradient = _to_dense(gradient)
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
+        correction_1, correction_2 = bias_corrections(self)
+        root = ops.sqrt(correction_2)
+        rate = ops.cast(learning_rate, variable.dtype) * root / correction_1
+        self.assign_sub(variable, m * rate / (ops.sqrt(v) + self.epsilon * root))
+
+
+def _to_dense(gradient: Any) -> Any:
+    """Convert an embedding's sparse gradient to a dense one; TensorFlow's has repeated rows."""
+    if not hasattr(gradient, "dense_shape"):  # `tf.IndexedSlices`, on TensorFlow only
+        return gradient
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(gradient)
+
+
+def bias_corrections(adam: Any) -> tuple[Any, Any]:
+    """Compute Adam's 1 - beta^t of the current step with `expm1`; `beta**t` in float32 loses digits."""
+    t = ops.cast(adam.iterations + 1, adam._momentums[0].dtype)
+    first, second = (-ops.expm1(t * math.log(beta)) for beta in (adam.beta_1, adam.beta_2))
+    return first, second
+
+
+class RMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
+    """RMSprop with epsilon added to the root."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        s = self._velocities[self._get_variable_index(variable)]
+        gradient = _to_dense(gradient)
+        self.assign(s, self.rho * s + (1 - self.rho) * ops.square(gradient))
+        rate = ops.cast(learning_rate, variable.dtype)
+        self.assign_sub(variable, rate * gradient / (ops.sqrt(s) + self.epsilon))
+
+
+class L2:
+    """Mixin for an optimizer class that adds `l2` times the weights to the gradient."""
+
+    l2: float
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        gradient = _to_dense(gradient) + self.l2 * variable
+        super().update_step(gradient, variable, learning_rate)  # type: ignore[misc]
+
+
+class OptimizerClasses(NamedTuple):
+    """Optimizer classes that compute the canonical formulas; `l2` is a mixin for the others."""
+
+    adam: type
+    rmsprop: type
+    sgd: type
+    l2: type
+
+
+PER_VARIABLE = OptimizerClasses(Adam, RMSprop, keras.optimizers.SGD, L2)
+"""Classes for every backend, which update one variable at a time."""
+
+
+class CanonicalOptimizer:
+    """Keras optimizer that computes the canonical formula, with access to its state.
+
+    `keras` is the Keras optimizer, of Keras's own class if that has the canonical formula.
+    """
+
+    def __init__(self, optimizer: Optimizer, variables: list[Any], classes: OptimizerClasses = PER_VARIABLE) -> None:
+        self._rate = optimizer.learning_rate
+        self.keras = _keras_optimizer(optimizer, classes)
+        self.keras.build(variables)
+
+    def reset(self) -> None:
+        """Set state and step counter to zero; the learning rate, also a variable, is unchanged."""
+        for variable in self.keras.variables:
+            if variable is not self.keras.learning_rate:
+                variable.assign(np.zeros(variable.shape))
+
+    def state(self) -> list[Array]:
+        """Copies of the optimizer's variables, and the learning rate, a factor of some of them."""
+        return [*(np.array(variable.numpy()) for variable in self.keras.variables), np.array(self._rate)]
+
+    def restore(self, state: Iterable[Array]) -> None:
+        """Restore a result of `state` from copies, since JAX reuses the memory of its arguments."""
+        *values, rate = state
+        for variable, value in zip(self.keras.variables, values, strict=True):
+            variable.assign(value.copy())
+        self._rate = float(rate)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate from the next step on, if it differs from the current one."""
+        if rate == self._rate:
+            return
+        self.keras.learning_rate = np.float64(rate)
+        if isinstance(self.keras, keras.optimizers.SGD):
+            for velocity in self.keras.momentums:  # the rate is a factor of each velocity
+                velocity.assign(velocity.numpy() * (rate / self._rate))
+        self._rate = rate
+
+
+def _keras_optimizer(optimizer: Optimizer, classes: OptimizerClasses) -> Any:
+    kind: type
+    settings: dict[str, Any]
+    match optimizer.name:
+        case "adam":
+            beta_1, beta_2 = ADAM_BETAS
+            kind, settings = classes.adam, {"beta_1": beta_1, "beta_2": beta_2, "epsilon": ADAM_EPSILON}
+        case "rmsprop":
+            kind, settings = classes.rmsprop, {"rho": RMSPROP_DECAY, "epsilon": RMSPROP_EPSILON}
+        case "sgd" | "momentum" | "nesterov":
+            momentum = np.float64(optimizer.momentum or 0.0)
+            kind = classes.sgd
+            settings = {"momentum": momentum, "nesterov": optimizer.name == "nesterov"}
+    if optimizer.weight_decay:
+        kind = type(kind.__name__, (classes.l2, kind), {"l2": optimizer.weight_decay})
+    return kind(learning_rate=np.float64(optimizer.learning_rate), **settings)

@@ -1,0 +1,1 @@
+"""TensorFlow code that the engines tf and keras share."""

@@ -1,0 +1,1 @@
+"""PyTorch code that the engines torch and keras share."""

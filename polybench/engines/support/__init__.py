@@ -1,1 +1,0 @@
-"""What engines share beside the protocol."""

@@ -1,1 +1,0 @@
-"""Keras, which two engines are written in, whatever it computes with."""

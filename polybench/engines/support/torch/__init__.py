@@ -1,1 +1,0 @@
-"""What engines that compute with PyTorch share."""

@@ -1,0 +1,126 @@
+"""Idiomatic data-parallel training in TensorFlow on one machine: `tf.distribute.MirroredStrategy`.
+
+One process has a device for each replica, and a copy of every variable on each device. Keras's optimizers sum
+the gradients (`_all_reduce_sum_gradients`, keras/src/backend/tensorflow/optimizer.py), and its losses are
+scaled to each replica's share of the mean (`scale_loss_for_distribution`, keras/src/losses/loss.py). On the
+CPU, the devices are logical ones that share the process's threads, and gradients are exchanged by ring
+all-reduce (`CommunicationImplementation.RING`, tensorflow/python/distribute/mirrored_strategy.py).
+
+MultiWorkerMirroredStrategy would use processes, but its gRPC server is not secure: in TensorFlow 2.21, it
+listens on :: even if TF_CONFIG says 127.0.0.1, and executes every request
+(https://github.com/tensorflow/tensorflow/blob/master/SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from polybench.core.job import Job
+from polybench.engines.shared.replicas import reject_batch_norm, reject_variants
+
+_BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"
+
+
+def check_replicas(job: Job) -> None:
+    """Raise EngineUnavailable if data-parallel training would differ from training on one device."""
+    if job.workload.replicas > 1:
+        reject_batch_norm(job, _BATCH_NORM)
+        reject_variants(job, ("no_fusion", "unrolled"))
+
+
+def split_cpu_devices(count: int) -> None:
+    """Split the CPU into logical devices, which is only possible before the first computation."""
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    current = tf.config.get_logical_device_configuration(cpu)
+    if len(current or [None]) != count:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+
+
+@functools.cache
+def _strategy(device_type: str, count: int) -> Any:
+    """Return the process's only strategy: TensorFlow confuses the numbered exchanges of two strategies."""
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy([f"/{device_type}:{number}" for number in range(count)])
+
+
+class Replicas:
+    """Replicas of a data-parallel job.
+
+    Attributes:
+        count: number of replicas.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.count = job.workload.replicas
+        self._strategy = _strategy("CPU" if job.device == "cpu" else "GPU", self.count)
+
+    def scope(self) -> Any:
+        """Return the context manager in which variables must be created."""
+        return self._strategy.scope()
+
+    def split(self, value: Any) -> Any:
+        """Shard an array, whose first axis is the batch, over all devices."""
+        import tensorflow as tf
+
+        shards = value.reshape(self.count, -1, *value.shape[1:])
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(shards[context.replica_id_in_sync_group])
+        )
+
+    def assign_shards(self, variable: Any, value: Any) -> None:
+        """Assign each replica's shard of a batch to its own copy of a variable."""
+        shards = value.reshape(self.count, -1, *value.shape[1:])
+        for copy, shard in zip(variable.value.values, shards, strict=True):
+            copy.assign(shard)
+
+    def step_functions(self, model: Any, optimizer: Any, loss_function: Any) -> tuple[Any, Any, Any]:
+        """Make the functions of `training_step.step_functions` for all replicas.
+
+        Their arguments are results of `split`; loss and gradients are those of the whole batch. The third
+        function is the training step without gradient exchange.
+        """
+        import tensorflow as tf
+
+        strategy = self._strategy
+
+        def shard_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+            with tf.GradientTape() as tape:
+                loss = loss_function(labels, model(images, training=True))
+            return loss, tape.gradient(loss, model.trainable_variables)
+
+        def train_on_shard(images: Any, labels: Any) -> Any:
+            loss, gradients = shard_gradients(images, labels)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        def reduce_sum(values: Any) -> Any:
+            return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
+
+        def step(images: Any, labels: Any) -> Any:
+            return reduce_sum(strategy.run(train_on_shard, (images, labels)))
+
+        def step_without_allreduce(images: Any, labels: Any) -> Any:
+            with _without_allreduce(optimizer):  # during tracing
+                return reduce_sum(strategy.run(train_on_shard, (images, labels)))
+
+        def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+            loss, gradients = strategy.run(shard_gradients, (images, labels))
+            return reduce_sum(loss), [reduce_sum(gradient) for gradient in gradients]
+
+        return tf.function(step), tf.function(loss_and_gradients), tf.function(step_without_allreduce)
+
+
+@contextmanager
+def _without_allreduce(optimizer: Any) -> Iterator[None]:
+    """Let each replica update its copy from its own gradients."""
+    optimizer._all_reduce_sum_gradients = lambda gradients_and_variables: gradients_and_variables
+    try:
+        yield
+    finally:
+        del optimizer._all_reduce_sum_gradients

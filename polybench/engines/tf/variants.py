@@ -1,0 +1,25 @@
+"""Checks of variants against each other and against the network."""
+
+from __future__ import annotations
+
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import Job
+from polybench.core.layers import LSTM, walk
+
+_LSTM_VARIANTS = ("no_fusion", "unrolled")
+
+
+def check_variants(job: Job) -> None:
+    """Raise EngineUnavailable if a variant has no effect, or is incompatible with another one."""
+    if {"xla", "eager"} <= set(job.variants):
+        raise EngineUnavailable("eager has no tf.function that XLA could compile", "omit +xla or +eager")
+    lstms = [layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)]
+    for variant in _LSTM_VARIANTS:
+        if variant in job.variants and not lstms:
+            raise EngineUnavailable(f"+{variant} has no effect: {job.model.name} has no LSTM", f"omit +{variant}")
+    fused = job.device != "cpu" and not set(_LSTM_VARIANTS) & set(job.variants)
+    if "xla" in job.variants and fused and any(lstm.recurrent_activation == "sigmoid" for lstm in lstms):
+        raise EngineUnavailable(
+            f"XLA does not support cuDNN's fused kernel, which Keras uses for the LSTM of {job.model.name}",
+            "add +no_fusion: tf+no_fusion+xla",
+        )

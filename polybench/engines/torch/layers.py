@@ -1,0 +1,153 @@
+"""PyTorch modules for the layers of `core.layers`. This module imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, assert_never
+
+from torch import nn
+
+from polybench.core.layers import (
+    LSTM,
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    MeanOverTime,
+    Named,
+    ReLU,
+    Residual,
+    Shape,
+)
+from polybench.engines.torch.recurrent import SequentialLSTM, build_lstm, lstm_attribute
+
+_OVERWRITABLE = (BatchNorm, Residual)
+"""Layers whose output the next ReLU or addition may overwrite, as in torchvision's ResNets.
+
+Their output is a separate tensor that no backward pass reads. Overwriting would also be correct after
+convolutions, but is not faster in `lenet` and `dlframeworks-cnn`, and is not common practice.
+"""
+
+
+class Network(NamedTuple):
+    """PyTorch module and its submodules with canonical names."""
+
+    module: Any
+    named_modules: dict[str, Any]
+
+    def tensors(self, names: Iterable[str]) -> dict[str, Any]:
+        """Parameters and buffers by canonical name, `layer_name.tensor`."""
+        tensors = {}
+        for name in names:
+            layer, _, tensor = name.rpartition(".")
+            module = self.named_modules[layer]
+            tensors[name] = getattr(module, _attribute(module, tensor))
+        return tensors
+
+
+def _attribute(module: Any, tensor: str) -> str:
+    """Return PyTorch's attribute name for a canonical tensor."""
+    if isinstance(module, SequentialLSTM):
+        return lstm_attribute(tensor)
+    return "running_var" if tensor == "running_variance" else tensor
+
+
+def build_network(layers: Sequence[Layer], shape: Shape, *, fixed_masks: bool) -> Network:
+    """Build the layers for images of `shape` as an `nn.Sequential`.
+
+    With `fixed_masks`, dropout layers are `FixedMaskDropout`.
+    """
+    builder = _Builder(fixed_masks, {})
+    return Network(builder.build_all(layers, shape), builder.named_modules)
+
+
+class ResidualBlock(nn.Module):  # type: ignore[misc]
+    """Residual block, body(x) + shortcut(x); with `in_place`, the sum overwrites body(x)."""
+
+    def __init__(self, body: Any, shortcut: Any, *, in_place: bool) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut
+        self.in_place = in_place
+
+    def forward(self, x: Any) -> Any:
+        y = self.body(x)
+        return y.add_(self.shortcut(x)) if self.in_place else y + self.shortcut(x)
+
+
+class TimeMean(nn.Module):  # type: ignore[misc]
+    """Mean over time of (batch, time, features)."""
+
+    def forward(self, x: Any) -> Any:
+        return x.mean(dim=1)
+
+
+class FixedMaskDropout(nn.Module):  # type: ignore[misc]
+    """Multiplies its input by a mask set before each step; see `engines.shared.dropout_masks`."""
+
+    mask: Any
+
+    def forward(self, x: Any) -> Any:
+        return x * self.mask.to(x.dtype)
+
+
+class _Builder(NamedTuple):
+    """Builds modules and collects those with canonical names in `named_modules`."""
+
+    fixed_masks: bool
+    named_modules: dict[str, Any]
+
+    def build_all(self, layers: Sequence[Layer], shape: Shape) -> Any:
+        """Build the layers in order for inputs of `shape` (without the batch)."""
+        modules = []
+        previous: Layer | None = None  # a block's first layer must not overwrite the shortcut's input
+        for layer in layers:
+            modules.append(self.build(layer, shape, in_place=isinstance(previous, _OVERWRITABLE)))
+            previous = layer
+            if isinstance(layer, Named):
+                self.named_modules[layer.name] = modules[-1]
+            shape = layer.output_shape(shape)
+        return nn.Sequential(*modules)
+
+    def build(self, layer: Layer, shape: Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind
+        """Build the layer's module; with `in_place`, a ReLU may overwrite its input."""
+        match layer:
+            case Conv():
+                return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias)
+            case Dense():
+                return nn.Linear(layer.inputs, layer.outputs)
+            case BatchNorm():
+                norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
+                return norm(layer.channels, eps=layer.epsilon, momentum=layer.momentum)
+            case Dropout():
+                return FixedMaskDropout() if self.fixed_masks else nn.Dropout(layer.rate)
+            case MaxPool():
+                return nn.MaxPool2d(layer.size, layer.stride)
+            case AveragePool():
+                return nn.AvgPool2d(layer.size, layer.stride)
+            case GlobalAveragePool():
+                return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+            case ReLU():
+                return nn.ReLU(inplace=in_place)
+            case Flatten():
+                return nn.Flatten()
+            case Residual():
+                return ResidualBlock(
+                    self.build_all(layer.body, shape),
+                    self.build_all(layer.shortcut, shape),
+                    in_place=bool(layer.body) and isinstance(layer.body[-1], _OVERWRITABLE),
+                )
+            case Embedding():
+                return nn.Embedding(layer.vocabulary, layer.features)
+            case LSTM():
+                return build_lstm(layer)
+            case MeanOverTime():
+                return TimeMean()
+            case _:
+                assert_never(layer)

@@ -1,0 +1,84 @@
+"""Operations of a layer and of a step in PyTorch, built separately for timing. This module imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
+
+from polybench.core.layers import Operation
+from polybench.engines.base import Weights
+from polybench.engines.shared.timed_operations import OperationCall
+from polybench.engines.torch.layers import build_network
+from polybench.networks.timed_layers import TimedLayer
+
+
+def layer_operations(
+    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, memory_format: Any
+) -> dict[Operation, OperationCall]:
+    """Build each operation of a layer.
+
+    A gradient is `torch.autograd.grad` with respect to the input or to the weights only, after a forward pass
+    that is not timed.
+
+    Args:
+        timed_layer: layer to build.
+        weights: all tensors of the layer, canonical layout.
+        x: input, on its device and in its memory format.
+        dy: gradient of the output.
+        memory_format: memory format of the weights.
+    """
+    network = build_network(timed_layer.layers, timed_layer.input_shape, fixed_masks=False)
+    module = network.module
+    module.to(dy.device, dy.dtype, memory_format=memory_format)  # x may be tokens
+    with torch.no_grad():
+        for name, tensor in network.tensors(timed_layer.tensor_shapes()).items():
+            tensor.copy_(torch.from_numpy(weights[name]))
+    x.requires_grad_(timed_layer.needs_input_gradient)
+    calls: dict[Operation, OperationCall] = {"forward": OperationCall(lambda: module(x))}
+    z, dz = module[0](x), dy
+    if timed_layer.has_relu:
+        # A separate ReLU, not in place: its gradient is the same kernel.
+        relu_input = z.detach().requires_grad_()
+        calls["activation"] = _gradient(F.relu(relu_input), [relu_input], dy)
+        (dz,) = calls["activation"].run()
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for operation, wrt_input, wrt_weights in timed_layer.gradients():
+        calls[operation] = _gradient(z, [x] * wrt_input + trained * wrt_weights, dz)
+    return calls
+
+
+def step_operations(logits: Any, labels: Any, optimizer: Any) -> dict[Operation, OperationCall]:
+    """Build the operations of a step outside of layers; the update uses a small constant gradient."""
+    logits = logits.detach().requires_grad_()
+    all_parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    parameters = [parameter for parameter in all_parameters if parameter.requires_grad]
+    gradients = [torch.full_like(parameter, 1e-3) for parameter in parameters]
+
+    def loss() -> Any:
+        return torch.autograd.grad(F.cross_entropy(logits, labels), logits)
+
+    def update() -> None:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    return {"loss": OperationCall(loss), "update": OperationCall(update), "call": OperationCall(lambda: None)}
+
+
+def _gradient(y: Any, inputs: list[Any], dy: Any) -> OperationCall:
+    return OperationCall(_grad(y, inputs, dy), _empty_grad())
+
+
+def _grad(y: Any, inputs: list[Any], dy: Any) -> Callable[[], Any]:
+    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+@cache
+def _empty_grad() -> Callable[[], Any]:
+    """Build an empty call of `grad`, since a whole step calls `grad` only once."""
+    one = torch.ones(1, requires_grad=True)
+    return _grad(one.view(1), [one], torch.ones(1))

@@ -1,0 +1,91 @@
+"""Test accuracy over training time: a thin line for each seed, a thick one for their mean."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from statistics import fmean
+
+from polybench.figures.figure import Figure, NoData, Trace, escape_text, round_coordinate
+from polybench.figures.style import NEUTRAL, TraceStyle, styles_for
+from polybench.schema.study import StudyDocument
+from polybench.schema.training import Training
+
+Curve = list[tuple[float, float]]
+"""Seconds of training, and accuracy in percent, at the ends of epochs."""
+
+
+def draw(study: StudyDocument) -> Figure:
+    """Draw a curve for each training of each configuration.
+
+    Raises:
+        NoData: the study contains no accuracy.
+    """
+    curves = {
+        result.configuration: measured
+        for result in study.results
+        if (measured := [curve for training in result.trainings if (curve := _curve(training))])
+    }
+    if not curves:
+        raise NoData(f"study {study.id} has no accuracies; train epochs with polybench compare --epochs 5 --accuracy")
+    styles = styles_for(result.configuration for result in study.results)
+    targets = {result.time_to_accuracy.accuracy for result in study.results if result.time_to_accuracy is not None}
+    return Figure(
+        title="Test accuracy over training time",
+        note=("Marks are ends of epochs. Thin lines are seeds, thick lines their mean. Times exclude the evaluation."),
+        traces=[
+            trace
+            for configuration, measured in curves.items()
+            for trace in _traces(configuration, measured, styles[configuration])
+        ],
+        layout={
+            "xaxis": {"title": {"text": "training time, s"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": f"% of test {study.settings.input_kind}s classified correctly"}},
+            "margin": {"l": 64, "r": 24},
+            "shapes": [_target_line(100 * accuracy) for accuracy in targets],
+        },
+        height=430,
+    )
+
+
+def _curve(training: Training) -> Curve:
+    seconds = accumulate(epoch.seconds for epoch in training.epochs)
+    return [
+        (end, 100 * epoch.accuracy)
+        for end, epoch in zip(seconds, training.epochs, strict=True)
+        if epoch.accuracy is not None
+    ]
+
+
+def _traces(configuration: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
+    shared = {"type": "scatter", "legendgroup": escape_text(configuration)}
+    thin = [
+        shared
+        | {
+            "x": [round_coordinate(seconds) for seconds, _ in curve],
+            "y": [round_coordinate(accuracy) for _, accuracy in curve],
+            "mode": "lines",
+            "line": {"color": style.colour, "width": 1},
+            "opacity": 0.45,
+            "showlegend": False,
+            "hoverinfo": "skip",
+        }
+        for curve in (curves if len(curves) > 1 else [])
+    ]
+    # The mean ends with the first seed that stopped, or it would jump.
+    epochs = min(map(len, curves))
+    mean = [tuple(map(fmean, zip(*(curve[number] for curve in curves), strict=True))) for number in range(epochs)]
+    thick = shared | {
+        "name": escape_text(configuration),
+        "x": [round_coordinate(seconds) for seconds, _ in mean],
+        "y": [round_coordinate(accuracy) for _, accuracy in mean],
+        "mode": "lines+markers",
+        "line": {"color": style.colour, "width": 2.5, "dash": style.dash},
+        "marker": {"symbol": style.symbol, "size": 9, "color": style.colour},
+        "hovertemplate": f"{escape_text(configuration)}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
+    }
+    return [*thin, thick]
+
+
+def _target_line(percent: float) -> dict[str, object]:
+    line = {"color": NEUTRAL, "width": 1, "dash": "dash"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": percent, "y1": percent, "line": line}

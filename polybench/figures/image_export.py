@@ -1,0 +1,143 @@
+"""Export of figures, with title and caption, as files or plotly figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from polybench.core.distribution import install_command
+from polybench.core.errors import BadInput, EngineUnavailable
+from polybench.core.names import lookup_or_suggest
+from polybench.figures.figure import Figure, escape_text
+from polybench.figures.style import template
+
+WIDTH = 900
+"""Width in pixels; with SCALE about 320 pixels per inch in a column of 7 inches."""
+SCALE = 2.5
+
+FORMATS = ("svg", "png", "pdf", "html")
+
+_LINE_HEIGHT = 15
+_CAPTION_CHARACTERS = 172
+"""Characters of the caption that fit into WIDTH."""
+_CAPTION_OFFSET = 62
+"""Pixels between the axis and the caption, for ticks, their labels and the axis title."""
+
+
+def to_plotly(figure: Figure, caption: str = "") -> Any:
+    """Convert to a plotly figure with the title above, and the note and the caption below.
+
+    Raises:
+        BadInput: plotly is not installed.
+    """
+    lines = [line for part in (figure.note, caption) if part for line in wrap(part, _CAPTION_CHARACTERS)]
+    own_margin = figure.layout.get("margin", {})
+    legend = _legend_lines(figure)
+    margin = {
+        "l": 64,
+        "r": 24,
+        "t": 52 + 22 * legend,
+        "b": _CAPTION_OFFSET + _LINE_HEIGHT * len(lines) + 10,
+    } | own_margin
+    layout = figure.layout | {
+        "template": _paper_template(),
+        "title": {
+            "text": f"<b>{escape_text(figure.title)}</b>", "font": {"size": 17},
+            "xref": "container", "x": 14 / WIDTH, "xanchor": "left",
+            "yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 14},
+        },
+        "margin": margin,
+        "height": figure.height + _LINE_HEIGHT * len(lines) + 22 * legend,
+        "width": WIDTH,
+        "annotations": [
+            *figure.layout.get("annotations", []),
+            {
+                "text": "<br>".join(map(escape_text, lines)), "align": "left", "showarrow": False,
+                "xref": "paper", "x": 0, "xanchor": "left", "xshift": 14 - margin["l"],
+                "yref": "paper", "y": 0, "yanchor": "top", "yshift": -_CAPTION_OFFSET, "font": {"size": 11},
+            },
+        ],
+    }  # fmt: skip
+    try:
+        from plotly import graph_objects
+    except ImportError as error:
+        raise BadInput(f"plotly is not installed; {install_command('plot')}, or use rows()") from error
+    return graph_objects.Figure(figure.traces, layout)
+
+
+def file_format(path: Path) -> str:
+    """Derive the file format from the suffix.
+
+    Raises:
+        BadInput: the suffix is not one of FORMATS.
+    """
+    return lookup_or_suggest(path.suffix.removeprefix(".").lower(), {one: one for one in FORMATS}, "format")
+
+
+def export(figure: Figure, caption: str, format: str) -> bytes:
+    """Create the contents of a file; html needs neither a browser nor a network.
+
+    Args:
+        figure: the figure.
+        caption: text below the figure's note.
+        format: one of FORMATS.
+
+    Raises:
+        BadInput: plotly is not installed.
+        EngineUnavailable: kaleido or a browser is missing.
+    """
+    plotly_figure = to_plotly(figure, caption)
+    if format == "html":
+        page: str = plotly_figure.to_html(include_plotlyjs=True, config={"displaylogo": False})
+        return page.encode()
+    return _render_image(plotly_figure, format)
+
+
+def _render_image(plotly_figure: Any, format: str) -> bytes:
+    try:
+        import kaleido
+        from choreographer.errors import BrowserFailedError, ChromeNotFoundError
+    except ImportError as error:
+        raise _unavailable(format, "kaleido is not installed", install_command("plot")) from error
+    try:
+        image: bytes = kaleido.calc_fig_sync(plotly_figure, opts={"format": format, "scale": SCALE})
+    except ChromeNotFoundError as error:
+        hint = "install Chromium (apt install chromium), set BROWSER_PATH"
+        raise _unavailable(format, "Chromium or Chrome is not installed", hint) from error
+    except (BrowserFailedError, TimeoutError) as error:
+        hint = "set BROWSER_PATH to a working browser"
+        raise _unavailable(format, "the browser does not start", hint) from error
+    return image
+
+
+def _unavailable(format: str, reason: str, hint: str) -> EngineUnavailable:
+    return EngineUnavailable(f"cannot create {format}: {reason}; {hint} or write .html instead", hint)
+
+
+def _legend_lines(figure: Figure) -> int:
+    """Estimate the number of lines of the legend above the figure."""
+    if figure.layout.get("showlegend") is False:
+        return 0
+    in_legend = (one for one in figure.traces if one.get("showlegend", True) and "legend" not in one)
+    names = {str(one["name"]) for one in in_legend if one.get("name")}
+    width = WIDTH - sum(figure.layout.get("margin", {}).get(side, 64) for side in "lr")
+    return -(-sum(46 + round(6.3 * len(name)) for name in names) // width) if len(names) > 1 else 0
+
+
+def _paper_template() -> dict[str, Any]:
+    return {"layout": template()["layout"] | {"paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff"}}
+
+
+def plotly_javascript() -> str:
+    """Load plotly.js from the package plotly.
+
+    Raises:
+        BadInput: plotly is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise BadInput(f"plotly is not installed; {install_command('report')}") from error
+    text: str = get_plotlyjs()
+    return text

@@ -1,0 +1,156 @@
+"""Router of `polybench view`: finds the page for an address among the saved documents, never by path."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from polybench.analysis.diff import TOLERANCE, diff
+from polybench.analysis.history import build_history
+from polybench.analysis.related_documents import related_documents
+from polybench.core.errors import BadInput
+from polybench.html_report import Section, StudySection
+from polybench.html_report.server_pages import (
+    DIFF,
+    FIELDS,
+    HISTORY,
+    LIST,
+    REPORT,
+    Page,
+    diff_page,
+    error_page,
+    history_page,
+    list_page,
+    report_page,
+)
+from polybench.html_report.study_list import make_page
+from polybench.schema.study import StudyDocument
+from polybench.storage.dismissed_changes import load_dismissed
+from polybench.storage.filter_parsing import filters_from_text
+from polybench.storage.store import Store
+from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+
+MAX_SECTIONS, MAX_STUDIES, MAX_SWEEPS = 12, 300, 50
+"""Limits: sections of a report, newest studies of a history, sweeps in the list."""
+_MAX_QUERY_FIELDS = 200
+_MAX_DIGITS = 7
+"""Limit for the number of a page."""
+
+Query = list[tuple[str, str]]
+
+
+class Response(NamedTuple):
+    """A page with its HTTP status."""
+
+    status: HTTPStatus
+    page: Page
+
+
+class _NotFound(Exception):
+    """Error for an unknown document or address."""
+
+
+class Router:
+    """Creates the pages of a results folder on request, one at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()  # a report may need a hundred megabytes
+        self._routes: dict[str, Callable[[Query], Page]] = {
+            LIST: self._list,
+            REPORT: self._report,
+            DIFF: self._diff,
+            HISTORY: self._history,
+        }
+
+    def dispatch(self, target: str) -> Response:
+        """Create the response to an arbitrary address with its query, such as `/report?id=...`."""
+        try:
+            with self._lock:
+                return Response(HTTPStatus.OK, self._page(target))
+        except _NotFound as error:
+            return Response(HTTPStatus.NOT_FOUND, error_page("Page not found", str(error)))
+        except BadInput as error:
+            return Response(HTTPStatus.BAD_REQUEST, error_page("Cannot show this page", str(error)))
+
+    def _page(self, target: str) -> Page:
+        try:
+            parts = urlsplit(target)
+            query = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
+        except ValueError:
+            raise BadInput("invalid address: expected a page of polybench") from None
+        if parts.path not in self._routes:
+            raise _NotFound(f"Available pages: {', '.join(self._routes)}.")
+        return self._routes[parts.path](query)
+
+    def _list(self, query: Query) -> Page:
+        filters, fields = _filters(query)
+        studies = self._store.summaries()
+        matching = [study for study in studies if filters.matches(study)]
+        number = _page_number(dict(query).get("page", "1"))
+        is_first = number == 1 and filters == NO_FILTERS
+        sweeps = list(itertools.islice(self._store.sweeps(), MAX_SWEEPS)) if is_first else []
+        return list_page(make_page(matching, len(studies), fields, number), sweeps)
+
+    def _report(self, query: Query) -> Page:
+        names = _ids(query)
+        if not 1 <= len(names) <= MAX_SECTIONS:
+            raise BadInput(f"{len(names)} studies selected: a report needs 1 to {MAX_SECTIONS}")
+        return report_page([self._section(name) for name in names])
+
+    def _diff(self, query: Query) -> Page:
+        """Compare `a` with `b`, or two studies selected in the list, in the order of their start."""
+        fields, studies = dict(query), self._by_name()
+        names = [fields[side] for side in ("a", "b") if side in fields] or _ids(query)
+        if len(names) != 2:
+            raise BadInput(f"{len(names)} studies selected: a comparison needs two")
+        pair = [self._find(name, studies) for name in names]
+        if "a" not in fields:
+            pair.sort(key=lambda study: study.started_at)
+        a, b = map(self._store.read, pair)
+        return diff_page(diff(a, b, TOLERANCE), [study.file for study in pair])
+
+    def _history(self, query: Query) -> Page:
+        filters, fields = _filters(query)
+        matching = sum(study.unreadable_reason is None and filters.matches(study) for study in self._store.summaries())
+        newest = itertools.islice(self._store.studies(filters), MAX_STUDIES)
+        document = build_history(newest, load_dismissed(self._store.folder), filters)
+        study_count = f"The newest {min(matching, MAX_STUDIES):,} of {matching:,} studies."
+        return history_page(document, dict(fields), study_count)
+
+    def _section(self, name: str) -> Section:
+        for sweep in self._store.sweeps():
+            if sweep.id == name:
+                return sweep
+        study: StudyDocument = self._store.read(self._find(name, self._by_name()))
+        return StudySection(study, *related_documents(study, self._store))
+
+    def _by_name(self) -> dict[str, StudySummary]:
+        """Map IDs and file names, which addresses contain, to studies."""
+        studies = self._store.summaries()
+        return {study.id: study for study in studies} | {study.file: study for study in studies}
+
+    def _find(self, name: str, studies: dict[str, StudySummary]) -> StudySummary:
+        if name not in studies:
+            raise _NotFound(f"No saved study has the ID {name!r}.")
+        return studies[name]
+
+
+def _ids(query: Query) -> list[str]:
+    return list(dict.fromkeys(value for name, value in query if name == "id"))
+
+
+def _filters(query: Query) -> tuple[Filters, Query]:
+    """Parse the filters of a query; also return its non-empty fields, for links."""
+    fields = [(name, value.strip()) for name, value in query if name in FIELDS and value.strip()]
+    versions = [value for name, value in fields if name == "version"]
+    return filters_from_text(dict(fields), versions, prefix=""), fields
+
+
+def _page_number(text: str) -> int:
+    """Parse the number of a page; 1 for anything else."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS else 1

@@ -1,0 +1,68 @@
+"""Availability of the meters on this machine, for `polybench doctor`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from pathlib import Path
+
+import msgspec
+
+from polybench.core.distribution import install_command
+from polybench.machine.meters import nvml
+from polybench.machine.meters.rapl import ALLOW_COMMAND, POWERCAP, Rapl
+
+
+class Availability(msgspec.Struct, frozen=True):
+    """Availability of one meter; if it is unavailable, the reason and, if there is one, a fix."""
+
+    available: bool
+    meter: str
+    reason: str | None = None
+    hint: str | None = None
+
+
+def rapl(powercap: Path = POWERCAP) -> Availability:
+    """Check the processor's energy counter."""
+    counter = Rapl(powercap)
+    if counter.problem is None:
+        names = ", ".join(package.name for package in counter.packages)
+        return Availability(True, f"energy of the processor ({names})")
+    return Availability(
+        False, "energy of the processor", counter.problem, ALLOW_COMMAND if counter.is_forbidden else None
+    )
+
+
+def gpus() -> list[Availability]:
+    """Check NVML and each GPU's energy counter."""
+    library = nvml.load()
+    meter = "utilization, power, clocks and memory of GPUs"
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        return [Availability(False, meter, f"NVML: {error}", "install the NVIDIA driver if there is a GPU")]
+    try:
+        handles = [library.nvmlDeviceGetHandleByIndex(n) for n in range(library.nvmlDeviceGetCount())]
+        return [Availability(True, meter), *(_energy_counter(library, handle) for handle in handles)]
+    except library.NVMLError as error:
+        return [Availability(False, meter, f"NVML: {error}", "run nvidia-smi for details")]
+    finally:
+        with contextlib.suppress(library.NVMLError):
+            library.nvmlShutdown()
+
+
+def native_allocations() -> Availability:
+    """Check memray, which counts a step's allocations by the C library; only workers import it."""
+    meter = "native allocations"
+    if importlib.util.find_spec("memray") is None:
+        return Availability(False, meter, "memray is not installed", install_command("memray"))
+    return Availability(True, meter)
+
+
+def _energy_counter(library: nvml.Nvml, handle: nvml.Handle) -> Availability:
+    meter = f"energy of {library.nvmlDeviceGetName(handle)}"
+    try:
+        library.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except library.NVMLError as error:
+        return Availability(False, meter, f"NVML: {error}; estimated from its power, read twice a second")
+    return Availability(True, meter)

@@ -1,1 +1,0 @@
-"""A study from beginning to end: check, rounds, trainings."""

@@ -1,0 +1,91 @@
+"""Built-in networks. ADD A MODEL: one file with one tuple of layers, and a row in `_NETWORKS`."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from polybench.core.errors import BadInput
+from polybench.core.model import Model
+from polybench.core.names import lookup_or_suggest
+from polybench.networks.catdog import DEPTHS, catdog
+from polybench.networks.char_lstm import CHAR_LSTM
+from polybench.networks.dlframeworks_cnn import DLFRAMEWORKS_CNN
+from polybench.networks.imdb import IMDB_BILSTM, IMDB_FASTTEXT
+from polybench.networks.keras_cnn import KERAS_CNN
+from polybench.networks.lenet import LENET
+from polybench.networks.mnist import MNIST_CNN, MNIST_MLP
+from polybench.networks.resnet32 import RESNET32
+from polybench.networks.single_layer import single_layer
+from polybench.networks.small_vgg import SMALL_VGG
+
+_NETWORKS = (
+    *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
+    *(MNIST_MLP, MNIST_CNN, IMDB_BILSTM, IMDB_FASTTEXT, CHAR_LSTM),
+)
+MODELS: dict[str, Model] = {model.name: model for model in _NETWORKS}
+"""Networks by name. A family of networks with the depth in its name is represented by its shallowest member.
+"""
+
+_CATDOG_FAMILY = "catdog-N"
+MODEL_NAMES = tuple(_CATDOG_FAMILY if name == "catdog-2" else name for name in MODELS)
+"""Accepted values of `--model`, in the order of MODELS; N stands for a number."""
+
+
+def find_model(name: str | Model) -> Model:
+    """Return the network of this name: a row of MODELS, `catdog-N` with a depth N, or a layer (see
+    `single_layer`).
+
+    `NAME@SIZE` is the same network for images of SIZE x SIZE pixels. A `Model` is returned unchanged.
+
+    Raises:
+        BadInput: the name is unknown; the message suggests the nearest names, or the valid depths.
+    """
+    if isinstance(name, Model):
+        return name
+    if " " in name:
+        return single_layer(name)
+    if "~" in name:
+        raise BadInput(
+            f"{name} was read from a file: give that file, or write it again from a study that used it:"
+            f" polybench models ID --format toml > {name.partition('~')[0]}.toml"
+        )
+    name, separator, size = name.partition("@")
+    if separator:
+        return _with_image_size(name, size)
+    if depth := re.fullmatch(r"catdog-(\d{1,9})", name):
+        return catdog(int(depth[1]))
+    if name != _CATDOG_FAMILY:
+        lookup_or_suggest(name, dict.fromkeys(MODEL_NAMES), "model")
+        return MODELS[name]
+    raise BadInput(f"{name}: expected a number of convolutions from {DEPTHS[0]} to {DEPTHS[-1]}, such as catdog-4")
+
+
+def _with_image_size(name: str, size: str) -> Model:
+    """Return the network for another image size, if it ends in global average pooling or computes its own
+    width.
+    """
+    if not re.fullmatch(r"[1-9]\d{0,3}", size):
+        raise BadInput(f"{name}@{size}: expected the height and width of images in pixels after @, such as catdog-2@96")
+    model, side = find_model(name), int(size)
+    if name.startswith("catdog-"):
+        return catdog(int(name.removeprefix("catdog-")), side)
+    if model.input_shape[0] != 3 or len(model.input_shape) != 3:
+        raise BadInput(f"{name}@{size}: {name} supports only one input size; use resnet32 or catdog-N for others")
+    channels, height, _ = model.input_shape
+    if side == height:
+        return model
+    try:
+        return msgspec.structs.replace(
+            model,
+            name=f"{name}@{size}",
+            summary=f"{model.summary}; for images of {size} x {size}",
+            input_shape=(channels, side, side),
+            parity_batch_size=max(2, model.parity_batch_size * height**2 // max(height, side) ** 2),
+        )
+    except ValueError:
+        raise BadInput(
+            f"{name}@{size}: {name} supports only images of {height} x {height};"
+            " use resnet32 or catdog-N for other sizes"
+        ) from None

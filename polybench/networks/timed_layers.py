@@ -1,0 +1,186 @@
+"""Layers of a network that are timed separately, also inside residual blocks, each with its ReLU."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from os.path import commonpath
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.core.layers import (
+    LSTM,
+    BatchNorm,
+    Conv,
+    Dense,
+    Layer,
+    Named,
+    Operation,
+    ReLU,
+    Residual,
+    Shape,
+    state_shapes,
+    walk,
+    weight_shapes,
+)
+from polybench.core.model import Model
+from polybench.networks.flops import macs
+
+_FUSED_WITH_RELU = (Conv, Dense, BatchNorm, Residual)
+"""Layers that are timed together with a ReLU right after them, as users write them and engines fuse them."""
+
+_MATRIX_OPERATIONS: tuple[Operation, ...] = ("forward", "input gradient", "weight gradient")
+"""Operations of a convolution, dense layer or LSTM that are matrix products."""
+
+
+class Gradient(NamedTuple):
+    """A gradient that is timed separately, and the tensors that it is taken with respect to."""
+
+    operation: Operation
+    wrt_input: bool
+    wrt_weights: bool
+
+    @property
+    def has_input_gradient(self) -> bool:
+        """True if computing the weight gradient includes the input gradient; its time is then subtracted."""
+        return self.operation == "weight gradient" and self.wrt_input
+
+
+class TimedLayer(msgspec.Struct, frozen=True):
+    """A layer, followed by its ReLU if it has one.
+
+    The sum at the end of a residual block is a timed layer of its own: a `Residual` with two empty branches,
+    x + x, whose gradient adds the gradients of the branches.
+    """
+
+    name: str
+    block: str
+    """Name of the outermost residual block that contains it, or its own name outside of blocks."""
+    layers: tuple[Layer, ...]
+    input_shape: Shape
+    """Shape for one image."""
+    needs_input_gradient: bool
+    """False up to and including the first layer with weights, since images need no gradient."""
+
+    @property
+    def layer(self) -> Layer:
+        """The layer without its ReLU."""
+        return self.layers[0]
+
+    @property
+    def has_relu(self) -> bool:
+        """True if a ReLU follows the layer."""
+        return len(self.layers) > 1
+
+    def output_shape(self) -> Shape:
+        """Return the shape for one image."""
+        return self.layer.output_shape(self.input_shape)
+
+    def weight_shapes(self) -> dict[str, Shape]:
+        """Return the shapes of the trained tensors."""
+        return weight_shapes(self.layers)
+
+    def tensor_shapes(self) -> dict[str, Shape]:
+        """Return the shapes of the trained tensors, then of the state."""
+        return weight_shapes(self.layers) | state_shapes(self.layers)
+
+    def gradients(self) -> list[Gradient]:
+        """Return the gradients of the backward pass, without the ReLU's.
+
+        Only convolutions and dense layers have two independent gradients. Batch norm computes both from the
+        same sums, and they count as the input gradient. Both gradients of an LSTM need backpropagation
+        through time. It counts as the input gradient; the weight gradient is only the additional time.
+        """
+        has_weights = bool(self.weight_shapes())
+        if isinstance(self.layer, Conv | Dense | LSTM):
+            includes_input_gradient = isinstance(self.layer, LSTM)
+            gradients = [
+                Gradient("input gradient", True, False),
+                Gradient("weight gradient", includes_input_gradient, True),
+            ]
+        else:
+            gradients = [Gradient("input gradient", True, has_weights)]
+        if self.needs_input_gradient:
+            return gradients
+        return [Gradient("weight gradient", False, True)] if has_weights else []
+
+    def flops(self, operation: Operation, batch_size: int) -> int | None:
+        """Return the FLOPs of a convolution, dense layer or LSTM: two per MAC of the direct computation.
+
+        Each gradient has as many as the forward pass. If an LSTM has no input gradient, its weight gradient
+        includes backpropagation through time.
+        """
+        if not isinstance(self.layer, Conv | Dense | LSTM) or operation not in _MATRIX_OPERATIONS:
+            return None
+        macs_per_item = macs(self.layer, self.input_shape, self.output_shape())
+        if isinstance(self.layer, LSTM) and operation == "weight gradient" and not self.needs_input_gradient:
+            macs_per_item += self.layer.macs(self.input_shape[0])[1]
+        return 2 * macs_per_item * batch_size
+
+    def min_bytes_moved(self, operation: Operation, batch_size: int) -> int | None:
+        """Return the bytes that are read and written if each float32 value moves once; None without FLOPs.
+
+        The forward pass and each gradient move input, output and weights, or the gradients of these.
+        """
+        if self.flops(operation, batch_size) is None:
+            return None
+        values_per_item = math.prod(self.input_shape) + math.prod(self.output_shape())
+        return 4 * (values_per_item * batch_size + sum(map(math.prod, self.weight_shapes().values())))
+
+
+def split_layers(model: Model) -> list[TimedLayer]:
+    """Return the timed layers in the order of `model.activations()`; a block has its body, shortcut, sum."""
+    return list(_Splitter(model.layers).split(model.layers, model.input_shape))
+
+
+class _Splitter:
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self._used_names = {layer.name for layer in walk(layers) if isinstance(layer, Named)}
+        self._counters: Counter[str] = Counter()
+        self._has_weights_before = False
+
+    def split(self, layers: Sequence[Layer], shape: Shape, block: str | None = None) -> Iterator[TimedLayer]:
+        """Yield the timed layers of `layers` for images of `shape`, inside the residual block `block`."""
+        for layer, relu in _with_relu(layers):
+            name = self._name(layer) + (" + relu" if relu else "")
+            outermost = block or name
+            output_shape = layer.output_shape(shape)
+            if isinstance(layer, Residual):
+                yield from self.split(layer.body, shape, outermost)
+                yield from self.split(layer.shortcut, shape, outermost)
+                yield TimedLayer(
+                    f"{name} (sum)", outermost, (Residual(()), *relu), output_shape, self._has_weights_before
+                )
+            else:
+                yield TimedLayer(name, outermost, (layer, *relu), shape, self._has_weights_before)
+            self._has_weights_before = self._has_weights_before or bool(weight_shapes([layer]))
+            shape = output_shape
+
+    def _name(self, layer: Layer) -> str:
+        """Return a unique name: the layer's own, or the common prefix of a block's layers, or its kind and a
+        number.
+        """
+        if isinstance(layer, Named):
+            return layer.name
+        nested_names = [one.name.rpartition(".")[0] for one in walk([layer]) if isinstance(one, Named)]
+        prefix = commonpath(name.replace(".", "/") for name in nested_names).replace("/", ".") if nested_names else ""
+        kind = str(layer.__struct_config__.tag)
+        self._counters[kind] += 1
+        name = prefix
+        while not name or name in self._used_names:
+            name = f"{kind}{self._counters[kind]}"
+            self._counters[kind] += name in self._used_names
+        self._used_names.add(name)
+        return name
+
+
+def _with_relu(layers: Sequence[Layer]) -> Iterator[tuple[Layer, tuple[Layer, ...]]]:
+    """Yield each layer with the ReLU that is timed together with it."""
+    index = 0
+    while index < len(layers):
+        layer, after = layers[index], tuple(layers[index + 1 : index + 2])
+        relu = after if isinstance(layer, _FUSED_WITH_RELU) and after and isinstance(after[0], ReLU) else ()
+        yield layer, relu
+        index += 1 + len(relu)

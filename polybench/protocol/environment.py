@@ -1,0 +1,184 @@
+"""Environment variables of a worker: thread pools, malloc policy, and variables of its engine."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib
+import os
+import re
+from collections.abc import Collection, Mapping
+
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import PINNED, RANKS
+from polybench.core.spec import Malloc, Precision
+from polybench.engines import ENGINES, EngineSpec
+from polybench.machine import cores
+
+_THREAD_POOLS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "JULIA_NUM_THREADS",
+)
+
+_RESERVED_PREFIXES = (
+    "MALLOC_",
+    PINNED,
+    RANKS,
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "JULIA_EXCLUSIVE",
+)
+"""Prefixes of user variables that workers do not inherit, since they affect only some of the engines."""
+
+_RECORDED_PREFIXES = (
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "ONEDNN_", "DNNL_", "LD_PRELOAD", "CUDA_",
+    "CUBLAS_", "CUDNN_", "NVIDIA_", "XLA_", "JAX_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_",
+    "JULIA_", "PYTHON_JULIACALL_", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONMALLOC",
+    # A prefix TF_ would include Terraform's TF_VAR_*, which may hold secrets.
+    "TF_CPP_", "TF_CUDNN_", "TF_DETERMINISTIC_", "TF_DISABLE_", "TF_ENABLE_", "TF_FORCE_", "TF_GPU_",
+    "TF_MKL_", "TF_NUM_", "TF_ONEDNN_", "TF_USE_", "TF_XLA_",
+)  # fmt: skip
+_COMPILERS = ("CC", "CXX")
+"""Exact names: the compilers of TorchInductor and Triton."""
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
+
+TUNABLES = "GLIBC_TUNABLES"
+_MALLOC_PREFIX = "glibc.malloc."
+
+_RETAIN_TUNABLES = ":".join(
+    f"{_MALLOC_PREFIX}{tunable}"
+    for tunable in ("arena_max=1", f"mmap_threshold={1 << 30}", f"trim_threshold={1 << 32}")
+)
+"""Tunables of `--malloc retain`: each step reuses the memory that the previous step freed.
+
+Allocations below 1 GiB do not get a mapping of their own, and glibc does not trim the heap's top below 4 GiB.
+By default glibc trims free memory at the top of the heap, and later maps it again page by page. Whether large
+tensors lie there depends on later allocations. A single arena is necessary: glibc releases empty heaps of
+other arenas (64 MiB each) whatever the thresholds are.
+https://sourceware.org/glibc/manual/latest/html_node/Memory-Allocation-Tunables.html"""
+
+PRELOADED_ALLOCATORS = {
+    "jemalloc": (("jemalloc",), "apt-get install libjemalloc2"),
+    "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "apt-get install libtcmalloc-minimal4"),
+}
+"""Variant -> names of the library, and the command that installs it."""
+
+
+def worker_environment(  # noqa: PLR0913, PLR0917 - all parts of a configuration
+    engine_spec: EngineSpec,
+    device: str,
+    threads: int,
+    variants: tuple[str, ...] = (),
+    malloc: Malloc = "retain",
+    cpus: Collection[int] = (),
+    project: str | None = None,
+    precision: Precision = "fp32",
+    replicas: int = 1,
+) -> dict[str, str]:
+    """Return the variables that polybench sets for a worker, in addition to the user's environment.
+
+    These include the thread pools of libraries that read their size at import; the engine sets the others.
+
+    Args:
+        engine_spec: of the worker's engine.
+        device: of the worker.
+        threads: of all replicas together.
+        variants: of the engine.
+        malloc: policy of the C library.
+        cpus: to which the worker binds itself. Replicas that are processes divide these, or all usable CPUs,
+            and the threads among themselves.
+        project: a folder with an environment of the engine's own kind, in place of the default one.
+        precision: of the workload.
+        replicas: of data-parallel training.
+
+    Raises:
+        EngineUnavailable: the library of a variant is not installed, or the engine does not support replicas.
+    """
+    if replicas > 1 and engine_spec.replicas is None:
+        engines_with_replicas = ", ".join(name for name, one in ENGINES.items() if one.replicas and one.computes)
+        raise EngineUnavailable(
+            engine_spec.no_data_parallel_reason,
+            f"remove --replicas, or use an engine that supports it: {engines_with_replicas}",
+        )
+    cpu_shares: list[str] = []
+    if replicas > 1 and engine_spec.replicas == "processes":
+        threads = max(1, threads // replicas)
+        cpu_shares = [",".join(map(str, share)) for share in cores.split_cores(cpus, replicas)]
+    environment = dict.fromkeys(_THREAD_POOLS, str(threads))
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = (
+            ""  # prevents a CUDA context, and its memory, on a GPU that is not measured
+        )
+    else:
+        environment |= engine_spec.cuda_environment.get(precision, {})
+    if cpu_shares:
+        environment |= {RANKS: ";".join(cpu_shares)} | ({PINNED: cpu_shares[0]} if cpu_shares[0] else {})
+    elif cpus:
+        environment[PINNED] = ",".join(map(str, cpus))
+    environment |= malloc_env_vars("system" if "system_malloc" in variants else malloc) | _preload_variables(variants)
+    engine_variables = {
+        name: value.replace("{threads}", str(threads)) for name, value in engine_spec.environment.items()
+    }
+    if replicas > 1:
+        templates = engine_spec.replicas_environment.items()
+        engine_variables |= {name: value.replace("{replicas}", str(replicas)) for name, value in templates}
+    return environment | engine_variables | _variables_from_factory(engine_spec, device, threads, variants, project)
+
+
+def malloc_env_vars(malloc: Malloc, user_environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the glibc tunables of a malloc policy, and the user's other tunables."""
+    other_tunables = [
+        tunable
+        for tunable in user_environment.get(TUNABLES, "").split(":")
+        if tunable and not tunable.startswith(_MALLOC_PREFIX)
+    ]
+    return {TUNABLES: ":".join([*other_tunables, *([_RETAIN_TUNABLES] if malloc == "retain" else [])])}
+
+
+def inherited_env_vars(user_environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's environment without malloc settings and thread affinity, which the study decides."""
+    return {name: value for name, value in user_environment.items() if not name.startswith(_RESERVED_PREFIXES)}
+
+
+def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the inherited variables that engines read; documents record no other user variables.
+
+    Args:
+        user_environment: of the parent process.
+        worker_variables: of `worker_environment`, which override it.
+    """
+    return {
+        name: value
+        for name, value in sorted(inherited_env_vars(user_environment).items())
+        if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
+        and name not in worker_variables
+        and not _SECRET.search(name)
+    }
+
+
+def _preload_variables(variants: tuple[str, ...]) -> dict[str, str]:
+    """Return the variable that replaces the C library's allocator, if a variant does so."""
+    for variant in variants:
+        names, hint = PRELOADED_ALLOCATORS.get(variant, ((), ""))
+        library = next(filter(None, map(ctypes.util.find_library, names)), None)
+        if library is not None:
+            return {"LD_PRELOAD": library}
+        if names:
+            raise EngineUnavailable(f"library {variant} is not installed", hint)
+    return {}
+
+
+def _variables_from_factory(
+    engine_spec: EngineSpec, device: str, threads: int, variants: tuple[str, ...], project: str | None
+) -> dict[str, str]:
+    if engine_spec.environment_factory is None:
+        return {}
+    module, _, name = engine_spec.environment_factory.partition(":")
+    arguments = (device, threads, variants, *([project] if project else []))
+    variables: dict[str, str] = getattr(importlib.import_module(module), name)(*arguments)
+    return variables

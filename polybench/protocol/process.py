@@ -1,0 +1,276 @@
+"""Worker processes: their pipes, and how they end.
+
+Each worker has a process session of its own, so Ctrl-C reaches only the parent. The parent requests it to close,
+then terminates it, then kills it. If the parent dies, the kernel kills the worker. The parent blocks only on
+a pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from polybench.core import interrupts
+from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.machine import oom
+from polybench.protocol.environment import inherited_env_vars
+from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
+from polybench.protocol.messages import (
+    Close,
+    Closed,
+    NotAvailable,
+    Request,
+    RequestFailed,
+    Response,
+    encoder,
+    message_name,
+    response_decoder,
+)
+
+ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
+"""Type of the response to a request; see `protocol.messages`."""
+
+_GRACE_SECONDS = 5.0
+_LOG_LINES = 5
+_LOG_TAIL_BYTES = 1 << 16
+_MAX_LOG_LINE_CHARACTERS = 300
+_MAX_LOG_BYTES = 1 << 24
+_CUT_MARK = b"\n[...]\n"
+_MAX_RESPONSE_BYTES = 1 << 26
+_MAX_POLL_SECONDS = 2_000_000.0
+"""Just below the limit of poll(2), which counts milliseconds in 32 bits."""
+
+
+class WorkerProcess:
+    """A child process, the requests to it and its responses.
+
+    Args:
+        environment: variables on top of the user's own.
+        log_path: file to which the process appends its standard output and standard error.
+        python: the interpreter that runs it.
+    """
+
+    def __init__(self, environment: Mapping[str, str], log_path: Path, python: Interpreter = OWN_INTERPRETER) -> None:
+        self.log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        requests_read, requests_write = os.pipe()
+        responses_read, responses_write = os.pipe()
+        self._kills_before = oom.kill_count()
+        protocol_variables = {
+            "POLYBENCH_PARENT": str(os.getpid()),
+            "POLYBENCH_REQUESTS_FD": str(requests_read),
+            "POLYBENCH_RESPONSES_FD": str(responses_write),
+            "POLYBENCH_STARTED": repr(time.monotonic()),
+        }
+        inherited = {**inherited_env_vars(os.environ), **environment}
+        try:
+            with log_path.open("ab") as output:
+                self._process = subprocess.Popen(
+                    # -P: Python does not import modules from the current folder.
+                    [python.executable, "-P", "-m", "polybench.worker"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**python.with_python_path(inherited), **protocol_variables},
+                    pass_fds=(requests_read, responses_write),
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(requests_write)
+            os.close(responses_read)
+            raise
+        finally:
+            os.close(requests_read)
+            os.close(responses_write)
+        self._requests_fd = requests_write
+        self._responses_fd = responses_read
+        self._buffer = bytearray()
+
+    @property
+    def pid(self) -> int:
+        """Process ID, for meters that observe the worker from outside."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the end of the process has been observed."""
+        return self._process.returncode is not None
+
+    def request(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
+        """Send a request and block until its response.
+
+        Raises:
+            ConfigurationFailed: the worker failed, died, hung for `timeout` seconds, or sent another
+                response.
+            EngineUnavailable: the worker reports that this machine cannot run the engine.
+        """
+        self.send(request)
+        return self.receive(request, response_type, timeout)
+
+    def send(self, request: Request) -> None:
+        """Send a request without waiting, so that several workers can work in parallel.
+
+        Raises:
+            ConfigurationFailed: the worker has ended.
+        """
+        if self._requests_fd < 0:
+            raise ConfigurationFailed(f"cannot send request {message_name(request)}: the worker has ended")
+        # `receive` finds the closed pipe of a dead worker, and reports why it ended.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests_fd, encoder.encode(request) + b"\n")
+
+    def receive(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
+        """Block until the response to a request that was sent; raises the errors of `request`."""
+        response = self._next_response(request, timeout)
+        if not isinstance(response, response_type):
+            self.kill()  # later responses would not match their requests
+            raise ConfigurationFailed(f"unexpected response to {message_name(request)}: {message_name(response)}")
+        return response
+
+    def _next_response(self, request: Request, timeout: float) -> Response:
+        line = self._read_line(request, timeout)
+        try:
+            response = response_decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            self.kill()
+            raise ConfigurationFailed(f"invalid response to {message_name(request)}: {line[:60]!r} ({error})") from None
+        if isinstance(response, RequestFailed):
+            raise ConfigurationFailed(response.reason)
+        if isinstance(response, NotAvailable):
+            raise EngineUnavailable(response.reason, response.hint)
+        return response
+
+    def _read_line(self, request: Request, timeout: float) -> bytes:
+        deadline = time.monotonic() + timeout
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > _MAX_RESPONSE_BYTES:
+                self.kill()
+                raise ConfigurationFailed(
+                    f"response to {message_name(request)} is too long: {searched >> 20} MiB without an end"
+                )
+            if not _wait_until_readable(self._responses_fd, deadline - time.monotonic()):
+                self.kill()
+                raise ConfigurationFailed(
+                    f"timed out: no response to {message_name(request)} within {timeout:g} s (--timeout)"
+                )
+            chunk = os.read(self._responses_fd, 1 << 16)
+            if not chunk:
+                raise ConfigurationFailed(self._describe_exit())
+            self._buffer += chunk
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _describe_exit(self) -> str:
+        """Describe how the process ended, with the last lines of its log."""
+        ended = self._wait_for_exit(_GRACE_SECONDS)
+        self.kill()
+        if not ended:
+            return "closed its pipe without a response"
+        code = self._process.returncode
+        if code == -signal.SIGKILL:
+            cause = self._describe_kill()
+        elif code < 0:
+            cause = f"was killed by {signal.Signals(-code).name}"
+        else:
+            cause = f"exited with code {code}"
+        return "; ".join([f"the worker {cause}", *self.last_log_lines()])
+
+    def _describe_kill(self) -> str:
+        """Describe a SIGKILL; the kernel only counts out-of-memory kills of the whole machine."""
+        kills = oom.kill_count()
+        if kills is None or self._kills_before is None:
+            return "was killed by SIGKILL (the kernel sends it when memory runs out)"
+        if kills > self._kills_before:
+            return "was killed: probably out of memory (SIGKILL, and the kernel's out-of-memory count rose)"
+        return "was killed by SIGKILL from another process (the machine was not out of memory)"
+
+    def last_log_lines(self) -> list[str]:
+        """Return the last lines of the worker's log."""
+        with self.log_path.open("rb") as file:
+            file.seek(max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES))
+            lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        return [line.strip()[:_MAX_LOG_LINE_CHARACTERS] for line in lines if line.strip()][-_LOG_LINES:]
+
+    def close(self) -> None:
+        """Ask the worker to end, wait a few seconds, then kill it."""
+        try:
+            if self._process.returncode is None and not self._wait_for_exit(0):
+                with contextlib.suppress(ConfigurationFailed, EngineUnavailable):
+                    self.send(Close())
+                    while not isinstance(self._next_response(Close(), _GRACE_SECONDS), Closed):
+                        pass  # the response to an earlier request
+                    self._wait_for_exit(_GRACE_SECONDS)
+        finally:  # also after an interrupt
+            self.kill()
+
+    def kill(self) -> None:
+        """Terminate, then kill, the worker and its children. Safe to call again."""
+        if self._process.returncode is None:
+            if not self._wait_for_exit(0):
+                self._signal_group(signal.SIGTERM)
+                self._wait_for_exit(1.0)
+            # Before the process is reaped: afterwards another process group may have the same ID.
+            self._signal_group(signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # blocked in the kernel, by a failed disk for example
+                self._process.wait(_GRACE_SECONDS)
+            self._truncate_log()
+        for name in ("_requests_fd", "_responses_fd"):
+            if (descriptor := getattr(self, name)) >= 0:
+                os.close(descriptor)
+                setattr(self, name, -1)
+
+    def _truncate_log(self) -> None:
+        """Cut the middle out of a log that is too large to read."""
+        with contextlib.suppress(OSError), self.log_path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= _MAX_LOG_BYTES:
+                return
+            file.seek(size - _MAX_LOG_BYTES // 2)
+            end = file.read(_MAX_LOG_BYTES // 2)
+            file.seek(_MAX_LOG_BYTES // 2 - len(_CUT_MARK))
+            file.write(_CUT_MARK + end)
+            file.truncate()
+
+    def _wait_for_exit(self, seconds: float) -> bool:
+        """Return whether the process ends within this time, without reaping it."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(ChildProcessError):  # already reaped
+            while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(0.01)
+        return True
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        # The worker leads its session, so its process group includes its children.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.kill()
+
+
+def _wait_until_readable(descriptor: int, seconds: float) -> bool:
+    """Return whether there is data, or the other end has closed, within this time."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    with interrupts.interruptible():
+        return seconds > 0 and bool(poll.poll(min(seconds, _MAX_POLL_SECONDS) * 1000))

@@ -1,0 +1,121 @@
+"""An explanation as text: comparisons with a breakdown each, recommendations, suggested measurements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+
+from polybench.core import units
+from polybench.render import WIDTH
+from polybench.render.header import header_for
+from polybench.render.tables import format_table
+from polybench.schema.encoding import encode
+from polybench.schema.explanation import Breakdown, Comparison, Component, ExplanationDocument, Statement
+
+FORMATS = ("table", "markdown", "json")
+
+_MAX_COMPONENTS = 8
+"""Rows of a breakdown; the smaller components share a row. JSON contains all of them."""
+
+_SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[mµn]?s\b)")
+"""Line breaks are not allowed here."""
+
+
+def render(document: ExplanationDocument, format: str) -> str:
+    """Render in one of FORMATS, as text that ends with a newline."""
+    if format == "json":
+        return encode(document).decode()
+    workload, _, machine = header_for(document.settings, document.host, [])
+    line_break = "  \n" if format == "markdown" else "\n"
+    header = line_break.join([f"study {document.study}", workload, machine])
+    return f"{header}\n\n{render_body(document, format)}"
+
+
+def render_body(document: ExplanationDocument, format: str) -> str:
+    """Render without the header, as table or markdown, to follow the study's own table."""
+    markdown = format == "markdown"
+    blocks = [block for comparison in document.comparisons for block in _comparison(comparison, markdown)]
+    lists = {
+        "Recommendations": document.recommendations,
+        "Suggested measurements": document.suggested_measurements,
+        "Not compared": document.excluded,
+    }
+    for title, statements in lists.items():
+        if statements:
+            blocks += [_title(title, markdown), _bullets(statements, markdown)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _comparison(comparison: Comparison, markdown: bool) -> Iterator[str]:
+    yield _title(f"{comparison.configuration} vs. {comparison.baseline}", markdown)
+    yield _bullets(comparison.statements, markdown)
+    breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
+    if breakdown is not None:
+        titles, rows = breakdown_rows(comparison, breakdown)
+        yield format_table(titles, rows, text_columns=1, markdown=markdown)
+
+
+def _title(text: str, markdown: bool) -> str:
+    return f"### {text}" if markdown else f"{text}\n{'-' * len(text)}"
+
+
+def _bullets(statements: Sequence[Statement], markdown: bool) -> str:
+    return "\n".join(line for statement in statements for line in _statement(statement, markdown))
+
+
+def _statement(statement: Statement, markdown: bool) -> Iterator[str]:
+    """Format a statement; its command stays on one line, to be copied."""
+    text = f"- {statement.text} [{statement.evidence}]"
+    if markdown:
+        yield text + (f" `{statement.command}`" if statement.command else "")
+        return
+    unbroken = _SPACE_BEFORE_UNIT.sub("\u00a0", text)
+    lines = fill(unbroken, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    yield lines.replace("\u00a0", " ")
+    if statement.command:
+        yield f"    {statement.command}"
+
+
+def breakdown_rows(comparison: Comparison, breakdown: Breakdown) -> tuple[list[str], list[list[str]]]:
+    """Format the column titles and the rows of a breakdown; the last row is their sum."""
+    largest = sorted(breakdown.components, key=lambda one: -abs(one.difference_seconds))[:_MAX_COMPONENTS]
+    shown = [component for component in breakdown.components if component in largest]
+    others = [component for component in breakdown.components if component not in largest]
+    rows = [_row(component.name, component, breakdown) for component in shown]
+    if others:
+        rows.append(_row(units.plural(len(others), "other component"), _sum(others), breakdown))
+    rows += [_row(f"unattributed: {one.name}", one, breakdown) for one in breakdown.unattributed]
+    step = Component(
+        name="",
+        kind="",
+        difference_seconds=breakdown.difference_seconds,
+        seconds=comparison.seconds,
+        baseline_seconds=comparison.baseline_seconds,
+    )
+    rows.append(_row("whole step", step, breakdown))
+    return ["component", comparison.configuration, comparison.baseline, "difference", "share"], rows
+
+
+def _row(name: str, component: Component, breakdown: Breakdown) -> list[str]:
+    both = (
+        "" if value is None else units.format_seconds(value)
+        for value in (component.seconds, component.baseline_seconds)
+    )
+    total = breakdown.difference_seconds
+    share = f"{100 * component.difference_seconds / total:.1f}%" if total else ""
+    return [name, *both, units.format_signed_seconds(component.difference_seconds), share]
+
+
+def _sum(components: Sequence[Component]) -> Component:
+    seconds, baseline_seconds = (
+        sum(value for value in values if value is not None)
+        for values in zip(*((one.seconds, one.baseline_seconds) for one in components), strict=True)
+    )
+    return Component(
+        name="",
+        kind="",
+        difference_seconds=sum(component.difference_seconds for component in components),
+        seconds=seconds,
+        baseline_seconds=baseline_seconds,
+    )

@@ -1,0 +1,108 @@
+"""Fixed overhead of a training step as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from polybench.core import units
+from polybench.render import INTERVALS
+from polybench.render.tables import format_csv, format_notes, format_table
+from polybench.schema.overhead import ConfigurationOverhead, Interval, OverheadDocument, OverheadIntervals
+
+_MAX_RESIDUAL = 0.15
+"""Relative residual above which a linear fit does not describe a configuration."""
+
+
+def render(document: OverheadDocument, format: str) -> str:
+    """Render in one of render.RECORD_FORMATS, as text that ends with a newline."""
+    if format == "json":
+        return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    if format == "csv":
+        return _csv(document)
+    titles = ["engine", "overhead per step", f"time per {document.input_kind}", "50% at batch", "Python call"]
+    rows = [_row(configuration) for configuration in document.configurations]
+    header = f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}"
+    markdown = format == "markdown"
+    table = format_table(titles, rows, text_columns=1, markdown=markdown)
+    notes = format_notes((*_notes(document), *document.warnings), markdown=markdown)
+    return "\n\n".join([header, table, notes]) + "\n"
+
+
+def _row(configuration: ConfigurationOverhead) -> list[str]:
+    if configuration.overhead_seconds is None or configuration.seconds_per_item is None:
+        return [configuration.configuration, configuration.status, "", "", ""]
+    half = configuration.batch_size_at_50pct_overhead
+    call = configuration.python_call_overhead_seconds
+    return [
+        configuration.configuration,
+        _with_interval(configuration.overhead_seconds, configuration.ci95.overhead_seconds),
+        _with_interval(configuration.seconds_per_item, configuration.ci95.seconds_per_item),
+        "" if half is None else units.format_number(half, digits=2),
+        "" if call is None else units.format_seconds(call),
+    ]
+
+
+def _with_interval(value: float, interval: Interval | None) -> str:
+    text = units.format_seconds(value)
+    if interval is None:
+        return text
+    low, high = (units.format_seconds(max(0.0, bound)) for bound in interval)
+    return f"{text} ({low} to {high})"
+
+
+def _notes(document: OverheadDocument) -> Iterator[str]:
+    has_intervals = any(one.ci95 != OverheadIntervals(None, None) for one in document.configurations)
+    sizes = dict.fromkeys(point.batch_size for one in document.configurations for point in one.points)
+    yield (
+        f"linear fit over batch sizes {', '.join(map(units.format_count, sorted(sizes)))}:"
+        f" step time = overhead + batch size x time per {document.input_kind};"
+        " 50% at batch: batch size at which the overhead is half of the step time"
+        + (f"; {INTERVALS}" if has_intervals else "")
+    )
+    if any(one.python_call_overhead_seconds is not None for one in document.configurations):
+        yield (
+            "Python call: cost of calling the engine's step loop from Python, without the steps; includes the"
+            " bridge to Julia and collections that gc_off moves out of steps; not part of the overhead"
+        )
+    for configuration in document.configurations:
+        residual = configuration.max_relative_residual
+        if residual is not None and residual > _MAX_RESIDUAL:
+            yield (
+                f"{configuration.configuration}: a point is {units.format_percent(residual)} off the fit;"
+                f" the time per {document.input_kind} depends on the batch size"
+            )
+        if configuration.reason:
+            yield f"{configuration.configuration}: {configuration.status}: {configuration.reason}"
+
+
+def _csv(document: OverheadDocument) -> str:
+    header = [
+        "configuration",
+        "status",
+        "overhead_seconds",
+        "overhead_seconds_low",
+        "overhead_seconds_high",
+        "seconds_per_item",
+        "seconds_per_item_low",
+        "seconds_per_item_high",
+        "batch_size_at_50pct_overhead",
+        "python_call_overhead_seconds",
+        "max_relative_residual",
+    ]
+    rows = [
+        [
+            configuration.configuration,
+            configuration.status,
+            configuration.overhead_seconds,
+            *(configuration.ci95.overhead_seconds or (None, None)),
+            configuration.seconds_per_item,
+            *(configuration.ci95.seconds_per_item or (None, None)),
+            configuration.batch_size_at_50pct_overhead,
+            configuration.python_call_overhead_seconds,
+            configuration.max_relative_residual,
+        ]
+        for configuration in document.configurations
+    ]
+    return format_csv(header, rows)

@@ -1,0 +1,174 @@
+"""Published results, in a block separate from everything that polybench measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, get_args
+
+from polybench.core import units
+from polybench.core.spec import Workload
+from polybench.metrics import METRICS
+from polybench.schema.metadata import PublishedMetric, PublishedResult
+from polybench.schema.result import Result
+from polybench.schema.sweep import PointResult, SweepPoint
+
+TITLE = "published (not measured here)"
+HEADER = ["engine", "hardware", "quantity", "value"]
+COMPARISON_HEADER = ["measured here", "ratio"]
+"""Measured value of the same quantity, and the published value divided by it."""
+
+_FORMATS: dict[PublishedMetric, tuple[Callable[[float], str], str]] = {
+    "epoch_time": (units.format_seconds, "times as long"),
+    "step_time": (units.format_seconds, "times as long"),
+    "throughput": (units.format_count, "times as many"),
+    "steps_per_second": (units.format_count, "times as many"),
+    "gpu_speedup": (units.format_number, "times"),
+    "accuracy": (units.format_number, "times as high"),
+}
+"""Format of a measured value, and the words after the ratio."""
+
+
+class MeasuredConfiguration(NamedTuple):
+    """A configuration that polybench measured."""
+
+    configuration: str
+    workload: Workload
+    values: Mapping[str, float | str | None]
+    """Values of the metrics that published results may contain."""
+    epochs: int | None = None
+    """Epochs before the accuracy was measured; None if trainings differ in their number."""
+
+
+def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
+    """Collect the ranked configurations of a study."""
+    return [
+        MeasuredConfiguration(
+            result.configuration,
+            result.workload,
+            {name: METRICS[name].value(result) for name in get_args(PublishedMetric)},
+            _epochs(result),
+        )
+        for result in results
+        if result.is_ranked
+    ]
+
+
+def _epochs(result: Result) -> int | None:
+    numbers = {len(training.epochs) for training in result.trainings if training.complete}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def from_sweep(points: Sequence[SweepPoint]) -> list[MeasuredConfiguration]:
+    """Collect the ranked configurations of all points, the fastest first."""
+    measured = [
+        MeasuredConfiguration(result.configuration, point.workload, _point_values(result))
+        for point in points
+        if point.workload is not None
+        for result in point.configurations
+        if result.speedup is not None
+    ]
+    return sorted(measured, key=lambda one: -float(one.values["throughput"] or 0))
+
+
+def _point_values(result: PointResult) -> dict[str, float | str | None]:
+    seconds = result.step_seconds
+    return {
+        "epoch_time": result.epoch_seconds,
+        "step_time": seconds,
+        "throughput": result.items_per_second,
+        "steps_per_second": 1 / seconds if seconds else None,
+    }
+
+
+def column_titles(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> list[str]:
+    """List the titles of `format_rows`, which compares if some configuration repeats a published result."""
+    has_comparison = any(_measured_values(one, measured) for one in published)
+    return [*HEADER, *COMPARISON_HEADER] if has_comparison else HEADER
+
+
+def format_rows(
+    published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()
+) -> list[list[str]]:
+    """Format a row per published result, in the order of the study file."""
+    has_comparison = len(column_titles(published, measured)) > len(HEADER)
+    return [
+        [one.label, one.hardware, one.quantity, f"{_format_value(one.value)} {one.unit}".rstrip()]
+        + (_comparison(one, measured) if has_comparison else [])
+        for one in published
+    ]
+
+
+def _comparison(published: PublishedResult, measured: Sequence[MeasuredConfiguration]) -> list[str]:
+    values = _measured_values(published, measured)
+    if not values:
+        return ["", ""]
+    ends = published.value if isinstance(published.value, tuple) else (published.value,)
+    ratios = sorted(one / other for one in (min(ends), max(ends)) for other in (min(values), max(values)))
+    format_metric, words = _FORMATS[published.metric]
+    name = published.configuration or units.plural(len(values), "configuration")
+    return [f"{name} {_range(format_metric, values)}", f"{_range(units.format_number, ratios)} {words}"]
+
+
+def _range(format_one: Callable[[float], str], values: Sequence[float]) -> str:
+    """Format the smallest and the largest value, or the only one."""
+    return " to ".join(dict.fromkeys((format_one(min(values)), format_one(max(values)))))
+
+
+def _measured_values(published: PublishedResult, measured: Sequence[MeasuredConfiguration]) -> list[float]:
+    """Collect the values of configurations that repeat a published result, for as many epochs or steps.
+
+    If the published result names a configuration, only its first value counts.
+    """
+    values = (one.values.get(published.metric) for one in measured if _is_same_work(published, one))
+    found = [published.count_in_value * value for value in values if isinstance(value, float) and value]
+    return found[:1] if published.configuration else found
+
+
+def _is_same_work(published: PublishedResult, measured: MeasuredConfiguration) -> bool:
+    """Test for the same configuration, network, batch size and images, as far as they are published."""
+    return _is_same_network(published, measured) and not _differences(published, measured)
+
+
+def _is_same_network(published: PublishedResult, measured: MeasuredConfiguration) -> bool:
+    any_configuration = published.configuration is None and published.metric == "accuracy"
+    is_same = any_configuration or published.configuration == measured.configuration
+    return is_same and published.model in (None, measured.workload.model)
+
+
+def _differences(published: PublishedResult, measured: MeasuredConfiguration) -> list[str]:
+    workload = measured.workload
+    found = []
+    has_accuracy = published.metric == "accuracy" and measured.values.get("accuracy")
+    if has_accuracy and measured.epochs != published.epochs:
+        epochs = "different numbers of epochs" if measured.epochs is None else units.plural(measured.epochs, "epoch")
+        found.append(f"accuracy after {epochs} here, after {published.epochs} in the publication")
+    if published.batch_size not in (None, workload.batch_size):
+        found.append(f"batch size {workload.batch_size} here, {published.batch_size} in the publication")
+    if published.augment not in (None, workload.augment):
+        augmented = ["not augmented", "augmented"]
+        here, there = augmented[workload.augment], augmented[not workload.augment]
+        found.append(f"images {here} here, {there} in the publication")
+    return found
+
+
+def format_notes(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> list[str]:
+    """List each source once, and reasons why a configuration with the same network has no ratio."""
+    reasons = [
+        f"no ratio for {configuration.configuration}: {difference}"
+        for result in published
+        if result.configuration is None or not _measured_values(result, measured)
+        for configuration in measured
+        if _is_same_network(result, configuration)
+        for difference in _differences(result, configuration)
+    ]
+    return [
+        *(f"source: {source}" for source in dict.fromkeys(result.source for result in published)),
+        *dict.fromkeys(reasons),
+    ]
+
+
+def _format_value(value: float | tuple[float, float]) -> str:
+    """Format all published digits, without rounding."""
+    if isinstance(value, tuple):
+        return " to ".join(map(_format_value, value))
+    return f"{value:,.12g}"

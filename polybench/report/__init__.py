@@ -1,1 +1,0 @@
-"""From what was learned of each cell to the study's document, and where documents are kept."""

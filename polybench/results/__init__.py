@@ -1,0 +1,1 @@
+"""Converts measurements into documents: comparisons, peaks, layers, overheads, sweeps."""

@@ -1,0 +1,164 @@
+"""Compares results with each other: speed-up, cost, break-even. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import msgspec
+
+from polybench.results.interference import inconclusive_reason, unaffected_step_times
+from polybench.results.replicas import device_count, parallel_scaling
+from polybench.schema.resources import Allocations, Cost
+from polybench.schema.result import Result
+from polybench.schema.times import BaselineComparison, BreakEven, GpuSpeedup
+from polybench.schema.training import AccuracyDifference
+from polybench.stats import statistics
+from polybench.stats.log_ratio_change import compare_studies
+
+
+def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
+    """Fill in the fields that depend on other configurations. Only ranked configurations are compared.
+
+    Args:
+        results: all configurations of a study, changed in place.
+        baseline: configuration to compare with; None if nothing was measured.
+        prices: dollars per hour, by device.
+    """
+    by_name = {result.configuration: result for result in results}
+    for result in results:
+        if baseline is not None and result.is_ranked:
+            result.vs_baseline = _compare_with_baseline(by_name[baseline], result)
+            result.cost = _cost(prices, result, by_name[baseline])
+            result.allocations = _compare_allocations(by_name[baseline], result)
+            result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
+        result.gpu_speedup = _gpu_speedup(result, results)
+        result.break_even_steps = _break_even(result, results)
+        result.scaling = parallel_scaling(result, results, compare_results)
+
+
+def compare_results(baseline: Result, other: Result) -> BaselineComparison | None:
+    """Return the speed-up of `other`; None if no unaffected round was measured for both."""
+    baseline_times, other_times = unaffected_step_times(baseline), unaffected_step_times(other)
+    if other is baseline:
+        return BaselineComparison(
+            baseline.configuration, 1.0, None, "processes" if len(baseline_times) > 1 else "single_process"
+        )
+    try:
+        ratio = statistics.ratio(baseline_times, other_times)
+    except ValueError:  # no common process and round
+        return None
+    return BaselineComparison(
+        baseline.configuration, ratio.value, ratio.ci95, ratio.scope, inconclusive_reason(baseline, other)
+    )
+
+
+def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
+    """Return the speed-up of `other`, including the speed-up of its mean step if it has one."""
+    comparison = compare_results(baseline, other)
+    if comparison is None or other.mean_step_time is None:
+        return comparison
+    if other is baseline:
+        return msgspec.structs.replace(comparison, mean_speedup=1.0)
+    ratio = statistics.ratio(unaffected_step_times(baseline), unaffected_step_times(other), fmean)
+    return msgspec.structs.replace(comparison, mean_speedup=ratio.value, mean_ci95=ratio.ci95)
+
+
+def throughput_ratio(baseline: Result, other: Result) -> statistics.Ratio:
+    """Return the ratio of items per second of two results from different studies.
+
+    The batch sizes may differ, so items per second are compared instead of step times.
+
+    Raises:
+        ValueError: one of the results has no step times.
+    """
+    found = compare_studies(unaffected_step_times(baseline), unaffected_step_times(other))
+    work = other.workload.batch_size / baseline.workload.batch_size
+    interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])
+    return statistics.Ratio(work * found.value, interval, found.scope)
+
+
+def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference | None:
+    """Compare accuracies seed by seed, since all configurations start from the same weights.
+
+    Returns None unless both completed the same trainings. With a target accuracy, trainings stop when they
+    reach it, so `time_to_accuracy` is compared instead.
+    """
+    baseline_trainings, other_trainings = ([t for t in result.trainings if t.complete] for result in (baseline, other))
+    trainings = [(training.seed, len(training.epochs)) for training in baseline_trainings]
+    same = trainings == [(training.seed, len(training.epochs)) for training in other_trainings]
+    epochs = {number for _, number in trainings}
+    if other is baseline or not same or len(epochs) != 1 or baseline.time_to_accuracy is not None:
+        return None
+    pairs = [
+        (one.accuracy, two.accuracy)
+        for one, two in zip(baseline_trainings, other_trainings, strict=True)
+        if one.accuracy is not None and two.accuracy is not None
+    ]
+    if len(pairs) < len(trainings):
+        return None
+    value, interval = statistics.difference(*zip(*pairs, strict=True))
+    return AccuracyDifference(baseline.configuration, value, interval, epochs.pop(), len(pairs))
+
+
+def _gpu_speedup(result: Result, results: Sequence[Result]) -> GpuSpeedup | None:
+    """Compare a result on a GPU with the same engine on the CPU.
+
+    The CPU result has the same precision, variant and environment if possible. Otherwise it has fp32 (CPUs
+    have no tf32), no variant, and polybench's own environment.
+    """
+    if result.device == "cpu" or not result.is_ranked:
+        return None
+    on_cpu = {
+        (other.workload.precision, other.variant, other.environment): other
+        for other in reversed(results)  # the first of several repeats wins
+        if (other.device, other.engine) == ("cpu", result.engine) and other.is_ranked and other.workload.replicas == 1
+    }
+    environments = (result.environment, None)
+    for key in itertools.product((result.workload.precision, "fp32"), (result.variant, None), environments):
+        if (cpu := on_cpu.get(key)) is not None:
+            found = compare_results(cpu, result)
+            if found is None:
+                return None
+            return GpuSpeedup(cpu.configuration, found.speedup, found.ci95, found.scope, found.inconclusive_reason)
+    return None
+
+
+def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
+    """Return time x price of all devices, normalized to the baseline's as in the 2017 cloud comparison."""
+    price, baseline_price = prices.get(result.device), prices.get(baseline.device)
+    if price is None or result.epoch_seconds is None:
+        return None
+    dollars = result.epoch_seconds / 3600 * price * device_count(result)
+    if baseline_price is None or not baseline.epoch_seconds:
+        return Cost(dollars, None)
+    return Cost(dollars, dollars / (baseline.epoch_seconds / 3600 * baseline_price * device_count(baseline)))
+
+
+def _compare_allocations(baseline: Result, other: Result) -> Allocations:
+    """Add the ratio of native bytes to the baseline's; only these are counted the same way in all engines."""
+    baseline_native, native = baseline.allocations.native, other.allocations.native
+    if baseline_native is None or native is None or not baseline_native.bytes_per_step:
+        return other.allocations
+    ratio = native.bytes_per_step / baseline_native.bytes_per_step
+    return msgspec.structs.replace(other.allocations, native=msgspec.structs.replace(native, ratio_to_baseline=ratio))
+
+
+def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
+    """Compare with each other ranked result; empty if this result is not ranked."""
+    if not result.is_ranked or result.startup is None or result.step_time is None:
+        return []
+    return [
+        BreakEven(
+            other.configuration,
+            statistics.steps_to_break_even(
+                result.startup.cold_start_seconds,
+                result.step_time.median,
+                other.startup.cold_start_seconds,
+                other.step_time.median,
+            ),
+        )
+        for other in results
+        if other is not result and other.is_ranked and other.startup and other.step_time
+    ]

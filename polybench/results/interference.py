@@ -1,0 +1,108 @@
+"""Summarizes the kernel's counters of timing blocks and drops affected rounds. Pure.
+
+A round is affected if other programs interfered with its timing block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+from polybench.core import units
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
+from polybench.schema.resources import BlockCounters, Interference
+from polybench.schema.result import Result
+
+NOTABLE_FAULT_FRACTION = 0.03
+"""Fraction of a step spent in page faults from which polybench prints a warning."""
+
+MAX_AFFECTED_FRACTION = 0.25
+"""Fraction of a configuration's timing blocks that may be affected before its ratios are inconclusive.
+
+Affected blocks are left out, but if there are many, the other blocks probably suffered as well. With one busy
+process in addition to two threads, torch's steps took up to 20 times as long."""
+
+
+def add_interference(result: Result, counters: Sequence[Sequence[BlockCounters]], malloc: str) -> None:
+    """Fill in the counters of a measured configuration.
+
+    Args:
+        result: has its step times already.
+        counters: of each timing block, as [process][round].
+        malloc: the study's malloc policy, which determines the recommendation of a warning.
+    """
+    step_times = result.step_times
+    blocks = [block for process in counters for block in process]
+    if step_times is None or not blocks:
+        return
+    timed = sum(len(one_round) for process in step_times.values for one_round in process)
+    steps = timed * step_times.steps_per_value + WARMUP_STEPS_PER_BLOCK * len(blocks)
+    result.interference = Interference(
+        cpu_wait_seconds_per_step=_mean((block.cpu_wait_seconds for block in blocks), steps),
+        minor_faults_per_step=_mean((block.minor_faults for block in blocks), steps),
+        major_faults_per_step=_mean((block.major_faults for block in blocks), steps),
+        voluntary_switches_per_step=_mean((block.voluntary_switches for block in blocks), steps),
+        involuntary_switches_per_step=_mean((block.involuntary_switches for block in blocks), steps),
+        blocks_rerun=sum(block.reruns > 0 for block in blocks),
+        blocks_affected=sum(block.affected for block in blocks),
+        blocks=[list(process) for process in counters[: len(step_times.values)]],
+    )
+    fraction = page_fault_fraction(result.interference) or 0.0
+    if fraction > NOTABLE_FAULT_FRACTION and result.step_time is not None:
+        seconds = fraction * result.step_time.median
+        result.warnings.append(_page_fault_warning(result, seconds, fraction, malloc))
+
+
+def page_fault_fraction(interference: Interference) -> float | None:
+    """Return the largest possible fraction of a step spent in page faults; None if they were not counted."""
+    blocks = [block for process in interference.blocks for block in process]
+    seconds = sum(block.wall_seconds for block in blocks)
+    return sum(block.page_fault_seconds for block in blocks) / seconds if seconds else None
+
+
+def drop_affected_rounds(
+    step_times: Sequence[Sequence[Sequence[float]]], counters: Sequence[Sequence[BlockCounters]]
+) -> list[list[list[float]]]:
+    """Return step times as [process][round][step], with empty lists for affected rounds.
+
+    A process keeps all of its rounds if half of them or more are affected.
+    """
+    return [_unaffected_rounds(process, blocks) for process, blocks in zip_longest(step_times, counters, fillvalue=())]
+
+
+def unaffected_step_times(result: Result) -> list[list[list[float]]]:
+    """Return the step times for typical step and ratios, as [process][round][step]."""
+    return drop_affected_rounds(result.nested_step_times, result.interference.blocks)
+
+
+def _unaffected_rounds(process: Sequence[Sequence[float]], blocks: Sequence[BlockCounters]) -> list[list[float]]:
+    unaffected = [not block.affected for block in blocks]
+    enough = len(unaffected) == len(process) and 2 * sum(unaffected) > len(unaffected)
+    return [list(one_round) if not enough or unaffected[i] else [] for i, one_round in enumerate(process)]
+
+
+def inconclusive_reason(*results: Result) -> str | None:
+    """Return why a ratio of these results is inconclusive regardless of its interval; None if it is not."""
+    for result in results:
+        affected = result.interference.blocks_affected or 0
+        blocks = sum(map(len, result.interference.blocks))
+        if affected > MAX_AFFECTED_FRACTION * blocks:
+            return f"interference affected {affected} of {blocks} timing blocks of {result.configuration}"
+    return None
+
+
+def _mean(counts: Iterable[float | None], steps: int) -> float | None:
+    """Return the mean per step; None if the kernel did not count in every block."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None) / steps
+
+
+def _page_fault_warning(result: Result, seconds: float, fraction: float, malloc: str) -> str:
+    count = units.format_count(round(result.interference.minor_faults_per_step or 0))
+    explanation = (
+        "freed memory returns to the kernel between steps; try --malloc retain"
+        if malloc == "system" or "system_malloc" in (result.variant or "")
+        else "the engine or its allocator returns memory to the kernel"
+    )
+    cost = f"{units.format_seconds(seconds)} ({units.format_percent(fraction)})"
+    return f"page faults: {count} per step take up to {cost}; {explanation}"

@@ -1,0 +1,171 @@
+"""Builds the layers document from the operation times of each round. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import get_args
+
+import msgspec
+
+from polybench.core.layers import Operation
+from polybench.core.model import Model
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.protocol.layer_messages import OperationTime
+from polybench.schema.configuration_status import status_fields
+from polybench.schema.layers import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.stats.statistics import mean_over_rounds
+
+OperationTimes = list[list[list[OperationTime]]]
+"""Times of one configuration as [process][round][operation], with the same operations in every round."""
+
+_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+def build_layers_document(
+    study: StudyDocument,
+    model: Model,
+    times: Mapping[str, OperationTimes],
+    compiled_as_whole: Sequence[str],
+    *,
+    expand_blocks: bool = False,
+    only_layer: str | None = None,
+) -> LayersDocument:
+    """Build the document of measured operation times.
+
+    Args:
+        study: the same study, with the times of whole steps.
+        model: its network.
+        times: operation times of the measured configurations, by name.
+        compiled_as_whole: names of the configurations whose layers cannot be timed.
+        expand_blocks: if true, each layer of a residual block has its own row.
+        only_layer: if given, the document has only this layer's rows and no times of whole steps.
+    """
+    layers = split_layers(model)
+    configurations = [
+        _configuration_layers(
+            result,
+            layers,
+            times.get(result.configuration, []),
+            result.configuration in compiled_as_whole,
+            expand_blocks,
+        )
+        for result in study.results
+    ]
+    if only_layer is not None:
+        configurations = [_keep_layer(configuration, only_layer) for configuration in configurations]
+    return LayersDocument(
+        id=study.id,
+        created=study.created,
+        polybench=study.polybench,
+        argv=study.argv,
+        study=study.study,
+        settings=study.settings,
+        host=study.host,
+        warnings=[
+            *study.warnings,
+            *(f"{r.configuration}: {text}" for r in study.results for text in r.warnings),
+        ],
+        configurations=configurations,
+    )
+
+
+_WHOLE_STEP_FIELDS = ("step_seconds", "step_ci95", "unattributed_seconds", "ci95", "gc_seconds_per_step")
+
+
+def _keep_layer(configuration: ConfigurationLayers, layer: str) -> ConfigurationLayers:
+    rows = [row for row in configuration.rows if row.layer == layer]
+    peak = configuration.peak and msgspec.structs.replace(configuration.peak, fraction=None)
+    return msgspec.structs.replace(configuration, rows=rows, peak=peak, **dict.fromkeys(_WHOLE_STEP_FIELDS))
+
+
+def _configuration_layers(
+    result: Result,
+    layers: Sequence[TimedLayer],
+    times: OperationTimes,
+    compiled_as_whole: bool,
+    expand_blocks: bool,
+) -> ConfigurationLayers:
+    configuration = ConfigurationLayers(
+        **status_fields(result),
+        parity=result.parity.status,
+        compiled_as_whole=compiled_as_whole,
+        gc_seconds_per_step=result.gc.seconds_per_step,
+        step_times=result.step_times,
+        versions=result.versions,
+        peak=result.peak,
+    )
+    if result.step_times:
+        steps = [[median(one_round) for one_round in process] for process in result.step_times.values]
+        configuration.step_seconds, configuration.step_ci95 = mean_over_rounds(steps)
+        if any(times):
+            configuration.rows = _rows(layers, result.workload.batch_size, times, expand_blocks)
+            unattributed = _unattributed(steps, times)
+            configuration.unattributed_seconds, configuration.ci95 = mean_over_rounds(unattributed)
+    return configuration
+
+
+def _unattributed(steps: list[list[float]], times: OperationTimes) -> list[list[float]]:
+    """Subtract the sum of operation times from the step time, as [process][round]."""
+    return [
+        [step - sum(timed.seconds for timed in operations) for step, operations in zip(*rounds, strict=False)]
+        for rounds in zip(steps, times, strict=False)
+    ]
+
+
+def _rows(layers: Sequence[TimedLayer], batch_size: int, times: OperationTimes, expand_blocks: bool) -> list[LayerRow]:
+    """Return rows in the order of the network. Operations of the step as a whole come last."""
+    groups: dict[tuple[str, Operation], list[int]] = {}
+    for number, timed in enumerate(_first_round(times)):
+        name = _row_name(layers, timed.layer_index, expand_blocks)
+        groups.setdefault((name, timed.operation), []).append(number)
+    names = list(dict.fromkeys(_row_name(layers, index, expand_blocks) for index in range(len(layers))))
+    order = sorted(groups, key=lambda key: ([*names, STEP].index(key[0]), _OPERATIONS.index(key[1])))
+    return [_row(*key, groups[key], layers, batch_size, times) for key in order]
+
+
+def _first_round(times: OperationTimes) -> list[OperationTime]:
+    return next(operations for rounds in times for operations in rounds)
+
+
+def _row_name(layers: Sequence[TimedLayer], index: int | None, expand_blocks: bool) -> str:
+    if index is None:
+        return STEP
+    return layers[index].name if expand_blocks else layers[index].block
+
+
+def _row(
+    layer: str,
+    operation: Operation,
+    numbers: list[int],
+    layers: Sequence[TimedLayer],
+    batch_size: int,
+    times: OperationTimes,
+) -> LayerRow:
+    """Sum the operations with these numbers within a round."""
+    seconds = [[sum(operations[number].seconds for number in numbers) for operations in rounds] for rounds in times]
+    mean, interval = mean_over_rounds(seconds)
+    first_round = _first_round(times)
+    indices = [index for number in numbers if (index := first_round[number].layer_index) is not None]
+    flops = [count for index in indices if (count := layers[index].flops(operation, batch_size)) is not None]
+    bytes_moved = [
+        count for index in indices if (count := layers[index].min_bytes_moved(operation, batch_size)) is not None
+    ]
+    return LayerRow(
+        layer=layer,
+        operation=operation,
+        seconds_per_step=mean,
+        ci95=interval,
+        gc_seconds_per_step=_gc_seconds(numbers, times),
+        flops=sum(flops) if flops else None,
+        min_bytes_moved=sum(bytes_moved) if bytes_moved else None,
+        seconds=seconds,
+    )
+
+
+def _gc_seconds(numbers: list[int], times: OperationTimes) -> float | None:
+    known = [[operations[number].gc_seconds for number in numbers] for rounds in times for operations in rounds]
+    sums = [sum(seconds) for seconds in known if None not in seconds]  # type: ignore[arg-type]
+    return fmean(sums) if sums else None

@@ -1,0 +1,210 @@
+"""Selects the fastest measurement of each kind of peak. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.core import units
+from polybench.core.model import Model
+from polybench.core.spec import Configuration
+from polybench.networks.timed_layers import TimedLayer
+from polybench.protocol.layer_messages import OperationTime
+from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy
+from polybench.schema.configuration_status import status_fields
+from polybench.schema.peak import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.stats.statistics import median_interval
+
+NUMPY = "numpy"
+
+
+class Kernel(NamedTuple):
+    """A matrix product or convolution whose operations engines time alone, for a batch.
+
+    `shape` describes it for users.
+    """
+
+    kind: PeakKind
+    shape: str
+    layer: TimedLayer
+    batch_size: int
+
+
+class KernelTiming(NamedTuple):
+    """Seconds of one kernel in one engine, by round; `work` is in FLOP or bytes."""
+
+    kind: PeakKind
+    engine: str
+    shape: str
+    work: int
+    seconds: Sequence[float]
+
+    @property
+    def rates(self) -> list[float]:
+        """Return the work per second of each round."""
+        return [self.work / seconds for seconds in self.seconds]
+
+
+def engine_timings(
+    engine: str, kernels: Sequence[Kernel], rounds: Sequence[Sequence[OperationTime]]
+) -> Iterator[KernelTiming]:
+    """Yield forward pass and both gradients of each kernel. All rounds have the same operations in order."""
+    for number, timed in enumerate(rounds[0] if rounds else ()):
+        assert timed.layer_index is not None
+        kernel = kernels[timed.layer_index]
+        flops = kernel.layer.flops(timed.operation, kernel.batch_size)
+        seconds = [operations[number].seconds for operations in rounds]
+        if flops is not None and min(seconds) > 0:
+            yield KernelTiming(kernel.kind, engine, f"{kernel.shape}, {timed.operation}", flops, seconds)
+
+
+def numpy_timings(request: TimeNumpy | None, rounds: Sequence[NumpyTimed]) -> Iterator[KernelTiming]:
+    """Yield NumPy's matrix products and the STREAM triad; nothing if NumPy was not timed."""
+    if request is None or not rounds:
+        return
+    for size, *seconds in zip(request.sizes, *(one.products for one in rounds), strict=True):
+        yield KernelTiming("gemm", NUMPY, square_shape(size), 2 * size**3, seconds)
+    triads = [one.triad for one in rounds if one.triad is not None]
+    if request.triad_bytes is not None and triads:
+        shape = f"3 arrays of {units.format_bytes(request.triad_bytes)}"
+        yield KernelTiming("memory_bandwidth", NUMPY, shape, 3 * request.triad_bytes, triads)
+
+
+def square_shape(size: int) -> str:
+    """Describe a product of square matrices: `512x512x512`."""
+    return f"{size}x{size}x{size}"
+
+
+def build_peak_document(
+    study: StudyDocument,
+    timings: Iterable[KernelTiming],
+    numpy: str | None = None,
+    network: Model | None = None,
+) -> PeakDocument:
+    """Select the fastest timing of each kind by its median over rounds.
+
+    Args:
+        study: configurations of one device and one precision.
+        timings: of NumPy and of the configurations that did not fail.
+        numpy: NumPy's version.
+        network: the study's network, if it is not a built-in model.
+    """
+    settings = study.settings
+    fastest: dict[PeakKind, KernelTiming] = {}
+    for timing in timings:
+        best = fastest.get(timing.kind, timing)
+        fastest[timing.kind] = max(best, timing, key=lambda one: median(one.rates))
+    peaks = [_peak(timing, study) for timing in fastest.values()]
+    return PeakDocument(
+        created=study.created,
+        polybench=study.polybench,
+        argv=study.argv,
+        model=settings.model,
+        network=network,
+        batch_size=settings.batch_size,
+        threads=settings.threads,
+        malloc=settings.malloc,
+        numpy=numpy,
+        host=study.host,
+        interference=study.interference,
+        peaks=peaks,
+        configurations=[_configuration_peaks(result) for result in study.results],
+        warnings=[*study.warnings, *_unstable_warnings(peaks)],
+    )
+
+
+def merge_peaks(documents: Sequence[PeakDocument]) -> PeakDocument:
+    """Merge the documents of several devices and precisions; at least one."""
+    return msgspec.structs.replace(
+        documents[-1],
+        peaks=[peak for document in documents for peak in document.peaks],
+        configurations=[one for document in documents for one in document.configurations],
+        warnings=list(dict.fromkeys(text for document in documents for text in document.warnings)),
+    )
+
+
+def interrupted_peaks(last: PeakDocument, configurations: Iterable[Configuration]) -> PeakDocument:
+    """Return a document of configurations that were not measured because of an interruption after `last`."""
+    interrupted = [
+        ConfigurationPeaks(
+            configuration=configuration.name,
+            engine=configuration.engine,
+            variant=configuration.variant,
+            device=configuration.device,
+            status="interrupted",
+            reason="interrupted before its first measurement",
+            hint="run the command again; finished measurements are cached",
+        )
+        for configuration in configurations
+    ]
+    warnings = ["interrupted: only finished measurements are shown"]
+    return msgspec.structs.replace(last, peaks=[], configurations=interrupted, warnings=warnings)
+
+
+def version_changes(
+    before: Mapping[str, Mapping[str, str | None]], now: Mapping[str, Mapping[str, str | None]]
+) -> list[str]:
+    """Describe each changed version by configuration, such as `tf/cpu: keras 3.15, was 3.14`."""
+    return [
+        f"{configuration}: {name} {now.get(configuration, {}).get(name) or 'none'}, was {versions.get(name) or 'none'}"
+        for configuration, versions in before.items()
+        for name in dict.fromkeys((*versions, *now.get(configuration, {})))
+        if versions.get(name) != now.get(configuration, {}).get(name)
+    ]
+
+
+def _peak(timing: KernelTiming, study: StudyDocument) -> PeakMeasurement:
+    rates, is_bandwidth = timing.rates, timing.kind == "memory_bandwidth"
+    device, threads = study.results[0].device, study.settings.threads
+    return PeakMeasurement(
+        device=device,
+        precision=None if is_bandwidth else study.settings.precision,
+        threads=threads,
+        kind=timing.kind,
+        value=median(rates),
+        unit="B/s" if is_bandwidth else "FLOP/s",
+        engine=timing.engine,
+        shape=timing.shape,
+        ci95=median_interval(rates),
+        drift=rates[-1] / rates[0] - 1 if len(rates) > 1 else None,
+        cpu_contention=_cpu_contention(study, threads) if device == "cpu" else 0.0,
+        measured_at=study.created,
+    )
+
+
+def _cpu_contention(study: StudyDocument, threads: int) -> float:
+    """Return the fraction of these threads' cores that other programs used, beyond the free cores."""
+    used = [(one.other_cpu_percent + one.steal_percent) / 100 for one in study.interference]
+    free = max(0, study.host.cores - threads)
+    return max(0.0, median(used) - free) / threads if used else 0.0
+
+
+def _configuration_peaks(result: Result) -> ConfigurationPeaks:
+    return ConfigurationPeaks(**status_fields(result), versions=library_versions(result))
+
+
+def library_versions(result: Result) -> dict[str, str]:
+    """Return the versions of framework and libraries; other entries of `versions` are dictionaries."""
+    return {name: value for name, value in result.versions.items() if isinstance(value, str)}
+
+
+def _unstable_warnings(peaks: Iterable[PeakMeasurement]) -> Iterator[str]:
+    for peak in peaks:
+        if peak.kind == "gemm" and not peak.is_stable:
+            yield (
+                f"{peak.device}, {peak.precision}: unstable peak: {_unstable_reason(peak)}; polybench neither"
+                " caches it nor shows percentages of it; measure again on an idle machine"
+            )
+
+
+def _unstable_reason(peak: PeakMeasurement) -> str:
+    if peak.drift is None:
+        return "there was only one round"
+    if peak.cpu_contention > MAX_DRIFT:
+        return f"other programs used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
+    return f"throughput changed by {peak.drift:+.0%} from the first to the last round (at most {MAX_DRIFT:.0%} allowed)"

@@ -1,0 +1,167 @@
+"""Builds the sweep document from its studies: speed-up, efficiency, costs, knee, best point. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from polybench.results.comparisons import throughput_ratio
+from polybench.results.replicas import device_count
+from polybench.results.thread_pools import thread_pool_grids
+from polybench.results.warnings import sweep_warnings
+from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.schema.sweep import SWEEP_ID, Curve, PointReference, PointResult, SweepDocument, SweepPoint
+
+KNEE_FRACTION = 0.9
+"""Fraction of the best throughput that defines the knee: the smallest value that reaches it."""
+
+MeasuredPoint = tuple[dict[str, int], StudyDocument]
+"""Parameters of a point and its finished study."""
+
+
+def build_sweep_document(
+    axes: Mapping[str, Sequence[int]],
+    points: Sequence[MeasuredPoint],
+    argv: Sequence[str],
+    usable_threads: int,
+    study_file: StudyFileMetadata = NO_METADATA,
+) -> SweepDocument:
+    """Build the sweep document.
+
+    Args:
+        axes: the varied parameters with their values.
+        points: measured points in the order of the axes; at least one.
+        argv: the command line, stored in the document.
+        usable_threads: of this machine, to mark oversubscribed points.
+        study_file: title and published results from the study file.
+    """
+    first: dict[str, Result] = {}
+    for _, document in points:
+        for result in document.results:
+            if result.is_ranked:
+                first.setdefault(result.configuration, result)
+    _, any_document = points[0]
+    reference = _reference(points)
+    sweep_points = [
+        SweepPoint(
+            parameters,
+            document.id,
+            oversubscribed=document.settings.threads > usable_threads,
+            configurations=[
+                _with_cost(
+                    _point_result(result, first.get(result.configuration), "threads" in axes),
+                    result,
+                    document,
+                    reference,
+                )
+                for result in document.results
+            ],
+            workload=document.results[0].workload if document.results else None,
+        )
+        for parameters, document in points
+    ]
+    models = dict.fromkeys(document.settings.model for _, document in points)
+    return SweepDocument(
+        id=f"{SWEEP_ID}{min(document.id for _, document in points)}",
+        created=min(document.created for _, document in points),
+        polybench=any_document.polybench,
+        argv=list(argv),
+        model=",".join(models),
+        input_kind=any_document.settings.input_kind,
+        host=any_document.host,
+        axes={axis: list(values) for axis, values in axes.items()},
+        points=sweep_points,
+        curves=_curves(sweep_points),
+        reference=(PointReference(reference.result.configuration, reference.parameters) if reference else None),
+        thread_pools=thread_pool_grids(points),
+        warnings=sweep_warnings(points),
+        title=study_file.title,
+        published=study_file.published,
+    )
+
+
+def _point_result(result: Result, first: Result | None, by_threads: bool) -> PointResult:
+    if not result.is_ranked or first is None:
+        reason = result.reason or result.parity.reason
+        return PointResult(result.configuration, result.status, reason)
+    ratio = throughput_ratio(first, result)
+    threads = result.workload.threads / first.workload.threads
+    return PointResult(
+        result.configuration,
+        result.status,
+        step_seconds=result.step_time.median if result.step_time else None,
+        items_per_second=result.items_per_second,
+        speedup=ratio.value,
+        ci95=ratio.ci95 if result is not first else None,
+        efficiency=ratio.value / threads if by_threads else None,
+    )
+
+
+class _Reference(NamedTuple):
+    parameters: dict[str, int]
+    result: Result
+
+
+def _reference(points: Sequence[MeasuredPoint]) -> _Reference | None:
+    """Return the baseline's result at the first point that has one.
+
+    If the requested baseline failed at a point, that point has another one. The baseline of most points
+    is used.
+    """
+    baselines = Counter(filter(None, (document.settings.baseline for _, document in points)))
+    baseline = next((configuration for configuration, _ in baselines.most_common(1)), None)
+    for parameters, document in points:
+        for result in document.results:
+            if result.configuration == baseline and result.is_ranked and result.epoch_seconds:
+                return _Reference(parameters, result)
+    return None
+
+
+def _with_cost(
+    point_result: PointResult, result: Result, document: StudyDocument, reference: _Reference | None
+) -> PointResult:
+    """Add time and price of an epoch, relative to the sweep's reference."""
+    if point_result.speedup is None or result.epoch_seconds is None:
+        return point_result
+    price = document.settings.prices.get(result.device)
+    cost, reference_cost = result.cost, reference.result.cost if reference else None
+    return msgspec.structs.replace(
+        point_result,
+        epoch_seconds=result.epoch_seconds,
+        relative_time=_ratio(result.epoch_seconds, reference.result.epoch_seconds if reference else None),
+        dollars_per_hour=None if price is None else price * device_count(result),
+        dollars_per_epoch=cost.dollars_per_epoch if cost else None,
+        relative_cost=_ratio(
+            cost.dollars_per_epoch if cost else None,
+            reference_cost.dollars_per_epoch if reference_cost else None,
+        ),
+    )
+
+
+def _ratio(value: float | None, reference: float | None) -> float | None:
+    return value / reference if value is not None and reference else None
+
+
+def _curves(points: Sequence[SweepPoint]) -> list[Curve]:
+    by_configuration: dict[str, list[tuple[dict[str, int], float]]] = {}
+    for point in points:
+        for one in point.configurations:
+            if one.items_per_second is not None:
+                by_configuration.setdefault(one.configuration, []).append((point.parameters, one.items_per_second))
+    return [_curve(configuration, measured) for configuration, measured in by_configuration.items()]
+
+
+def _curve(configuration: str, measured: Sequence[tuple[dict[str, int], float]]) -> Curve:
+    best, best_throughput = max(measured, key=lambda one: one[1])
+    knee = None
+    if len(best) == 1:
+        threshold = KNEE_FRACTION * best_throughput
+        knee = min(
+            value for parameters, throughput in measured if throughput >= threshold for value in parameters.values()
+        )
+    return Curve(configuration, best, best_throughput, knee)

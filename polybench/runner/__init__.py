@@ -1,0 +1,1 @@
+"""Runs studies: parity check, rounds of measurements, whole trainings."""

@@ -1,0 +1,121 @@
+"""Cache of this machine's measured peaks, and the fraction of the peak that a study reaches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from polybench.core.model import Model
+from polybench.data.disk import read_regular_file
+from polybench.data.file_cache import cache_key
+from polybench.engines import ENGINES
+from polybench.networks.flops import training_macs
+from polybench.results.peak import library_versions
+from polybench.results.replicas import device_count
+from polybench.schema.encoding import decode, encode
+from polybench.schema.metadata import Host
+from polybench.schema.peak import PeakDocument
+from polybench.schema.resources import PeakComparison
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import write_file_atomically
+
+
+class PeakCache:
+    """Cached peak documents, one per machine, device, precision, number of threads and malloc policy.
+
+    Args:
+        folder: by default in the user's cache.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or platformdirs.user_cache_path("polybench") / "peaks"
+
+    def find(
+        self, host: Host, device: str, precision: str, threads: int, malloc: str, *, simulated: bool = False
+    ) -> PeakDocument | None:
+        """Return the cached peaks under these conditions; None if nothing is cached, or it is unreadable.
+
+        Args:
+            host: the machine.
+            device: of the peaks.
+            precision: of the peaks.
+            threads: number of CPU threads.
+            malloc: policy of the C library.
+            simulated: whether a simulated engine was included; such peaks are cached separately.
+        """
+        try:
+            path = self._path(host, device, precision, threads, malloc, simulated)
+            return decode(read_regular_file(path), PeakDocument)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def save(self, document: PeakDocument) -> None:
+        """Cache a document if it is complete and its peaks are stable."""
+        products = [peak for peak in document.peaks if peak.kind == "gemm" and peak.is_stable]
+        complete = all(peaks.status in ("ok", "unavailable") for peaks in document.configurations)
+        simulated = is_simulated(peaks.engine for peaks in document.configurations)
+        for peak in products if complete else ():
+            assert peak.precision is not None
+            path = self._path(document.host, peak.device, peak.precision, peak.threads, document.malloc, simulated)
+            # Without a cache, peaks are measured again.
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_file_atomically(path, encode(document))
+
+    def _path(self, host: Host, device: str, precision: str, threads: int, malloc: str, simulated: bool) -> Path:
+        machine = host.hostname, host.cpu, [] if device == "cpu" else host.gpus
+        return self._folder / f"{cache_key(machine, device, precision, threads, malloc, simulated)}.json"
+
+
+def is_simulated(engines: Iterable[str]) -> bool:
+    """Return whether one of these engines, with or without variants, is simulated."""
+    specs = (ENGINES.get(engine.partition("+")[0].partition("@")[0]) for engine in engines)
+    return any(spec is not None and not spec.computes for spec in specs)
+
+
+def add_peak_comparison(study: StudyDocument, model: Model, cache: PeakCache) -> None:
+    """Add the fraction of the cached peak, if any, to each measured configuration of a study.
+
+    A peak that was measured with other versions of the engine does not count.
+    """
+    flops = 2 * training_macs(model)
+    for result in study.results:
+        workload, seconds = result.workload, result.step_time
+        if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device
+            continue
+        cached = cache.find(
+            study.host, result.device, workload.precision, workload.threads, study.settings.malloc,
+            simulated=is_simulated([result.engine]),
+        )  # fmt: skip
+        comparison = _compare(cached, result) if cached else None
+        if comparison is not None:
+            rate = flops * workload.batch_size / seconds.median
+            fraction = rate / comparison.flops_per_second
+            result.peak = msgspec.structs.replace(comparison, fraction=fraction)
+
+
+def _compare(cached: PeakDocument, result: Result) -> PeakComparison | None:
+    versions = [
+        peaks.versions for peaks in cached.configurations if peaks.engine == result.engine and peaks.status == "ok"
+    ]
+    if versions and library_versions(result) not in versions:
+        return None
+    peaks_by_kind = {peak.kind: peak for peak in cached.peaks}
+    product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
+    if product is None:
+        return None
+    workload = result.workload
+    same_workload = (cached.model, cached.batch_size) == (workload.model, workload.batch_size)
+    conditions = f"{product.engine} on {product.device} in {product.precision}"
+    return PeakComparison(
+        flops_per_second=product.value,
+        fraction=None,
+        source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
+        convolution_flops_per_second=convolution.value if convolution and same_workload else None,
+        bytes_per_second=triad.value if triad else None,
+    )

@@ -1,0 +1,75 @@
+"""Scratch folder, log folders and machine-wide lock of a running study."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+
+from polybench.core.errors import BadInput
+from polybench.machine import host
+from polybench.runner.file_lock import hold_lock, is_stale
+from polybench.storage.store import STUDY_ID
+
+_STALE_LOCK_SECONDS = 30 * 86400.0
+"""Age at which a lock file belongs to an earlier boot of some machine."""
+
+_MAX_LOG_FOLDERS = 100
+"""Number of studies whose logs remain; only studies with a failed worker have logs."""
+
+
+@contextlib.contextmanager
+def exclusive_lock() -> Iterator[bool]:
+    """Yield whether no other study of this user runs on this machine; hold the lock meanwhile."""
+    with _lock_path(_cache_folder()).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        except OSError:
+            yield True  # a file system without locks
+        else:
+            yield True
+
+
+def prune_logs(logs: Path) -> None:
+    """Delete the log folders of all but the newest studies; other files remain."""
+    for folder in sorted(path for path in logs.glob("*") if STUDY_ID.match(path.name))[:-_MAX_LOG_FOLDERS]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Create a temporary folder on disk, not in a memory file system, where epochs would use memory twice."""
+    cache = _cache_folder()
+    for lock in cache.glob("measuring*.lock"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
+                lock.unlink()  # of an earlier boot
+    for folder in cache.glob("scratch-*"):
+        if is_stale(folder):
+            shutil.rmtree(folder, ignore_errors=True)  # its study was killed
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=cache) as name, hold_lock(Path(name)):
+        yield Path(name)
+
+
+def _cache_folder() -> Path:
+    """Return the user's cache folder, with this machine's lock file; raises BadInput if not writable."""
+    folder = platformdirs.user_cache_path("polybench")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _lock_path(folder).touch()
+    except OSError as error:
+        raise BadInput(f"cannot write to the cache folder {folder}: {error.strerror}: set XDG_CACHE_HOME") from error
+    return folder
+
+
+def _lock_path(folder: Path) -> Path:
+    """Return the path of this machine's lock file; cluster nodes may share the folder and its locks."""
+    return folder / f"measuring-{host.boot_id()}.lock"

@@ -1,0 +1,252 @@
+"""State of a running study: configuration runs, warnings, checkpoint and saved document."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import platformdirs
+
+from polybench.core.errors import EngineUnavailable
+from polybench.core.spec import Configuration
+from polybench.machine.idle_wait import IdleWait
+from polybench.planning.plan import Plan, engine_spec, memory_groups
+from polybench.planning.round_budget import WARM_UP_STEPS, TimingBlocks
+from polybench.planning.shared_files import SharedFiles
+from polybench.protocol.environment import recorded_env_vars, worker_environment
+from polybench.protocol.messages import Prepare
+from polybench.results.document import (
+    DocumentHeader,
+    build_settings,
+    build_study_document,
+    measured_step_times,
+    study_toml,
+)
+from polybench.results.run_state import ConfigurationRun
+from polybench.results.warnings import final_warnings
+from polybench.runner.environments import Environments
+from polybench.runner.peak_cache import PeakCache, add_peak_comparison
+from polybench.runner.phase_timer import PhaseTimer
+from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.runner.scratch import prune_logs
+from polybench.runner.study_checkpoint import CompletedPhases, StudyCheckpoint, StudyCheckpointStore
+from polybench.schema.metadata import Host, RoundInterference, Settings
+from polybench.schema.study import StudyDocument
+from polybench.storage.anonymize import anonymize
+from polybench.storage.store import Store
+
+
+class StudyState:
+    """State that the parity check, process runs and trainings of a study share.
+
+    Attributes:
+        runs: one per configuration, in the plan's order.
+        interference: one entry per round.
+        timing_blocks: of each group of configurations that is measured, once they are known.
+        phase_timer: of the phases of this study.
+        cut_short: whether the budget ended before all rounds were done.
+        completed: finished phases.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        files: SharedFiles,
+        environments: Environments,
+        progress: Progress,
+        store: Store | None,
+        header: DocumentHeader,
+        checkpoints: StudyCheckpointStore | None = None,
+        phase_timer: PhaseTimer | None = None,
+    ) -> None:
+        self.phase_timer = phase_timer or PhaseTimer(progress)
+        self.plan, self.files, self.progress = plan, files, progress
+        self.runs = [make_run(configuration, plan, environments) for configuration in plan.configurations]
+        self.interference: list[RoundInterference] = []
+        self.timing_blocks: list[TimingBlocks] = []
+        self.cut_short = False
+        self.completed = CompletedPhases()
+        self.logs = (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / header.id
+        prune_logs(self.logs.parent)
+        self._store, self._header, self._checkpoints = store, header, checkpoints
+        self._warnings: list[str] = []
+
+    @property
+    def active_runs(self) -> list[ConfigurationRun]:
+        """Runs that can start another worker."""
+        return [run for run in self.runs if run.is_active]
+
+    def warn(self, text: str) -> None:
+        """Report a warning once, and add it to the result."""
+        if text not in self._warnings:
+            self._warnings.append(text)
+            self.progress.on_warning(text)
+
+    def report_progress(self) -> None:
+        """Report the progress of each configuration."""
+        self.progress.on_configurations([_configuration_progress(run) for run in self.runs])
+
+    @property
+    def host(self) -> Host:
+        """The host, as in the document."""
+        return self._header.host
+
+    @property
+    def idle_wait_seconds(self) -> float:
+        """Seconds that the study has waited for an idle machine."""
+        return self._header.host.idle_wait_seconds
+
+    def record_idle_wait(self, idle_wait: IdleWait) -> None:
+        """Record the waiting time for an idle machine, and the busiest other programs."""
+        host = self._header.host
+        host.idle_wait_seconds = idle_wait.waited_seconds
+        host.busiest_programs = [program.name for program in idle_wait.busiest_programs]
+
+    def group_by_memory(self, runs: Sequence[ConfigurationRun]) -> list[list[ConfigurationRun]]:
+        """Divide runs into groups whose workers fit into memory at the same time."""
+        by_configuration = {run.configuration: run for run in runs}
+        groups = memory_groups(self.plan, by_configuration, self.files.loaded_bytes)
+        return [[by_configuration[configuration] for configuration in group] for group in groups]
+
+    def prepare_request(self, run: ConfigurationRun) -> Prepare:
+        """Return the request that builds a configuration and loads its data before measuring or training."""
+        files = self.files
+        warmup_steps = min(WARM_UP_STEPS, files.steps_in_epoch)
+        return Prepare(self.plan.job(run.configuration), str(files.weights), files.epoch, warmup_steps, files.stream)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of all configurations, as far as they are known before measuring."""
+        return build_settings(self.plan, self.files)
+
+    def restore(self, checkpoint: StudyCheckpoint) -> None:
+        """Restore the measurements of an earlier process of this study."""
+        for saved, current in zip(checkpoint.runs, self.runs, strict=True):
+            saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
+        self.runs, self.interference, self.completed = (
+            checkpoint.runs,
+            checkpoint.interference,
+            checkpoint.completed,
+        )
+        self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
+        process_runs, active = self.completed.process_runs / self.plan.study.processes, self.active_runs
+        trainings = sum(len(run.trainings) for run in active)
+        self.phase_timer.subtract_completed(
+            {
+                "parity": float(self.completed.parity_check),
+                "process_starts": process_runs,
+                "rounds": process_runs,
+                "allocation_count": float(self.completed.process_runs > 0),
+                "native_trace": float(self.completed.native_allocations),
+                "trainings": trainings / max(1, self.plan.study.processes * len(active)),
+            }
+        )
+
+    def write_checkpoint(self) -> None:
+        """Write the checkpoint from which the study can be resumed."""
+        if self._checkpoints is None:
+            return
+        study = study_toml(self.plan.study)
+        checkpoint = StudyCheckpoint(
+            header=self._header, study=study, settings=self.settings, runs=self.runs,
+            interference=self.interference, warnings=self._warnings, completed=self.completed,
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # saving the document reports the same problem
+            self._checkpoints.write(self._header.id, checkpoint)
+
+    def checkpoint_file(self, name: str) -> Path | None:
+        """Return the path of a file beside the checkpoint; None if the study has no checkpoint."""
+        return self._checkpoints.folder / self._header.id / name if self._checkpoints else None
+
+    def save(self) -> None:
+        """Write the checkpoint and save the document."""
+        self.write_checkpoint()
+        self._save(self._anonymized(self._build_document(finished=False)))
+
+    def interrupt(self) -> None:
+        """Mark unfinished configurations as interrupted."""
+        processes = self.plan.study.processes
+        for run in self.active_runs:
+            run.status = "interrupted"
+            run.reason = f"interrupted after {len(measured_step_times(run))} of {processes} processes"
+            run.hint = f"polybench resume {self._header.id}" if self._checkpoints else "run the command again"
+        self.warn("interrupted: the results contain only finished measurements")
+
+    def finish(self) -> StudyDocument:
+        """Save and return the complete document; delete the checkpoint, and logs if no worker failed."""
+        document = self._build_document(finished=True)
+        for text in final_warnings(document, self.plan.study, self.cut_short):
+            self.warn(text)
+        document.warnings = list(self._warnings)
+        self._save(self._anonymized(document))
+        document.warnings = list(self._warnings)
+        if self._checkpoints and all(run.status != "interrupted" for run in self.runs):
+            self._checkpoints.remove(self._header.id)
+        if all(run.log_path is None for run in self.runs):
+            shutil.rmtree(self.logs, ignore_errors=True)
+        return self._anonymized(document)
+
+    def _anonymized(self, document: StudyDocument) -> StudyDocument:
+        """Return the document, anonymized if the study is."""
+        if not self._header.anonymous:
+            return document
+        return anonymize(document, self._store.folder if self._store else None)
+
+    def discard(self) -> None:
+        """Delete checkpoint and logs, because nothing will be measured."""
+        shutil.rmtree(self.logs, ignore_errors=True)
+        if self._checkpoints:
+            self._checkpoints.remove(self._header.id)
+
+    def _save(self, document: StudyDocument) -> None:
+        # A full disk does not stop the study: space may become free, and the end prints all results.
+        save_error = self._store.try_to_save(document) if self._store is not None else None
+        if save_error is not None and document.finished:
+            self.warn(save_error)
+        elif save_error is not None:
+            self.progress.on_warning(f"{save_error}; polybench retries later")
+
+    def _build_document(self, *, finished: bool) -> StudyDocument:
+        document = build_study_document(
+            self._header, self.plan, self.files, self.runs, self._warnings, self.timing_blocks
+        )
+        document.finished = finished
+        document.interference = list(self.interference)
+        document.phase_seconds = None if self._header.resumed else self.phase_timer.durations()
+        add_peak_comparison(document, self.plan.model, PeakCache())
+        return document
+
+
+def _configuration_progress(run: ConfigurationRun) -> ConfigurationProgress:
+    medians = [median(times) for process in measured_step_times(run) for times in process]
+    seconds = median(medians) if medians else None
+    return ConfigurationProgress(run.configuration.name, run.parity.status, run.status, len(medians), seconds)
+
+
+def make_run(configuration: Configuration, plan: Plan, environments: Environments) -> ConfigurationRun:
+    """Create the run of a configuration, with the environment of its workers and no measurements."""
+    threads, malloc = plan.workload.threads, plan.study.malloc
+    precision = plan.workload_of(configuration).precision
+    project = environments.resolve(configuration).project
+    try:
+        variables = worker_environment(
+            engine_spec(configuration),
+            configuration.device,
+            threads,
+            configuration.variants,
+            malloc,
+            plan.cpus,
+            project,
+            precision,
+            configuration.replicas,
+        )
+        interpreter = environments.interpreter(configuration)
+        return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), interpreter)
+    except EngineUnavailable as error:
+        run = ConfigurationRun(configuration, {})
+        run.mark_unavailable(error)
+        return run

@@ -1,0 +1,222 @@
+"""Runs the studies of a sweep one after the other, in random order."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from polybench.core import units
+from polybench.core.errors import BadInput
+from polybench.machine import host
+from polybench.planning import schedule
+from polybench.planning.grid import GridPoint, points
+from polybench.planning.plan import resolve
+from polybench.results.document import study_toml
+from polybench.runner.checkpoint_store import CorruptCheckpoint
+from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.runner.resume import resume_study
+from polybench.runner.resume_checks import machine_changes, reject_changed, study_changes
+from polybench.runner.scratch import scratch_folder
+from polybench.runner.study import new_header, new_id, run_study
+from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
+
+
+class PointResult(NamedTuple):
+    """A point of the sweep and its finished study."""
+
+    point: GridPoint
+    document: StudyDocument
+
+
+class SweepOutcome(NamedTuple):
+    """Outcome of a sweep.
+
+    Attributes:
+        spec: the study and its swept values.
+        argv: the original command line.
+        finished: results in the order of the points.
+        resumable_id: ID by which the sweep can be resumed; None if it is complete.
+    """
+
+    spec: SweepSpec
+    argv: Sequence[str]
+    finished: list[PointResult]
+    resumable_id: str | None = None
+
+
+def run_sweep(
+    spec: SweepSpec,
+    progress: Progress,
+    *,
+    store: Store | None,
+    argv: Sequence[str] = (),
+    anonymous: bool = False,
+) -> SweepOutcome:
+    """Measure all points.
+
+    The order is random, so that drift over hours is not mistaken for an effect of a swept value. Points with
+    a parity check come first. Ctrl-C ends the sweep with the current point, and returns the finished results.
+
+    Args:
+        spec: the study and its swept values.
+        progress: receives progress reports.
+        store: where each finished study and the checkpoint are saved; None does not save them.
+        argv: the command line, for the documents.
+        anonymous: leave host name, user and paths out of the documents.
+
+    Raises:
+        BadInput: invalid arguments, before anything is started.
+    """
+    points(spec.study, spec.axes)  # raises BadInput before anything is written
+    checkpoint = SweepCheckpoint(
+        id=new_id(),
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        argv=list(argv),
+        study=study_toml(spec.study),
+        axes={axis: list(values) for axis, values in spec.axes.items()},
+        command=spec.command,
+        study_file=spec.study_file,
+        tool_version=host.tool_version(),
+        host=host.this_host(),
+        anonymous=anonymous,
+    )
+    if store is None:
+        return _SweepRun(spec, checkpoint, progress, None).run()
+    store.ensure_writable()
+    with SweepCheckpointStore(store.folder).lock(checkpoint.id):
+        return _SweepRun(spec, checkpoint, progress, store).run()
+
+
+def check_sweep_resumable_here(id: str, store: Store) -> None:
+    """Check that this machine can resume a sweep, as far as possible without starting an engine.
+
+    Raises:
+        BadInput: the sweep is not unfinished, or the machine or polybench has changed.
+    """
+    checkpoints = SweepCheckpointStore(store.folder)
+    checkpoint = checkpoints.read(id)
+    rerun_hint = checkpoints.rerun_hint(id, checkpoint.argv)
+    reject_changed(id, rerun_hint, machine_changes(checkpoint.host, checkpoint.tool_version))
+
+
+def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> SweepOutcome:
+    """Resume an unfinished sweep: keep its finished points and measure the others.
+
+    Args:
+        id: of the sweep.
+        progress: receives progress reports.
+        store: with its studies.
+        anonymous: as in `run_sweep`; always so if the sweep started that way.
+
+    Raises:
+        BadInput: the sweep is not unfinished, it is running, or machine, versions or data have changed.
+    """
+    store.ensure_writable()
+    checkpoints = SweepCheckpointStore(store.folder)
+    with checkpoints.lock(id):
+        checkpoint = checkpoints.read(id)
+        rerun_hint = checkpoints.rerun_hint(id, checkpoint.argv)
+        reject_changed(id, rerun_hint, machine_changes(checkpoint.host, checkpoint.tool_version))
+        checkpoint.anonymous |= anonymous
+        sweep = _SweepRun(checkpoint.spec, checkpoint, progress, store)
+        if sweep.finished:
+            progress.on_stage("checking that engine versions are unchanged")
+            point, document = next(iter(sweep.finished.values()))
+            with scratch_folder() as scratch:
+                reject_changed(id, rerun_hint, study_changes(document, resolve(point.study), scratch))
+        return sweep.run()
+
+
+class _SweepRun:
+    """A running sweep; `finished` are the results by point number."""
+
+    def __init__(self, spec: SweepSpec, checkpoint: SweepCheckpoint, progress: Progress, store: Store | None) -> None:
+        self._spec, self._checkpoint, self._progress, self._store = spec, checkpoint, progress, store
+        self._points = points(spec.study, spec.axes)
+        self.finished: dict[int, PointResult] = {}
+        for number, id in checkpoint.started.items():
+            document = self._load_finished(id)
+            if document is not None:
+                self.finished[number] = PointResult(self._points[number], document)
+
+    def run(self) -> SweepOutcome:
+        """Measure the unfinished points."""
+        self._write_checkpoint()
+        for position, number in enumerate(self._order(), 1):
+            if number in self.finished:
+                continue
+            point = self._points[number]
+            prefix = f"point {position} of {len(self._points)} ({units.format_point(point.values)})"
+            document = self._measure(number, _PrefixedProgress(self._progress, prefix))
+            self.finished[number] = PointResult(point, document)
+            if _is_interrupted(document):
+                return self._make_outcome(self._checkpoint.id if self._store else None)
+        if self._store is not None:
+            SweepCheckpointStore(self._store.folder).remove(self._checkpoint.id)
+        return self._make_outcome(None)
+
+    def _order(self) -> list[int]:
+        order = schedule.order_of_round(range(len(self._points)), self._points[0].study.seed, 0, 0)
+        return sorted(order, key=lambda number: not self._points[number].study.parity)
+
+    def _measure(self, number: int, progress: Progress) -> StudyDocument:
+        """Measure or resume the study of a point; a study with a corrupt checkpoint starts over."""
+        checkpoint, store = self._checkpoint, self._store
+        started_id = checkpoint.started.get(number)
+        if store is not None and started_id in StudyCheckpointStore(store.folder).ids():
+            try:
+                return resume_study(started_id, progress, store=store, anonymous=checkpoint.anonymous)
+            except CorruptCheckpoint:
+                progress.on_warning(f"the checkpoint of {started_id} is corrupt: this point starts over")
+                StudyCheckpointStore(store.folder).remove(started_id)
+        header = new_header(checkpoint.argv, anonymous=checkpoint.anonymous)
+        checkpoint.started[number] = header.id
+        self._write_checkpoint()
+        return run_study(self._points[number].study, progress, store=store, header=header)
+
+    def _load_finished(self, id: str) -> StudyDocument | None:
+        """Return the document of a finished point, else None."""
+        if self._store is None or id in StudyCheckpointStore(self._store.folder).ids():
+            return None
+        try:
+            document = self._store.load(id)
+        except BadInput:
+            return None
+        return document if document.finished and not _is_interrupted(document) else None
+
+    def _write_checkpoint(self) -> None:
+        if self._store is not None:
+            with contextlib.suppress(OSError):  # each study reports this problem when it saves its document
+                SweepCheckpointStore(self._store.folder).write(self._checkpoint.id, self._checkpoint)
+
+    def _make_outcome(self, resumable_id: str | None) -> SweepOutcome:
+        finished = [self.finished[number] for number in sorted(self.finished)]
+        return SweepOutcome(self._spec, self._checkpoint.argv, finished, resumable_id)
+
+
+def _is_interrupted(document: StudyDocument) -> bool:
+    return any(result.status == "interrupted" for result in document.results)
+
+
+class _PrefixedProgress:
+    """Adds the sweep's current point to each stage and warning."""
+
+    def __init__(self, progress: Progress, prefix: str) -> None:
+        self._progress, self._prefix = progress, prefix
+
+    def on_stage(self, text: str) -> None:
+        self._progress.on_stage(f"{self._prefix}: {text}")
+
+    def on_time_left(self, seconds: float) -> None:
+        """Ignore the report, since it is only the remaining time of the current point."""
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
+        self._progress.on_configurations(configurations)
+
+    def on_warning(self, text: str) -> None:
+        self._progress.on_warning(f"{self._prefix}: {text}")

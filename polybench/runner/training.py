@@ -1,0 +1,159 @@
+"""Whole trainings from initial weights, one worker at a time, with test accuracy after each epoch.
+
+Timing blocks always repeat the same steps of a training. A whole training continues epoch after epoch, once
+for each seed of the initial weights. After each epoch the worker saves the training state, so that another
+process can resume an interrupted study from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from polybench.core import units
+from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.core.spec import does_train
+from polybench.planning import schedule, shared_files
+from polybench.protocol.messages import (
+    Done,
+    Evaluate,
+    Evaluated,
+    Loaded,
+    Prepared,
+    ResetTraining,
+    Train,
+    Trained,
+)
+from polybench.protocol.process import WorkerProcess
+from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
+from polybench.results.document import is_complete
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner.state import StudyState
+from polybench.runner.workers import load_request, start_worker
+from polybench.schema.training import TrainedEpoch, Training
+
+EPOCH_SEGMENTS = 10
+"""Segments of an epoch that are timed separately, to show a slow start or throttling.
+
+Engines with call overhead have one segment."""
+
+
+def train(state: StudyState, scratch: Path) -> None:
+    """Run whole trainings, if the study has them: for each seed, all configurations in random order."""
+    study = state.plan.study
+    if not does_train(study):
+        return
+    for number in range(study.processes):
+        seed = study.seed + number
+        weights = shared_files.seeded_weights(state.plan, seed, scratch)
+        for run in schedule.order_of_round(state.active_runs, study.seed, number, 0):
+            if any(training.seed == seed and is_complete(training, study) for training in run.trainings):
+                continue  # finished before the study was resumed
+            with state.phase_timer.phase("trainings"):
+                _TrainingRun(state, run, seed).run(weights)
+            state.save()
+
+
+class _TrainingRun:
+    """Training of one configuration from the initial weights of one seed, in its own worker."""
+
+    def __init__(self, state: StudyState, run: ConfigurationRun, seed: int) -> None:
+        self._state, self._run, self._seed = state, run, seed
+        self._study, self._test = state.plan.study, state.files.test
+        self._epochs: list[TrainedEpoch] = []
+
+    def run(self, weights: Path) -> None:
+        """Train all epochs, or until the target accuracy; record each finished epoch.
+
+        Args:
+            weights: canonical initial weights, `.npz`.
+        """
+        with start_worker(self._run, self._state.logs, f"train{self._seed}") as worker:
+            try:
+                self._train(weights, worker)
+            except (ConfigurationFailed, EngineUnavailable) as error:
+                self._run.mark_failed(error, worker.log_path)
+                worker.kill()
+
+    def _train(self, weights: Path, worker: WorkerProcess) -> None:
+        timeout = self._study.timeout
+        worker.request(load_request(self._run), Loaded, timeout)
+        prepared = worker.request(self._state.prepare_request(self._run), Prepared, timeout)
+        self._segments = 1 if prepared.has_call_overhead else EPOCH_SEGMENTS
+        worker.request(ResetTraining(str(weights)), Done, timeout)
+        self._restore(weights, worker)
+        training = Training(self._seed, self._epochs)
+        self._run.trainings.append(training)
+        while not is_complete(training, self._study):
+            number = len(self._epochs)
+            self._state.progress.on_stage(
+                f"training {self._run.configuration.name}, seed {self._seed}, epoch {number + 1}"
+            )
+            self._epochs.append(self._run_epoch(worker, number, self._state.files.steps_in_epoch))
+            if not is_complete(training, self._study):
+                self._save(worker)
+            # Keeps the last two files, since saving the next one, or the checkpoint, may fail.
+            self._delete(number - 1)
+        for number in range(len(self._epochs)):
+            self._delete(number)
+
+    def _restore(self, weights: Path, worker: WorkerProcess) -> None:
+        """Restore the training state of an earlier process, if it was saved."""
+        run = self._run
+        earlier = [training for training in run.trainings if training.seed == self._seed]
+        run.trainings = [training for training in run.trainings if training.seed != self._seed]
+        for training in earlier:
+            if not training.epochs:
+                continue
+            label = f"the training of seed {self._seed}"
+            files = {number: self._file(number) for number in range(len(training.epochs), 0, -1)}
+            done, file = next(((n, path) for n, path in files.items() if path and path.exists()), (0, None))
+            if file is None:
+                epochs = units.plural(len(training.epochs), "epoch")
+                run.warnings.append(f"{label} restarted: the state after {epochs} was not saved")
+                return
+            try:
+                worker.request(RestoreTraining(str(file)), Done, self._study.timeout)
+            except ConfigurationFailed:
+                run.warnings.append(f"{label} restarted: its saved state cannot be restored")
+                worker.request(ResetTraining(str(weights)), Done, self._study.timeout)
+                return
+            self._epochs = list(training.epochs[:done])
+            run.warnings.append(f"{label} was resumed in another process after {units.plural(done, 'epoch')}")
+
+    def _save(self, worker: WorkerProcess) -> None:
+        """Save the training state and the study."""
+        if (file := self._file(len(self._epochs))) is not None:
+            saved = worker.request(SaveTraining(str(file)), TrainingSaved, self._study.timeout)
+            if saved.error:
+                file.unlink(missing_ok=True)
+                self._state.warn(f"an interrupted training may have to restart: {saved.error}")
+        self._state.save()
+
+    def _delete(self, epochs: int) -> None:
+        """Delete the training state after this many epochs."""
+        if (file := self._file(epochs)) is not None:
+            file.unlink(missing_ok=True)
+
+    def _file(self, epochs: int) -> Path | None:
+        """Return the file of the training state after this many epochs; None without a checkpoint."""
+        configuration = self._state.runs.index(self._run)
+        return self._state.checkpoint_file(f"training-{configuration}-{self._seed}-{epochs}.npz")
+
+    def _run_epoch(self, worker: WorkerProcess, number: int, steps: int) -> TrainedEpoch:
+        timeout = self._study.timeout
+        segments: list[tuple[int, Trained]] = []
+        # Step numbers continue through all epochs, because the learning rate depends on them.
+        bounds = [number * steps + steps * segment // self._segments for segment in range(self._segments + 1)]
+        for first, end in itertools.pairwise(bounds):
+            if end > first:
+                segments.append((end - first, worker.request(Train(first, end - first), Trained, timeout)))
+        accuracy = None
+        if self._test is not None:
+            accuracy = worker.request(Evaluate(self._test), Evaluated, timeout).accuracy
+        return TrainedEpoch(
+            seconds=sum(trained.seconds for _, trained in segments),
+            steps_per_second=[n / trained.seconds for n, trained in segments],
+            loss=segments[-1][1].loss,
+            accuracy=accuracy,
+        )

@@ -1,0 +1,77 @@
+"""JSON of saved documents, in both directions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+import msgspec
+
+from polybench.core.distribution import install_command
+
+T = TypeVar("T")
+
+_UNRELEASED = "1"
+"""The version of every document kind before the first release; version 2 renamed their fields."""
+
+
+def encode(document: msgspec.Struct) -> bytes:
+    """Return a document as indented JSON in UTF-8; raises ValueError for a number that JSON cannot hold."""
+    plain = _json_value(msgspec.to_builtins(document), "study")
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def decode(text: bytes, kind: type[T], schema: str | None = None) -> T:
+    """Read a document from JSON.
+
+    Args:
+        kind: its type, or a struct with some of its fields.
+        schema: the expected kind and version; None to leave the kind to the caller.
+
+    Raises:
+        msgspec.ValidationError: it is of another kind, or another version of polybench wrote it.
+        msgspec.DecodeError: it is not JSON.
+    """
+    _check_schema(_decode(text, _Header).schema, schema)
+    return _decode(text, kind)
+
+
+def _check_schema(found: str, expected: str | None) -> None:
+    family, _, version = found.partition("/")
+    if family.startswith("polybench.") and version == _UNRELEASED:
+        raise msgspec.ValidationError(f"{found} was written by an unreleased version of polybench; measure again")
+    if expected is None or found == expected:
+        return
+    problem = f"schema is {found!r}, this version reads {expected!r}"
+    expected_family, _, expected_version = expected.partition("/")
+    if family == expected_family and version.isdecimal() and int(version[:18]) > int(expected_version):
+        problem += f"; a newer polybench wrote it: {install_command()}"
+    raise msgspec.ValidationError(problem)
+
+
+class _Header(msgspec.Struct):
+    schema: str = ""
+
+
+def _decode(text: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (RecursionError, UnicodeDecodeError, ArithmeticError, LookupError) as error:  # also of a network
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def _json_value(value: Any, location: str) -> Any:
+    """Return the value in a form that JSON in UTF-8 can hold.
+
+    File names may contain bytes that are not text; Python's surrogates for them become `\\udcff`.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    # msgspec writes nan and inf as null, which would read as "not measured".
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{location} is {value}")
+    if isinstance(value, dict):
+        return {_json_value(key, location): _json_value(item, f"{location}.{key}") for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_value(item, f"{location}[{index}]") for index, item in enumerate(value)]
+    return value

@@ -1,0 +1,156 @@
+"""The context of a study: settings, machine, version of polybench, and metadata from the study file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from polybench.core.optimizers import Optimizer
+
+InputKind = Literal["image", "sequence"]
+"""The noun for one input of a network."""
+
+PublishedMetric = Literal["epoch_time", "step_time", "throughput", "steps_per_second", "gpu_speedup", "accuracy"]
+"""The metrics that a published number can be compared with."""
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """The settings that all configurations of a study share."""
+
+    model: str
+    parameters: int
+    input_kind: InputKind = "image"
+    dataset: str
+    data_sha256: str
+    weights_sha256: str
+    batches_sha256: str
+    batch_size: int
+    optimizer: Optimizer
+    precision: str
+    """Comma-separated if there are several; the workload of each result has its own."""
+    threads: int
+    malloc: str = "system"
+    """See core.spec.Malloc. The default is for documents without this field."""
+    pinned_cpus: list[int] = []
+    """The kernel's numbers of the CPUs that every worker was pinned to; empty if workers were not pinned."""
+    seed: int
+    processes: int
+    rounds_per_process: int | None
+    steps_per_round: int | None
+    input: str
+    loader_workers: int | None = None
+    augment: bool = False
+    epochs: int | None
+    baseline: str | None
+    prices: dict[str, float]
+    """Dollars per hour by device, for a machine with this number of threads."""
+
+
+class RoundInterference(msgspec.Struct, frozen=True):
+    """Activity of other processes during one round; percentages of one core."""
+
+    process: int
+    round: int
+    load_average: float
+    other_cpu_percent: float
+    steal_percent: float
+    swapped_bytes: int
+    affected: bool
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """The machine."""
+
+    hostname: str
+    os: str
+    cpu: str
+    cores: int
+    threads: int
+    memory_bytes: int
+    gpus: list[str]
+    cpu_governor: str | None
+    load_average: float
+    python: str
+    idle_wait_seconds: float = 0.0
+    """Time spent waiting for an idle machine, limited by `--wait-idle`."""
+    busiest_programs: list[str] = []
+    """Programs that interfered with timing blocks, the busiest first."""
+
+
+class ToolVersion(msgspec.Struct, frozen=True):
+    """The version of polybench; `commit` is null for an installed package."""
+
+    version: str
+    commit: str | None
+
+
+class PhaseSeconds(msgspec.Struct, frozen=True, kw_only=True):
+    """Wall-clock seconds of each phase of a study; estimates of later studies start from these.
+
+    `process_starts` and `rounds` have one entry per process run. `process_starts` covers process start,
+    imports, compilation and warm-up. `parity` is 0 if all checks were cached.
+    """
+
+    data: float = 0.0
+    parity: float = 0.0
+    process_starts: list[float] = []
+    rounds: list[float] = []
+    allocation_count: float = 0.0
+    native_trace: float = 0.0
+    trainings: float = 0.0
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """A resumption of an interrupted study."""
+
+    resumed_at: str
+    """UTC, ISO 8601."""
+    processes: int
+    """Process runs that had finished before."""
+    trainings: int
+    """Whole trainings, over all configurations, that had finished before."""
+
+
+class PublishedResult(msgspec.Struct, frozen=True):
+    """A number that the author of a study published: a reference that polybench did not measure."""
+
+    label: str
+    """The author's name of the program."""
+    quantity: str
+    value: float | tuple[float, float]
+    """In `unit`, with the author's digits; a pair if the author printed a range."""
+    unit: str
+    hardware: str
+    source: str
+    configuration: str | None = None
+    """The configuration that repeats the author's program; null without one. An accuracy without a
+    configuration is compared with every configuration, on any engine and device."""
+    epochs: int = 1
+    """Number of epochs that an `epoch_time` value covers, or after which an `accuracy` value was measured."""
+    metric: PublishedMetric = "epoch_time"
+    """The metric of the configuration to compare with: seconds, items per second, or a ratio."""
+    steps: int = 1
+    """Number of steps that a `step_time` value covers."""
+    model: str | None = None
+    """The author's network, batch size and use of augmentation. Results with other values are not compared.
+    Null if the author does not say, or if it does not matter."""
+    batch_size: int | None = None
+    augment: bool | None = None
+
+    @property
+    def count_in_value(self) -> int:
+        """Number of the metric's epochs or steps that `value` covers."""
+        return {"epoch_time": self.epochs, "step_time": self.steps}.get(self.metric, 1)
+
+
+class StudyFileMetadata(msgspec.Struct, frozen=True):
+    """Contents of a study file that are not part of the study."""
+
+    title: str | None = None
+    published: list[PublishedResult] = []
+    data_sha256: str | None = None
+    """Hash of the data of the saved study that is repeated."""
+
+
+NO_METADATA = StudyFileMetadata()

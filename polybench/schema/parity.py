@@ -1,0 +1,72 @@
+"""The parity check of a configuration: its computation against the reference, tensor by tensor."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class TensorComparison(msgspec.Struct, frozen=True):
+    """A comparison of the parity check; `relative_error` is null if it is not finite.
+
+    The error is norm(a - b) / max(norm(b), 1e-6 norm(all gradients)), or 1 - cosine for gradients in tf32 and
+    bf16. For a batch of an input pipeline it is the largest difference of a pixel (0 to 1), or the fraction
+    of wrong labels. If the update is larger than the weights, timed weights are compared relative to the
+    update. If a gradient is zero up to rounding, the scale is the drift that an optimizer makes of rounding;
+    this also applies to running means behind it.
+    """
+
+    part: Literal["float64", "timed"]
+    name: str
+    step: int
+    kind: Literal["loss", "gradient", "weight", "batch"]
+    relative_error: float | None
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """True if the error is finite and within the tolerance."""
+        return self.relative_error is not None and self.relative_error <= self.tolerance
+
+
+class PrecisionResult(msgspec.Struct, frozen=True):
+    """The largest errors in one part of the check, with their tolerances; null means not finite.
+
+    In the timed part, the weight error is that of the update from the engine's own gradient.
+    """
+
+    max_loss_error: float | None
+    max_gradient_error: float | None
+    max_weight_error: float | None
+    tolerance: dict[str, float]
+
+
+class KnownDeviation(msgspec.Struct, frozen=True):
+    """A declared convention of an engine, and the error of one tensor's gradient against the exact rule."""
+
+    rule: str
+    tensor: str
+    error: float
+    source: str
+
+
+class ParityCheck(msgspec.Struct, frozen=True):
+    """The result of a parity check, in float64 and as timed, with every comparison.
+
+    `checked_at` is the time of the check (UTC, ISO 8601). A cached check is older than the study.
+    """
+
+    status: Literal["pass", "fail", "skipped"]
+    reason: str | None = None
+    checked_at: str | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    float64: PrecisionResult | None = None
+    timed: PrecisionResult | None = None
+    known_deviations: list[KnownDeviation] = []
+    tensors: list[TensorComparison] = []
+
+
+UNCHECKED = ParityCheck("skipped", "not asked for")
+"""The initial value, before a configuration is checked."""

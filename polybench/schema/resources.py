@@ -1,0 +1,204 @@
+"""Resources that a configuration uses: allocations, garbage collection, memory, cores, GPU, energy, money,
+and the fraction of the machine's peak that it reaches.
+
+Seconds, bytes and counts. Null means "not measured" or "no source", never 0.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """Allocations of one training step, as far as `source` sees them.
+
+    `coverage` describes which allocations these are, or why a number is null.
+    """
+
+    count_per_step: float | None
+    bytes_per_step: float | None
+    source: str
+    coverage: str
+
+
+class DeviceAllocation(Allocation, frozen=True):
+    """Requests to an engine's memory pool on a GPU, and their effect on the pool.
+
+    A field is null if `source` does not provide it: only PyTorch counts the calls of its pool to the driver.
+    """
+
+    allocated_bytes_per_step: float | None = None
+    """Bytes that the pool returned for them, rounded up to its blocks."""
+    reserved_bytes: int | None = None
+    """Device memory that the pool holds after these steps, used or not."""
+    driver_calls_per_step: float | None = None
+    """Requests that the pool passed to the driver: cudaMalloc and the like."""
+    retries_per_step: float | None = None
+    """Driver calls that failed until the pool had released its cached memory."""
+
+
+class SizeClasses(msgspec.Struct, frozen=True):
+    """Allocations per step by requested size: below 1 KiB, below 256 KiB, and larger."""
+
+    lt_1kib: float
+    ge_1kib_lt_256kib: float
+    ge_256kib: float
+
+
+class NativeAllocation(msgspec.Struct, frozen=True):
+    """Requests of a training step to the C library and the kernel, counted by the same tool in every engine.
+
+    Ratios of these numbers are meaningful.
+    """
+
+    count_per_step: float
+    bytes_per_step: float
+    peak_live_bytes: int
+    """Peak of the memory in use at one time, of what these steps allocated."""
+    by_size: SizeClasses
+    source: str
+    coverage: str
+    ratio_to_baseline: float | None = None
+    """Ratio of bytes per step; null if the baseline has none."""
+
+
+class Allocations(msgspec.Struct, frozen=True):
+    """Allocations per step in the memory of the host and of the device; null without a source.
+
+    `host` and `device` are each engine's own account; `native` is counted outside of the engine.
+    """
+
+    host: Allocation | None = None
+    device: DeviceAllocation | None = None
+    native: NativeAllocation | None = None
+
+
+class GarbageCollection(msgspec.Struct, frozen=True):
+    """Work of the garbage collector during the timed steps."""
+
+    seconds_per_step: float | None = None
+    full_collections: int | None = None
+    """In all timed steps together."""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Memory of a worker in bytes, for one of its processes unless stated otherwise."""
+
+    peak_rss_bytes: int | None = None
+    """Peak resident memory over the worker's lifetime, the largest over processes."""
+    rss_after_import_bytes: int | None = None
+    """Resident memory after the import of the framework."""
+    rss_anon_bytes: int | None = None
+    """Private resident memory after training steps."""
+    rss_file_bytes: int | None = None
+    """Resident memory mapped from files after training steps, including the data set."""
+    step_peak_increase_bytes: int | None = None
+    """Peak of a few steps above the resident memory before them."""
+    device_peak_bytes: int | None = None
+    """Peak memory in use of the engine's allocator."""
+    device_nvml_bytes: int | None = None
+    """Device memory according to the driver, including the context and the allocator's cache."""
+    device_nvml_source: str | None = None
+    """Method that measured `device_nvml_bytes`."""
+
+
+class Utilization(msgspec.Struct, frozen=True):
+    """Means over the timing blocks, including the reset and the untimed steps at the start of each.
+
+    CPU values are the worker's; GPU values are those of the whole GPU.
+    """
+
+    cpu_percent: float | None = None
+    """Percentage of one core."""
+    cores_used: float | None = None
+    """`cpu_percent` as a number of cores."""
+    gpu_percent: float | None = None
+    """Percentage of time in which the GPU was busy."""
+    power: float | None = None
+    """Watts; on the CPU those of its package."""
+    clocks: dict[str, float] | None = None
+    """MHz."""
+    temperature: float | None = None
+    """Maximum, in degrees Celsius."""
+    throttle_reasons: list[str] | None = None
+
+
+class BlockCounters(msgspec.Struct, frozen=True):
+    """The kernel's counters during one timing block, including its reset and untimed steps.
+
+    Counters of the worker cover all of its threads; null if the kernel does not provide them.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float
+    other_process_cpu_seconds: float
+    """CPU time, on any core, of processes that do not belong to polybench."""
+    steal_seconds: float
+    """CPU time that the hypervisor gave to other machines."""
+    cpu_wait_seconds: float | None = None
+    """Time in which the worker was ready to run but waited for a core; summed over threads."""
+    cpu_pressure_seconds: float | None = None
+    """Time in which any task of the machine waited for a core (PSI)."""
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    voluntary_switches: int | None = None
+    involuntary_switches: int | None = None
+    page_fault_seconds: float = 0.0
+    """Cost of the minor faults, estimated from faults on fresh memory."""
+    affected: bool = False
+    """True if CPU contention affected the block; see machine.interference."""
+    reruns: int = 0
+    """Number of times that polybench re-measured the block. It keeps the least affected measurement."""
+
+
+class Interference(msgspec.Struct, frozen=True):
+    """The kernel's counters of the worker, all threads, over whole timing blocks; means per training step.
+
+    A block's reset and its untimed steps count as steps.
+    """
+
+    cpu_wait_seconds_per_step: float | None = None
+    """Time in which the worker was ready to run but waited for a core; summed over threads."""
+    minor_faults_per_step: float | None = None
+    """Pages that the kernel mapped without reading from disk."""
+    major_faults_per_step: float | None = None
+    voluntary_switches_per_step: float | None = None
+    involuntary_switches_per_step: float | None = None
+    blocks_rerun: int | None = None
+    """Number of blocks that polybench re-measured because of CPU contention."""
+    blocks_affected: int | None = None
+    """Number of blocks that are still affected."""
+    blocks: list[list[BlockCounters]] = []
+    """As [process][round]."""
+
+
+class Energy(msgspec.Struct, frozen=True):
+    """Energy of an epoch: mean power over the timing blocks x epoch time, for everything on the chip."""
+
+    joules_per_epoch: float | None = None
+    source: str | None = None
+    """The power meter: of the processor's packages, of the GPU, or of both."""
+
+
+class PeakComparison(msgspec.Struct, frozen=True):
+    """The machine's peak compute throughput, as `polybench peak` measured it, and the fraction reached.
+
+    `fraction` is that of a training step, null if no step was timed. FLOP counts the direct convolution, so
+    an algorithm with fewer operations (Winograd's) may exceed 1. `source` names product and engine. The other
+    fields were measured in the same run: the fastest convolution, if of the same network at the same batch
+    size, and the memory bandwidth.
+    """
+
+    flops_per_second: float
+    fraction: float | None
+    source: str
+    convolution_flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Cost of an epoch at the study's prices."""
+
+    dollars_per_epoch: float
+    relative: float | None
+    """Ratio to the baseline's cost; null if the baseline has no price."""

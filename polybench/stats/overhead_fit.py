@@ -1,0 +1,94 @@
+"""A linear fit of step time over batch size: the overhead of a step, and the cost of an item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+
+from polybench.stats.statistics import Interval, student_interval
+
+_MAX_ITERATIONS = 50
+_HUBER_THRESHOLD = 1.345
+"""Residuals beyond this many standard deviations get less weight. The fit is 95 % as efficient as least
+squares for normal errors (Huber, "Robust Statistics", 1981)."""
+
+
+class LinearFit(NamedTuple):
+    """seconds = overhead + per_item x batch size."""
+
+    overhead: float
+    per_item: float
+
+
+class OverheadFit(NamedTuple):
+    """The fit, as means over processes with their intervals; the intervals are None for one process.
+
+    At `batch_size_at_50pct_overhead`, the overhead is half of a step; None if an item costs nothing.
+    `max_relative_residual` is the largest deviation of a point's level from the line, as a fraction of the
+    line.
+    """
+
+    overhead: float
+    overhead_ci95: Interval | None
+    per_item: float
+    per_item_ci95: Interval | None
+    batch_size_at_50pct_overhead: float | None
+    max_relative_residual: float
+
+
+def fit_overhead(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]]) -> OverheadFit:
+    """Fit a line to each process separately, and return the mean of the lines with intervals.
+
+    Args:
+        batch_sizes: at least two different ones.
+        seconds: step times as [process][batch size]; processes are independent.
+
+    Raises:
+        ValueError: there are fewer than two batch sizes, or no process.
+    """
+    if len(set(batch_sizes)) < 2 or not seconds:
+        raise ValueError("a fit requires two batch sizes and one process")
+    lines = [fit_line(batch_sizes, process) for process in seconds]
+    overhead, per_item = (fmean(values) for values in zip(*lines, strict=True))
+    levels = [math.exp(fmean(map(math.log, point))) for point in zip(*seconds, strict=True)]
+    return OverheadFit(
+        overhead=overhead,
+        overhead_ci95=student_interval([line.overhead for line in lines]),
+        per_item=per_item,
+        per_item_ci95=student_interval([line.per_item for line in lines]),
+        batch_size_at_50pct_overhead=overhead / per_item if per_item > 0 else None,
+        max_relative_residual=max(
+            abs(level / (overhead + per_item * size) - 1) for size, level in zip(batch_sizes, levels, strict=True)
+        ),
+    )
+
+
+def fit_line(batch_sizes: Sequence[int], seconds: Sequence[float]) -> LinearFit:
+    """Return a robust line through step times; errors are proportional to the time.
+
+    Iteratively reweighted least squares of relative errors, after Huber; neither coefficient is negative.
+    """
+    size, time = np.asarray(batch_sizes, float), np.asarray(seconds, float)
+    weight = np.ones_like(time)
+    line = _least_squares(size, time, weight)
+    for _ in range(_MAX_ITERATIONS):
+        error = (line.overhead + line.per_item * size) / time - 1
+        spread = 1.4826 * float(np.median(np.abs(error)))  # the standard deviation, if errors are normal
+        if spread < 1e-12:
+            break
+        weight = np.minimum(1.0, _HUBER_THRESHOLD * spread / np.maximum(np.abs(error), 1e-300))
+        line = _least_squares(size, time, weight)
+    return line
+
+
+def _least_squares(size: np.ndarray, time: np.ndarray, weight: np.ndarray) -> LinearFit:
+    from scipy.optimize import nnls
+
+    root = np.sqrt(weight)
+    matrix = np.stack([root / time, root * size / time], axis=1)
+    (overhead, per_item), _ = nnls(matrix, root)
+    return LinearFit(float(overhead), float(per_item))

@@ -1,0 +1,263 @@
+"""Intervals, ratios and trends of step times.
+
+Step times are seconds of a training step, nested as [process][round][step]; processes and rounds may differ
+in length. The unit of replication is the process run: identical workers differ by several percent from
+process to process, so an interval within one process does not predict the next one. See Kalibera and Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013, https://doi.org/10.1145/2464157.2464160.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from polybench.schema.times import Scope, StepTime
+
+Process = Sequence[Sequence[float]]
+"""Seconds of one process, as [round][step]."""
+NestedStepTimes = Sequence[Process]
+Interval = tuple[float, float]
+RoundStatistic = Callable[[Sequence[float]], float]
+"""The statistic that summarizes the step times of a round: median or mean."""
+
+CONFIDENCE_LEVEL = 0.95
+TREND_ROUNDS = 5
+"""Minimum rounds for a trend test: 4 rounds increase by chance in 1 of 24 processes."""
+TREND_P = 0.01
+"""Significance level. Every configuration is tested, so 5 % would warn in most larger studies."""
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """Speed of one configuration relative to another; above 1 is faster."""
+
+    value: float
+    ci95: Interval | None
+    scope: Scope
+
+
+def summarize_step_times(
+    step_times: NestedStepTimes,
+    resolution: Literal["step", "block"],
+    unaffected: NestedStepTimes | None = None,
+) -> StepTime:
+    """Summarize step times; `median` and `ci95` describe a typical step of a typical process.
+
+    `median` is exp of the mean over processes of the median over rounds of log(median of the round), the
+    estimator of `ratio`. `ci95` is a t interval over processes. For one process, it is a t interval over
+    rounds, about their mean, and null for a single round. Quantiles and spread of block means are not those
+    of steps, so they are null if `resolution` is "block".
+
+    Args:
+        step_times: all of them.
+        resolution: "step" if each value is a step, "block" if it is the mean of a timing block.
+        unaffected: the step times without interference, for `median` and `ci95`; all by default.
+
+    Raises:
+        ValueError: `step_times` is empty.
+    """
+    seconds = np.array([second for process in step_times for one_round in process for second in one_round])
+    if not seconds.size:
+        raise ValueError("no step times")
+    typical, interval = typical_level(unaffected or step_times, median)
+    each_is_a_step = resolution == "step"
+    return StepTime(
+        median=typical,
+        mean=float(seconds.mean()),
+        min=float(seconds.min()),
+        p05=float(np.percentile(seconds, 5)) if each_is_a_step else None,
+        p95=float(np.percentile(seconds, 95)) if each_is_a_step else None,
+        std=float(seconds.std(ddof=1)) if each_is_a_step and seconds.size > 1 else None,
+        n=seconds.size,
+        ci95=interval,
+    )
+
+
+def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
+    """Return a typical step and its interval, from the means of rounds instead of their medians.
+
+    The mean of a round contains everything that happens in it. The median leaves out what happens in fewer
+    than half of the steps, such as pauses of the garbage collector.
+
+    Raises:
+        ValueError: `step_times` is empty.
+    """
+    return typical_level(step_times, fmean)
+
+
+def typical_level(step_times: NestedStepTimes, round_statistic: RoundStatistic) -> tuple[float, Interval | None]:
+    """Return the mean over processes of the median over rounds, in logs, of a statistic of each round."""
+    processes = [logs for process in step_times if (logs := _log_round_levels(process, round_statistic))]
+    if not processes:
+        raise ValueError("no step times")
+    levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
+    return math.exp(fmean(levels)), ratio_interval(levels)
+
+
+def ratio(baseline: NestedStepTimes, other: NestedStepTimes, round_statistic: RoundStatistic = median) -> Ratio:
+    """Return the speed-up of `other` over `baseline`.
+
+    The estimate is exp of the mean over processes of the median over rounds of log(baseline / other), where
+    each round contributes its `round_statistic`. Processes and rounds with the same index ran side by side
+    and form a pair; empty rounds, and those without a counterpart, are ignored. The interval is a t interval
+    over processes. For one process, it is a t interval over rounds, about their mean.
+
+    Why a median over rounds: interference affects some rounds only. The median covers as well as
+    the mean, and its interval is half as wide if other work comes in bursts (benchmarks/estimators.py).
+
+    Why a t interval: it covers better than a hierarchical bootstrap (processes, rounds, steps) for few
+    processes. In 600 simulated studies of five processes, on a steady, drifting, bimodal or busy machine, the
+    t interval contains the truth in 0.95 to 0.98 of the studies. The bootstrap's contains it in 0.82 to 0.92;
+    see benchmarks/estimators.py and tests/stats/test_interval_coverage.py.
+
+    Raises:
+        ValueError: no round was measured for both.
+    """
+    pairs = [
+        logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two, round_statistic))
+    ]
+    if not pairs:
+        raise ValueError("no round was measured for both configurations")
+    scope: Scope = "processes" if len(pairs) > 1 else "single_process"
+    levels = [median(logs) for logs in pairs] if len(pairs) > 1 else pairs[0]
+    return Ratio(math.exp(fmean(levels)), ratio_interval(levels), scope)
+
+
+def process_log_medians(step_times: NestedStepTimes) -> list[float]:
+    """Return the log of a typical step of each process: the median over rounds of log(median of the
+    round)."""
+    return [median(logs) for process in step_times if (logs := _log_round_levels(process, median))]
+
+
+def is_significant(ratio: Ratio) -> bool | None:
+    """Return True if the interval excludes 1; None, for inconclusive, if only one process run is known."""
+    if ratio.scope == "single_process" or ratio.ci95 is None:
+        return None
+    low, high = ratio.ci95
+    return not low <= 1 <= high
+
+
+def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None]:
+    """Return the mean of `other` - `baseline` over pairs, with a paired t interval (None for one pair).
+
+    Pairs have something in common, such as trainings from the same initial weights.
+
+    Raises:
+        ValueError: the lengths differ, or the sequences are empty.
+    """
+    differences = [two - one for one, two in zip(baseline, other, strict=True)]
+    if not differences:
+        raise ValueError("no pairs")
+    return fmean(differences), student_interval(differences)
+
+
+def mean_over_rounds(values: Sequence[Sequence[float]]) -> tuple[float, Interval | None]:
+    """Return the mean over processes of the mean over rounds, of values [process][round], with a t interval.
+
+    Unlike `summarize_step_times`, it is linear: operations and the unattributed rest add up to the whole. The
+    interval is over processes, or over rounds if there is one process; None for a single round.
+
+    Raises:
+        ValueError: `values` is empty.
+    """
+    processes = [list(rounds) for rounds in values if rounds]
+    if not processes:
+        raise ValueError("no values")
+    levels = [fmean(rounds) for rounds in processes] if len(processes) > 1 else processes[0]
+    return fmean(levels), student_interval(levels)
+
+
+def relative_half_width(ratio: Ratio) -> float:
+    """Return the margin of error: the interval's half width over the ratio; infinite without an interval."""
+    if ratio.ci95 is None:
+        return math.inf
+    low, high = ratio.ci95
+    return (high - low) / 2 / ratio.value
+
+
+def upward_trend(step_times: NestedStepTimes) -> float | None:
+    """Return the relative slow-down of steps from the first round to the last; None if it is not significant.
+
+    It uses the Theil-Sen slope and Kendall's tau of the logarithms of the rounds' medians, with each process
+    centred. Both depend on order or medians only, so a single affected round makes no trend.
+    """
+    rounds: list[int] = []
+    levels: list[float] = []
+    for process in step_times:
+        logs = _log_round_levels(process, median)
+        if len(logs) >= TREND_ROUNDS:
+            centre = median(logs)
+            rounds.extend(range(len(logs)))
+            levels.extend(log - centre for log in logs)
+    if len(set(levels)) < 2:
+        return None
+
+    from scipy.stats import kendalltau, theilslopes
+
+    slope = float(theilslopes(levels, rounds).slope)
+    if slope <= 0 or kendalltau(rounds, levels).pvalue >= TREND_P:
+        return None
+    return math.expm1(slope * max(rounds))
+
+
+def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_b: float) -> int | None:
+    """Return after how many steps `a`, which starts later, has caught up with `b`; all times in seconds.
+
+    A start ends with its first step. The result is 0 if `a` does not start later, None if it never catches
+    up.
+    """
+    behind = startup_a - startup_b
+    if behind <= 0:
+        return 0
+    gain = step_b - step_a
+    return 1 + math.ceil(behind / gain) if gain > 0 else None
+
+
+def _log_round_levels(process: Process, round_statistic: RoundStatistic) -> list[float]:
+    """Return the log of the statistic of each round that has step times."""
+    return [math.log(round_statistic(one_round)) for one_round in process if one_round]
+
+
+def _log_ratios(baseline: Process, other: Process, round_statistic: RoundStatistic) -> list[float]:
+    """Return the log of the speed-up of `other` in each round that both have."""
+    return [
+        math.log(round_statistic(one) / round_statistic(two))
+        for one, two in zip(baseline, other, strict=False)
+        if one and two
+    ]
+
+
+def ratio_interval(logs: Sequence[float]) -> Interval | None:
+    """Return exp of Student's interval for the mean of `logs`; None for fewer than two values."""
+    interval = student_interval(logs)
+    return interval and (math.exp(interval[0]), math.exp(interval[1]))
+
+
+def student_interval(values: Sequence[float]) -> Interval | None:
+    """Return Student's 95 % interval for the mean of `values`; None for fewer than two values."""
+    n = len(values)
+    if n < 2:
+        return None
+    half = student_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    centre = fmean(values)
+    return centre - half, centre + half
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """Return the range of `values` as an interval for their median; None for fewer than six values.
+
+    For any distribution, the median is outside only if all values are on one side of it: probability 2 / 2^n,
+    3 % for six values.
+    """
+    return (min(values), max(values)) if len(values) >= 6 else None
+
+
+def student_quantile(degrees_of_freedom: float) -> float:
+    """Return the half width of a 95 % interval in standard errors."""
+    from scipy.special import stdtrit  # the quantile itself: scipy.stats takes a second to import
+
+    return float(stdtrit(degrees_of_freedom, (1 + CONFIDENCE_LEVEL) / 2))

@@ -1,0 +1,151 @@
+"""Estimates how long a study takes from saved studies of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study, Workload
+from polybench.data.disk import read_regular_file
+from polybench.planning.estimate import (
+    NO_PAST_MEASUREMENTS,
+    ZERO_ESTIMATE,
+    Estimate,
+    PastMeasurements,
+    estimate,
+)
+from polybench.planning.plan import Plan
+from polybench.schema.encoding import decode
+from polybench.schema.metadata import Host, PhaseSeconds
+from polybench.schema.study import SCHEMA
+from polybench.schema.times import Startup
+from polybench.storage.store import Store, results_folder
+from polybench.storage.study_summary import Filters
+
+CheckScope = Literal["new", "all", "only"]
+
+_MAX_STUDIES = 10
+"""Number of the newest matching studies that are read."""
+
+_ROUND_FIELDS = ("processes", "rounds_per_process", "steps_per_round", "budget", "margin")
+"""Fields of a study that determine its number of rounds."""
+_COUNTING_FIELDS = ("metrics",)
+"""Fields of a study that determine whether allocations are counted."""
+
+
+class _StepTime(msgspec.Struct, frozen=True):
+    median: float
+
+
+class _Parity(msgspec.Struct, frozen=True):
+    status: str
+
+
+class _Result(msgspec.Struct, frozen=True):
+    configuration: str
+    workload: Workload
+    status: str
+    step_time: _StepTime | None = None
+    startup: Startup | None = None
+    parity: _Parity = _Parity("skipped")
+
+
+class _Host(msgspec.Struct, frozen=True):
+    hostname: str
+    cpu: str
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """The fields of `StudyDocument` that the estimate needs. Skipping step times makes decoding fast."""
+
+    host: _Host
+    study: str
+    results: list[_Result]
+    phase_seconds: PhaseSeconds | None = None
+    finished: bool | None = None
+
+
+def estimate_duration(plan: Plan, store: Store | None, host: Host, *, check: CheckScope = "new") -> Estimate:
+    """Estimate how long the plan's study takes.
+
+    Args:
+        plan: the study's plan.
+        store: saved studies; None for the default folder.
+        host: this machine.
+        check: scope of the parity check: "new" skips it if an earlier study has passed it, "all" repeats it,
+            and "only" estimates nothing else.
+    """
+    past = past_measurements(plan, store or Store(results_folder()), host)
+    found = estimate(plan, past._replace(all_checked=past.all_checked and check == "new"))
+    return ZERO_ESTIMATE._replace(parity=found.parity) if check == "only" else found
+
+
+def past_measurements(plan: Plan, store: Store, host: Host) -> PastMeasurements:
+    """Collect durations from the newest studies that share the workload and a configuration."""
+    past = NO_PAST_MEASUREMENTS
+    configurations = {configuration.name: plan.workload_of(configuration) for configuration in plan.configurations}
+    for document in itertools.islice(_documents(plan, store, host), _MAX_STUDIES):
+        results = {
+            one.configuration: one
+            for one in document.results
+            if one.configuration in configurations
+            and one.status == "ok"
+            and _same_workload(one.workload, configurations[one.configuration])
+        }
+        steps = {name: one.step_time.median for name, one in results.items() if one.step_time}
+        starts = {name: one.startup.cold_start_seconds for name, one in results.items() if one.startup}
+        past = past._replace(step_seconds=steps | {**past.step_seconds}, start_seconds=starts | {**past.start_seconds})
+        phase_seconds = document.phase_seconds
+        if (
+            phase_seconds is None
+            or not phase_seconds.process_starts
+            or not document.finished
+            or len(document.results) != len(configurations)
+        ):
+            continue
+        if set(results) != set(configurations):
+            continue
+        if past.phase_seconds is None:
+            past = past._replace(
+                phase_seconds=phase_seconds,
+                has_same_rounds=_same_fields(document.study, plan.study, _ROUND_FIELDS),
+            )
+            checked = all(one.parity.status == "pass" for one in results.values())
+            past = past._replace(all_checked=checked)
+        if past.counting_seconds is None and _same_fields(document.study, plan.study, _COUNTING_FIELDS):
+            past = past._replace(counting_seconds=phase_seconds)
+        if past.parity_seconds is None and phase_seconds.parity > 0:
+            past = past._replace(parity_seconds=phase_seconds.parity)
+    return past
+
+
+def _documents(plan: Plan, store: Store, host: Host) -> Iterator[_Document]:
+    """Yield readable documents of this machine, model and batch size, the newest first."""
+    filters = Filters(model=plan.model.name, host=host.hostname)
+    with contextlib.suppress(BadInput):
+        for one in reversed(store.summaries()):
+            if one.batch_size != plan.workload.batch_size or not filters.matches(one):
+                continue
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                text = read_regular_file(store.folder / f"{one.file}.json")
+                document = decode(text, _Document, SCHEMA)
+                if document.host.cpu == host.cpu:
+                    yield document
+
+
+def _same_workload(saved: Workload, planned: Workload) -> bool:
+    """Return True if steps take equally long. A saved document may name the same data set differently."""
+    return msgspec.structs.replace(saved, dataset="") == msgspec.structs.replace(planned, dataset="")
+
+
+def _same_fields(saved_toml: str, study: Study, fields: Sequence[str]) -> bool:
+    try:
+        saved = msgspec.toml.decode(saved_toml, type=Study)
+    except (msgspec.MsgspecError, BadInput):
+        return False
+    return all(getattr(saved, name) == getattr(study, name) for name in fields)

@@ -1,0 +1,258 @@
+"""Saves and loads studies, one JSON document each, and documents of other kinds in subfolders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import platformdirs
+
+from polybench.core.errors import BadInput
+from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
+from polybench.schema.encoding import encode
+from polybench.schema.layers import LayersDocument, layers_from_json
+from polybench.schema.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json
+from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.sweep import SWEEP_ID, SweepDocument, sweep_from_json
+from polybench.storage.study_index import StudyIndex
+from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+
+_MIN_DOCUMENT_BYTES = 1 << 16
+"""Minimum size of a study's document with step times."""
+
+STUDY_ID = re.compile(r"\d{8}-\d{6}-")
+"""Start of a study's ID: date and time."""
+
+_MAX_NAMES = 5
+"""Number of names that an error message lists."""
+
+_LAYERS, _SWEEPS, _OVERHEADS = "layers", "sweeps", "overheads"
+"""Subfolders of other kinds of documents."""
+
+Document = StudyDocument | LayersDocument | SweepDocument | OverheadDocument
+
+T = TypeVar("T")
+
+
+def results_folder(given: Path | None = None) -> Path:
+    """Return `--results`, else `POLYBENCH_RESULTS`, else a folder in the user's data folder."""
+    if given is not None:
+        return given
+    if override := os.environ.get("POLYBENCH_RESULTS"):
+        return Path(override)
+    return Path(platformdirs.user_data_dir("polybench")) / "results"
+
+
+class Store:
+    """Folder of saved studies.
+
+    Attributes:
+        failed_saves: reason by ID for each document whose last save failed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failed_saves: dict[str, str] = {}
+
+    def ensure_writable(self) -> None:
+        """Check before a measurement that its document can be saved.
+
+        Raises:
+            BadInput: the folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder) as file:
+                file.write(bytes(_MIN_DOCUMENT_BYTES))
+                file.flush()
+            remove_stale(self.folder, rf"{STUDY_ID.pattern}.*\.json")
+        except OSError as error:
+            raise BadInput(
+                f"cannot write results to {self.folder}: {error.strerror}; use another --results folder, or --no-save"
+            ) from error
+
+    def save(self, document: Document) -> Path:
+        """Write or replace the document atomically and return its path."""
+        path = self._document_path(document)
+        path.parent.mkdir(parents=True, exist_ok=True)  # it may have been deleted since
+        write_file_atomically(path, encode(document))
+        self.failed_saves.pop(path.stem, None)
+        return path
+
+    def _document_path(self, document: Document) -> Path:
+        folders = {LayersDocument: _LAYERS, SweepDocument: _SWEEPS, OverheadDocument: _OVERHEADS}
+        return self.folder / folders.get(type(document), "") / f"{document.id}.json"
+
+    def try_to_save(self, document: Document) -> str | None:
+        """Save the document and return None, or an error message if it cannot be saved.
+
+        A finished document is then saved to the temporary folder, if possible.
+        """
+        name = self._document_path(document).stem
+        try:
+            self.save(document)
+        except OSError as error:
+            is_unfinished = isinstance(document, StudyDocument) and document.finished is False
+            copy = "" if is_unfinished else _save_copy(document)
+            self.failed_saves[name] = f"cannot save to {self.folder}: {error.strerror}{copy}"
+        return self.failed_saves.get(name)
+
+    def summaries(self) -> list[StudySummary]:
+        """Return summaries of all saved studies, readable or not, the oldest first.
+
+        Raises:
+            BadInput: the folder cannot be read.
+        """
+        return StudyIndex(self.folder).summaries()
+
+    def studies(self, filters: Filters = NO_FILTERS) -> Iterator[StudyDocument]:
+        """Yield the matching readable studies one at a time, the newest first."""
+        return _readable(
+            (self._path(study) for study in reversed(self.summaries()) if filters.matches(study)), from_json
+        )
+
+    def _path(self, study: StudySummary) -> Path:
+        return self.folder / f"{study.file}.json"
+
+    def layers(self) -> list[LayersDocument]:
+        """Return all readable layers documents, the newest first."""
+        paths = sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True)
+        return list(_readable(paths, layers_from_json))
+
+    def sweeps(self) -> Iterator[SweepDocument]:
+        """Yield all readable sweeps one at a time, the newest first."""
+        return _readable(reversed(self.sweep_files()), sweep_from_json)
+
+    def sweep_files(self) -> list[Path]:
+        """Return the paths of all sweeps, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
+
+    def overhead_files(self) -> list[Path]:
+        """Return the paths of all overheads, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{_OVERHEADS}/*.json"))
+
+    def load_sweep(self, name: str) -> SweepDocument:
+        """Load the sweep with this ID, unique prefix of an ID, path, or `sweep-last`.
+
+        Raises:
+            BadInput: no sweep or several sweeps match, or the document cannot be read.
+        """
+        return _load(_find_by_prefix(self.sweep_files(), name, SWEEP_ID), "sweep", sweep_from_json)
+
+    def load_overhead(self, name: str) -> OverheadDocument:
+        """Load the overhead with this ID, unique prefix of an ID, path, or `overhead-last`.
+
+        Raises:
+            BadInput: no overhead or several overheads match, or the document cannot be read.
+        """
+        path = _find_by_prefix(self.overhead_files(), name, OVERHEAD_ID)
+        return _load(path, "overhead", overhead_from_json)
+
+    def read(self, study: StudySummary) -> StudyDocument:
+        """Load the document of a summary.
+
+        Raises:
+            BadInput: it cannot be read.
+        """
+        return _load(self._path(study), "study", from_json)
+
+    def load(self, name: str) -> StudyDocument:
+        """Load the study with this ID, unique prefix of an ID, path, or `last`, the one started last.
+
+        Raises:
+            BadInput: no study or several studies match, or the document cannot be read.
+        """
+        return _load(self._find(name), "study", from_json)
+
+    def _find(self, name: str) -> Path:
+        # The folder may contain other JSON files, with any name.
+        if name == "last" and (summaries := self.summaries()):
+            return self._path(([one for one in summaries if _is_study(one)] or summaries)[-1])
+        paths = sorted(self.folder.glob("*.json"))
+        if is_document_path(name):
+            return Path(name)
+        if matches := _matching(paths, name):
+            return _only(matches, name, "studies")
+        if name.startswith(SWEEP_ID):
+            raise BadInput(f"{name!r} is a sweep, not a study; use polybench show, report or plot")
+        if name.startswith(OVERHEAD_ID):
+            raise BadInput(f"{name!r} is an overhead, not a study; use polybench show or plot")
+        if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
+            raise BadInput(
+                f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
+                " `polybench explain` finds a study's layers document by itself"
+            )
+        raise BadInput(f"no study {name!r} in {self.folder}; `polybench list` shows the saved studies")
+
+
+def is_document_path(name: str) -> bool:
+    """Return True if the name is a path of a document, not an ID."""
+    return name.endswith(".json") and is_file(Path(name))
+
+
+def _find_by_prefix(paths: Sequence[Path], name: str, id_prefix: str) -> Path:
+    """Return the path of the document with this name, among documents whose IDs start with `id_prefix`."""
+    if is_document_path(name):
+        return Path(name)
+    kind = id_prefix.rstrip("-")
+    matches = paths[-1:] if name == f"{id_prefix}last" else _matching(paths, name)
+    if not matches:
+        raise BadInput(f"no saved {kind} {name!r}; polybench {kind} saves one")
+    return _only(matches, name, f"{kind}s")
+
+
+def _matching(paths: Sequence[Path], name: str) -> list[Path]:
+    """Return the path with exactly this name, else all paths whose name starts with it."""
+    matches = [path for path in paths if path.stem.startswith(name)]
+    return [path for path in matches if path.stem == name] or matches
+
+
+def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
+    if len(matches) > 1:
+        names = _first_names(path.stem for path in matches)
+        raise BadInput(f"ambiguous ID {name!r}: {len(matches)} {kind} begin with it: {names}")
+    return matches[0]
+
+
+def _load(path: Path, kind: str, read: Callable[[bytes], T]) -> T:
+    try:
+        return read(read_regular_file(path))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadInput(f"cannot read the {kind} {path}: {error}") from error
+
+
+def _is_study(one: StudySummary) -> bool:
+    return one.unreadable_reason is None or STUDY_ID.match(one.file) is not None
+
+
+def _save_copy(document: Document) -> str:
+    path = Path(tempfile.gettempdir()) / f"polybench-{document.id}.json"
+    try:
+        write_file_atomically(path, encode(document))
+    except OSError:
+        return ""
+    return f"; saved a copy to {path}"
+
+
+def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> Iterator[T]:
+    for path in paths:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            yield read(read_regular_file(path))
+
+
+def _first_names(names: Iterable[str]) -> str:
+    all_names = list(names)
+    more = f" and {len(all_names) - _MAX_NAMES} more" if len(all_names) > _MAX_NAMES else ""
+    return ", ".join(all_names[:_MAX_NAMES]) + more
+
+
+def write_file_atomically(path: Path, content: bytes) -> None:
+    """Replace the file; readers and crashes see the old content or the new one, never a part of it."""
+    with atomic_write(path) as file:
+        file.write(content)

@@ -1,0 +1,90 @@
+"""The only timing loop: it measures every timing block of every configuration."""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import time
+from typing import NamedTuple
+
+from polybench.core.errors import ConfigurationFailed
+from polybench.core.job import GcStats
+from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
+from polybench.engines.base import Engine
+
+
+class BlockTimes(NamedTuple):
+    """Times of a timing block.
+
+    Attributes:
+        step_times: seconds per step; one value per step, or one per block if the engine times steps together.
+        gc_stats: of the engine's garbage collector during the timed steps.
+        data_wait_seconds: total over all timed steps.
+        call_overhead_seconds: median time of a call from Python beyond the engine's own step times. It is
+            None if the engine's step times exceed the time of the call, as those of a simulated clock may.
+    """
+
+    step_times: list[float]
+    gc_stats: GcStats | None
+    data_wait_seconds: float | None
+    call_overhead_seconds: float | None
+
+
+def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockTimes:
+    """Time training steps 2, 3, ... of the same training, in every block anew.
+
+    Args:
+        engine: built, loaded and warm.
+        steps: number of timed steps.
+        injected_delay: busy wait added to each step, as a fraction of the median untimed step (for power
+            tests).
+
+    Raises:
+        ConfigurationFailed: the loss after the block is not finite.
+    """
+    engine.reset()
+    gc.collect()  # collects garbage of the messages before the timed steps
+    warmup_times = [engine.run_steps(step, 1) for step in range(WARMUP_STEPS_PER_BLOCK)]
+    gc_before, wait_before = engine.gc_stats(), engine.data_wait_seconds()
+    call_overheads: list[float] = []
+    if engine.timing_resolution == "block":
+        step_times = [_timed_call(engine, WARMUP_STEPS_PER_BLOCK, steps, call_overheads) / steps]
+    elif injected_delay:
+        delay_seconds = injected_delay * statistics.median(warmup_times)
+        step_times = [
+            _timed_call(engine, WARMUP_STEPS_PER_BLOCK + step, 1, call_overheads) + _busy_wait(delay_seconds)
+            for step in range(steps)
+        ]
+    else:
+        step_times = [_timed_call(engine, WARMUP_STEPS_PER_BLOCK + step, 1, call_overheads) for step in range(steps)]
+    gc_after, wait_after = engine.gc_stats(), engine.data_wait_seconds()
+    # After a loss that is not finite, all later losses are not finite either, so this checks every step.
+    require_finite_loss(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
+    data_wait_seconds = None if wait_after is None or wait_before is None else wait_after - wait_before
+    call_overhead = statistics.median(call_overheads)
+    gc_stats = gc_after - gc_before if gc_after and gc_before else None
+    return BlockTimes(step_times, gc_stats, data_wait_seconds, call_overhead if call_overhead >= 0 else None)
+
+
+def _timed_call(engine: Engine, first: int, n: int, call_overheads: list[float]) -> float:
+    """Return the engine's seconds for these steps; append the call's overhead to `call_overheads`."""
+    start = time.perf_counter()
+    seconds = engine.run_steps(first, n)
+    call_overheads.append(time.perf_counter() - start - seconds)
+    return seconds
+
+
+def require_finite_loss(engine: Engine, when: str) -> float:
+    """Return the last step's loss; raises ConfigurationFailed if it is infinite or not a number."""
+    loss = engine.loss()
+    if not math.isfinite(loss):
+        raise ConfigurationFailed(f"the loss is {loss} {when}: try a lower --learning-rate")
+    return loss
+
+
+def _busy_wait(seconds: float) -> float:
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        pass
+    return elapsed

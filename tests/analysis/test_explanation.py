@@ -1,0 +1,241 @@
+"""Tests of explanations: inconclusive pairs come first, and each statement has its evidence."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import pytest
+
+from polybench.analysis.explanation import SavedDocuments, explain
+from polybench.core.errors import BadInput
+from polybench.core.layers import Operation
+from polybench.schema.explanation import ExplanationDocument
+from polybench.schema.layers import LayersDocument
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.study import StudyDocument
+from polybench.schema.times import BreakEven, Pipeline, Startup
+from tests.factories import layers, measured, saved_again, study, typical_study, unmeasured
+
+CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")
+DENSE: tuple[str, Operation] = ("dense1", "weight gradient")
+FAULTS = Interference(
+    blocks=[[BlockCounters(1.0, 1.0, 0.0, 0.0, minor_faults=9, page_fault_seconds=0.1)]],
+    minor_faults_per_step=9.0,
+)
+AFFECTED = Interference(blocks=[[BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)]], blocks_affected=1)
+
+
+@pytest.fixture
+def document() -> StudyDocument:
+    return study(
+        measured(
+            "flux/cpu",
+            0.050,
+            startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1),
+            break_even_steps=[BreakEven("torch/cpu", None)],
+            interference=FAULTS,
+            gc=GarbageCollection(0.004),
+        ),
+        measured("torch/cpu", 0.020, interference=FAULTS),
+    )
+
+
+def explain_with_layers(
+    document: StudyDocument, *others: StudyDocument, baseline: str | None = None
+) -> ExplanationDocument:
+    timed = layers(
+        document,
+        {"flux/cpu": 0.051, "torch/cpu": 0.020},
+        {"flux/cpu": {CONV: 0.030, DENSE: 0.002}, "torch/cpu": {CONV: 0.009, DENSE: 0.006}},
+    )
+    return explain(document, SavedDocuments([timed], others), baseline)
+
+
+def text(found: ExplanationDocument) -> str:
+    return "\n".join(f"{one.text} [{one.evidence}] {one.command or ''}" for one in found.all_statements())
+
+
+def test_largest_component_is_named_with_its_time(document: StudyDocument) -> None:
+    (pair,) = explain_with_layers(document).comparisons
+    opening, most, *others = pair.statements
+    assert opening.text.startswith("flux/cpu takes 30.0 ms (")
+    assert "longer per step than torch/cpu: 50.0 ms vs. 20.0 ms, 0.40 (" in opening.text
+    assert most.text.startswith("Most of the difference comes from conv2 + relu, input gradient: 21.0 ms (")
+    assert most.text.endswith("longer, 30.0 ms vs. 9.00 ms.")
+    assert most.seconds == pytest.approx(0.021)
+    assert most.evidence == "layers 20250103-000000-abcd: conv2 + relu, input gradient"
+    assert others[0].text.startswith("Another part comes from garbage collection: 4.00 ms longer")
+    assert others[0].evidence == "gc_time"
+
+
+def test_every_statement_has_its_evidence(document: StudyDocument) -> None:
+    found = explain_with_layers(document)
+    assert all(statement.evidence for statement in found.all_statements())
+    texts = text(found)
+    for expected in (
+        "The largest offset comes from dense1, weight gradient: 4.00 ms (",
+        "Sums by operation: input gradient +21.0 ms, garbage collection +4.00 ms, weight",
+        "All components together explain 70% of the difference. Unattributed: +10.0 ms between operations, and -1.0",
+        "Page faults take at most 5.00 ms of flux/cpu's step and 2.00 ms of torch/cpu's",
+        "The cold start of flux/cpu is 15.2 s longer: 17.3 s vs. 2.15 s to the end of the first step (first",
+        "The longer cold start of flux/cpu never pays off. [break_even",
+    ):
+        assert expected in texts
+    # The times of whole steps in the layers document.
+    assert "study and the layers document, whose steps took 51.0 ms and 20.0 ms." in " ".join(texts.split())
+
+
+def test_faster_configuration_is_described_from_its_side(document: StudyDocument) -> None:
+    (pair,) = explain_with_layers(document, baseline="flux/cpu").comparisons
+    assert (pair.configuration, pair.baseline) == ("torch/cpu", "flux/cpu")
+    assert "torch/cpu takes 30.0 ms (" in pair.statements[0].text
+    assert "less per step than flux/cpu" in pair.statements[0].text
+    assert "Most of the difference comes from conv2 + relu, input gradient: 21.0 ms (" in pair.statements[1].text
+    assert "less, 9.00 ms vs. 30.0 ms" in pair.statements[1].text
+    assert any("The cold start of torch/cpu is 15.2 s shorter" in statement.text for statement in pair.statements)
+
+
+def test_inconclusive_difference_comes_first() -> None:
+    affected = measured("jax/cpu", 0.015, interference=AFFECTED)
+    found = explain(study(measured("torch/cpu", 0.020), measured("tf/cpu", 0.010), affected), SavedDocuments())
+    assert [pair.configuration for pair in found.comparisons] == ["jax/cpu", "tf/cpu"]
+    assert found.comparisons[0].statements[0].text == (
+        "The difference between jax/cpu and torch/cpu is inconclusive: interference affected 1 of 1 timing"
+        " blocks of jax/cpu."
+    )
+    once = study(*(measured(configuration, 0.01, processes=1) for configuration in ("torch/cpu", "tf/cpu")))
+    (pair,) = explain(once, SavedDocuments()).comparisons
+    assert pair.statements[0].text == (
+        "The difference between tf/cpu and torch/cpu is inconclusive: there was only one process, and another one"
+        " may differ; use --processes 5."
+    )
+
+
+def test_missing_measurements_have_commands(document: StudyDocument) -> None:
+    found = explain(document, SavedDocuments())
+    commands = {statement.evidence: statement.command for statement in found.suggested_measurements}
+    assert commands["layers"] == "polybench layers --engines flux,torch --threads 2"
+    assert commands["overhead"] == "polybench overhead --engines flux,torch --threads 2"
+    texts = text(found)
+    assert "Not measured: the layers of flux/cpu, torch/cpu. [layers]" in texts
+    assert "polybench sweep --engines flux --threads 1,2" in texts
+    assert "polybench sweep --engines flux --threads 2 --batch-size 32,128,512" in texts
+    assert "polybench compare --engines flux,flux+framework_threads,flux+train --threads 2" in texts
+    assert "polybench compare --engines flux,torch --input pipeline --threads 2" in texts
+    measured_all = explain_with_layers(
+        document, saved_again(document, "a", threads=1), saved_again(document, "b", batch_size=32)
+    )
+    remaining = {statement.evidence for statement in measured_all.suggested_measurements}
+    assert not remaining & {"layers", "sweep"}
+    assert all(shlex.split(statement.command or "") for statement in found.suggested_measurements)
+
+
+def test_known_layers_are_not_missing(document: StudyDocument) -> None:
+    """The command measures the missing configuration and the one that it is compared with."""
+    document.results += [measured("jax/cpu", 0.015), measured("tf/cpu", 0.010)]
+
+    def of(*configurations: str) -> LayersDocument:
+        return layers(
+            document,
+            dict.fromkeys(configurations, 0.02),
+            {configuration: {CONV: 0.009} for configuration in configurations},
+        )
+
+    def missing(*known: LayersDocument) -> tuple[str, str | None]:
+        (texts,) = (
+            one for one in explain(document, SavedDocuments(known)).suggested_measurements if one.evidence == "layers"
+        )
+        return texts.text, texts.command
+
+    all_four = "Not measured: the layers of flux/cpu, torch/cpu, jax/cpu, tf/cpu."
+    assert missing() == (all_four, "polybench layers --engines flux,torch,jax,tf --threads 2")
+    assert missing(of("flux/cpu", "torch/cpu", "tf/cpu")) == (
+        "Not measured: the layers of jax/cpu together with those of torch/cpu.",
+        "polybench layers --engines torch,jax --threads 2",
+    )
+    assert missing(of("flux/cpu", "torch/cpu", "tf/cpu"), of("jax/cpu")) == (
+        "Not measured: the layers of torch/cpu, jax/cpu in one study.",
+        "polybench layers --engines torch,jax --threads 2",
+    )
+
+
+def test_studies_of_other_batch_sizes_reveal_the_fixed_overhead(document: StudyDocument) -> None:
+    found = explain_with_layers(
+        document, saved_again(document, "a", batch_size=1), saved_again(document, "b", batch_size=16)
+    )
+    assert found.comparisons[0].breakdown("batch size") is not None
+    assert "By batch size, " in text(found)
+    assert "overhead, linear fit to 3 studies" in text(found)
+
+
+def test_retaining_memory_is_suggested_for_expensive_page_faults(document: StudyDocument) -> None:
+    document.settings = msgspec.structs.replace(document.settings, malloc="system")
+    assert "flux/cpu with --malloc retain" in text(explain_with_layers(document))
+
+
+def test_measured_wait_for_data_is_reported(document: StudyDocument) -> None:
+    for result, waiting in zip(document.results, (0.003, 0.001), strict=True):
+        result.pipeline = Pipeline(waiting, 0.01)
+    document.settings = msgspec.structs.replace(document.settings, input="pipeline")
+    texts = text(explain_with_layers(document))
+    assert "flux/cpu waits 3.00 ms per step for data, torch/cpu 1.00 ms: +2.00 ms of the difference." in texts
+    assert "all data was preloaded" not in texts
+
+
+def test_step_compiled_as_a_whole_has_no_layer_times() -> None:
+    compiled = study(measured("torch/cpu", 0.020), measured("torch+compile/cpu", 0.010))
+    found = explain(compiled, SavedDocuments())
+    assert "torch+compile/cpu has no layer times: only its whole step can be timed." in text(found)
+    assert not [statement for statement in found.suggested_measurements if statement.evidence == "layers"]
+    assert found.recommendations[0].text == (
+        "torch/cpu as torch+compile/cpu: 10.0 ms less per step, 10.0 ms instead of 20.0 ms."
+    )
+
+
+def test_excluded_configurations_have_a_reason_and_a_command() -> None:
+    texts = {statement.text: statement.command for statement in explain(typical_study(), SavedDocuments()).excluded}
+    assert texts == {
+        "tf+keras_fit/cpu: failed the parity check": ("polybench parity --engines tf+keras_fit --threads 2"),
+        "torch/cuda: unavailable: no CUDA device is visible to PyTorch (install an NVIDIA driver, then run"
+        " polybench doctor)": "polybench compare --engines torch --threads 2",
+        "tf/cuda: failed: killed by signal 9 (SIGKILL) out of memory?": ("polybench compare --engines tf --threads 2"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "baseline", "message"),
+    [
+        (study(measured("torch/cpu", 0.01)), None, "only one measured configuration, torch/cpu, but an"),
+        (
+            study(measured("torch/cpu", 0.01), unmeasured("flux/cpu", "unavailable", "no Julia", "setup flux")),
+            None,
+            r"flux/cpu: unavailable: no Julia \(setup flux\); measure them together: polybench compare",
+        ),
+        (study(unmeasured("tf/cpu", "failed", "killed")), None, "no measured configuration"),
+        (typical_study(), "tf/cuda", "tf/cuda: failed: killed by .*--baseline must be one of torch/cpu, tf/cpu"),
+        (typical_study(), "tf+keras_fit/cpu", "failed the parity check"),
+        (typical_study(), "tf/gpu", "unknown configuration 'tf/gpu'; did you mean"),
+    ],
+)  # fmt: skip
+def test_explanation_without_a_comparison_is_bad_input(
+    document: StudyDocument, baseline: str | None, message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        explain(document, SavedDocuments(), baseline)
+
+
+def test_configuration_that_failed_its_check_is_not_compared() -> None:
+    failed = measured("tf/cpu", 0.01, parity=ParityCheck("fail"))
+    configurations = study(measured("torch/cpu", 0.02), measured("flux/cpu", 0.05), failed)
+    assert [pair.configuration for pair in explain(configurations, SavedDocuments()).comparisons] == ["flux/cpu"]
+
+
+def test_small_garbage_collection_time_is_reported(document: StudyDocument) -> None:
+    parts = {"flux/cpu": {CONV: 0.030}, "torch/cpu": {CONV: 0.009}}
+    steps = {"flux/cpu": 0.05, "torch/cpu": 0.02}
+    timed = layers(document, steps, parts)
+    document.results[0].gc = GarbageCollection(2e-5)
+    texts = text(explain(document, SavedDocuments([timed])))
+    assert "Garbage collection takes 20.0 µs of flux/cpu's step." in texts

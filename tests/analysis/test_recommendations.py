@@ -1,0 +1,66 @@
+"""Tests that recommendations are significant improvements, sorted by the time that they save."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.analysis.recommendations import find_recommendations
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import BlockCounters, Interference
+from tests.factories import measured, saved_again, study
+
+TF = measured("tf/cpu", 0.020)
+BLOCK = BlockCounters(
+    wall_seconds=1.0, cpu_seconds=1.0, other_process_cpu_seconds=0.5, steal_seconds=0.0, affected=True
+)
+
+
+def test_faster_variants_of_the_engine_on_the_same_device_are_recommended() -> None:
+    document = study(
+        TF,
+        measured("tf+eager/cpu", 0.030),
+        measured("tf+xla/cpu", 0.012),
+        measured("tf+keras_fit/cpu", 0.018),
+        measured("tf+jemalloc/cpu", 0.001, parity=ParityCheck("fail")),
+        measured("torch/cpu", 0.005),
+        measured("tf/cuda", 0.002),
+    )
+    found = find_recommendations(document, TF, [])
+    assert [(one.change, one.value) for one in found] == [
+        ("variant", "tf+xla/cpu"),
+        ("variant", "tf+keras_fit/cpu"),
+    ]
+    assert found[0].seconds_saved == pytest.approx(0.008, rel=1e-3)
+    assert found[0].seconds_after == pytest.approx(0.012, rel=1e-3)
+
+
+def test_uncertain_improvements_are_not_recommended() -> None:
+    single_process = measured("tf/cpu", 0.020, processes=1)
+    assert (
+        find_recommendations(study(single_process, measured("tf+xla/cpu", 0.010, processes=1)), single_process, [])
+        == []
+    )
+    affected = measured("tf+xla/cpu", 0.010, interference=Interference(blocks=[[BLOCK]], blocks_affected=1))
+    assert find_recommendations(study(TF, affected), TF, []) == []
+
+
+def test_threads_batch_size_and_malloc_of_other_studies_are_recommended() -> None:
+    def faster(seconds: float, id: str, **changes: object) -> object:
+        return saved_again(study(measured("tf/cpu", seconds)), id, **changes)
+
+    others = [
+        faster(0.010, "threads-4", threads=4),
+        faster(0.015, "threads-3", threads=3),
+        faster(0.040, "threads-1", threads=1),
+        faster(0.060, "batch-512", batch_size=512),
+        faster(0.019, "batch-64", batch_size=64),
+        faster(0.018, "system", malloc="system"),
+    ]
+    found = find_recommendations(study(TF), TF, others)  # type: ignore[arg-type]
+    assert [(one.change, one.value, one.study) for one in found] == [
+        ("threads", "4", "threads-4"),
+        ("batch_size", "512", "batch-512"),
+        ("malloc", "system", "system"),
+    ]
+    assert found[1].seconds_after == pytest.approx(0.060 / 4, rel=1e-3)  # for the same number of images
+    assert found[1].seconds_saved == pytest.approx(0.005, rel=1e-2)

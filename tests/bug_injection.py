@@ -1,0 +1,266 @@
+"""Engines with one injected bug each: the parity check must fail all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.core.layers import BatchNorm
+from polybench.core.optimizer_formulas import State
+from polybench.data.augmentation import augment
+from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
+from polybench.engines.reference import layers as reference_layers
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.reference.network import Pass, loss_and_gradients
+
+ZERO = np.zeros(())
+
+
+class Correct(ReferenceEngine):
+    """The reference without a bug, for comparison."""
+
+
+class OwnOrder(ReferenceEngine):
+    """Correct, but lists its tensors in another order than the model."""
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(loss, dict(sorted(gradients.items())), dict(reversed(weights.items())))
+
+
+class UnflippedKernel(ReferenceEngine):
+    """Computes a true convolution with weights for cross-correlation."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        flipped = {name: w[..., ::-1, ::-1] if w.ndim == 4 else w for name, w in weights.items()}
+        super().build(job, flipped)
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(loss, gradients, {n: w[..., ::-1, ::-1] if w.ndim == 4 else w for n, w in weights.items()})
+
+
+class MissingPermutation(ReferenceEngine):
+    """Flattens height, width, channels, but has dense weights for channels, height, width."""
+
+    def _order(self) -> Array:
+        return np.arange(200).reshape(8, 5, 5).transpose(1, 2, 0).ravel()
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, dict(weights) | {"dense1.weight": weights["dense1.weight"][:, self._order()]})
+
+
+class WrongMomentum(ReferenceEngine):
+    """Updates v <- mu v + (1 - mu) g."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        mu = self._job.workload.optimizer.momentum
+        v = mu * state.get("v", ZERO) + (1 - mu) * g
+        return w - rate * v, {"v": v}
+
+
+class NesterovMomentum(ReferenceEngine):
+    """Looks ahead: correct first gradient, wrong updates."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        mu = self._job.workload.optimizer.momentum
+        v = mu * state.get("v", ZERO) + g
+        return w - rate * (g + mu * v), {"v": v}
+
+
+class RateInVelocity(ReferenceEngine):
+    """Updates V <- mu V + rate g, w <- w - V: correct until the rate changes."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        v = self._job.workload.optimizer.momentum * state.get("v", ZERO) + rate * g
+        return w - v, {"v": v}
+
+
+class LateChange(ReferenceEngine):
+    """Changes the rate one step too late."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        kept = {name: value for name, value in state.items() if name != "rate"}
+        w, kept = super()._update(w, g, kept, float(state.get("rate", np.array(rate))))
+        return w, kept | {"rate": np.array(rate)}
+
+
+class EpsilonInsideRoot(ReferenceEngine):
+    """Uses Keras's RMSprop."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        s = 0.9 * state.get("s", ZERO) + 0.1 * g**2
+        return w - rate * g / np.sqrt(s + 1e-7), {"s": s}
+
+
+class EpsilonBeforeCorrection(ReferenceEngine):
+    """Uses Keras's Adam, which adds epsilon to the root of v without bias correction."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        t = state.get("t", ZERO) + 1
+        m = 0.9 * state.get("m", ZERO) + 0.1 * g
+        v = 0.999 * state.get("v", ZERO) + 0.001 * g**2
+        alpha = rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        return w - alpha * m / (np.sqrt(v) + 1e-8), {"t": t, "m": m, "v": v}
+
+
+class DecoupledDecay(ReferenceEngine):
+    """Decays the weights outside of the gradient, like AdamW."""
+
+    def _update(self, w: Array, g: Array, state: State, rate: float) -> tuple[Array, dict[str, Array]]:
+        decay = self._job.workload.optimizer.weight_decay
+        moved, kept = super()._update(w, g - decay * w, state, rate)
+        return moved - rate * decay * w, kept
+
+
+class DroppedBias(ReferenceEngine):
+    """Never trains the last layer's bias."""
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"dense3.bias": np.zeros(10)})
+
+
+class OffByOneBatch(ReferenceEngine):
+    """Trains on the next batch."""
+
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step + 1)
+
+
+class DoubleSoftmax(ReferenceEngine):
+    """Computes the cross-entropy of probabilities instead of logits."""
+
+    def _pass(self, step: int) -> Pass:
+        batch = step % len(self._images)
+        return double_softmax(self._job, self._weights, self._images[batch], self._labels[batch])
+
+
+def double_softmax(job: Job, weights: Weights, images: Array, labels: Array) -> Pass:
+    """Applies a second softmax to loss and gradients."""
+    import unittest.mock
+
+    right = reference_layers.cross_entropy
+
+    def wrong(logits: Array, labels: Array) -> tuple[float, Array]:
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p = shifted / shifted.sum(axis=1, keepdims=True)
+        loss, dp = right(p, labels)
+        return loss, p * (dp - (dp * p).sum(axis=1, keepdims=True))
+
+    with unittest.mock.patch.object(reference_layers, "cross_entropy", wrong):
+        return loss_and_gradients(job.model, weights, images, labels, job.conventions)
+
+
+class UndeclaredPooling(ReferenceEngine):
+    """Follows NNlib's max-pool rule without declaring it."""
+
+    RULE = NumericalConventions(max_pool_within=3.45e-4, sources={"max_pool_within": "a test"})
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(msgspec.structs.replace(job, conventions=self.RULE), weights)
+
+    def conventions(self) -> NumericalConventions:
+        return NO_DEVIATIONS
+
+
+class DeclaredPooling(UndeclaredPooling):
+    """Follows NNlib's max-pool rule and declares it."""
+
+    def conventions(self) -> NumericalConventions:
+        return self.RULE
+
+
+class NotFinite(ReferenceEngine):
+    """Returns NaN gradients."""
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        return right._replace(gradients=dict(right.gradients) | {"conv1.bias": np.full(16, np.nan)})
+
+
+class WrongShape(ReferenceEngine):
+    """Returns a tensor in its own layout."""
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(loss, {n: g.T if isinstance(g, np.ndarray) else g for n, g in gradients.items()}, weights)
+
+
+class Piped(ReferenceEngine):
+    """An input pipeline that prepares everything at once; `varied` contains the bug."""
+
+    varied = staticmethod(augment)
+
+    def open_pipeline(self, stream: PipelineInput) -> None:
+        assert stream.augmentations is not None
+        batches = zip(stream.order, stream.augmentations, strict=True)
+        images = np.stack([self.varied(stream.images[order], chosen) for order, chosen in batches])
+        self.load(images.astype(np.float32) / np.float32(255), stream.labels[stream.order])
+
+    def batch(self, step: int) -> tuple[Array, Array]:
+        return self._images[step].astype(np.float32), self._labels[step]
+
+
+class WrongFlipAxis(Piped):
+    """Flips images vertically."""
+
+    @staticmethod
+    def varied(images: Array, decisions: Array) -> Array:  # type: ignore[override]
+        return augment(images.swapaxes(2, 3), decisions[:, [0, 2, 1]]).swapaxes(2, 3)
+
+
+class WrongShift(Piped):
+    """Moves the image instead of its crop."""
+
+    @staticmethod
+    def varied(images: Array, decisions: Array) -> Array:  # type: ignore[override]
+        return augment(images, decisions * np.array([1, -1, -1], np.int8))
+
+
+class KerasMomentum(ReferenceEngine):
+    """Uses 1 minus the momentum in batch norm."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(_with_norms(job, lambda norm: msgspec.structs.replace(norm, momentum=1 - norm.momentum)), weights)
+
+
+class OtherEpsilon(ReferenceEngine):
+    """Uses another framework's default epsilon in batch norm."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(_with_norms(job, lambda norm: msgspec.structs.replace(norm, epsilon=2e-3)), weights)
+
+
+class StaleStatistics(ReferenceEngine):
+    """Never updates running statistics."""
+
+    def _pass(self, step: int) -> Pass:
+        return super()._pass(step)._replace(state={})
+
+
+class OtherMasks(ReferenceEngine):
+    """Draws its own dropout masks."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(msgspec.structs.replace(job, seed=job.seed + 1), weights)
+
+
+class UndeclaredVariance(UndeclaredPooling):
+    """Uses Keras's running variance without declaring it."""
+
+    RULE = NumericalConventions(running_variance="biased", sources={"running_variance": "a test"})
+
+
+class DeclaredVariance(DeclaredPooling):
+    """Uses Keras's running variance and declares it."""
+
+    RULE = UndeclaredVariance.RULE
+
+
+def _with_norms(job: Job, change: Callable[[BatchNorm], BatchNorm]) -> Job:
+    layers = tuple(change(layer) if isinstance(layer, BatchNorm) else layer for layer in job.model.layers)
+    return msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=layers))

@@ -1,0 +1,307 @@
+"""The command-line program: output, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from polybench import cli
+from polybench.data import synthetic
+from polybench.render import FORMATS, PARITY_FORMATS
+from polybench.runner import doctor
+from polybench.schema.study import from_json
+from tests.small_datasets import cifar_folder
+
+FAST = [
+    "--data",
+    "synthetic",
+    "--processes",
+    "1",
+    "--rounds-per-process",
+    "1",
+    "--steps-per-round",
+    "5",
+    "--batch-size",
+    "16",
+]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Run:
+    """Return a function that runs the program in its own process."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "polybench", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+
+    return run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs the program from entry point to exit code in this process, on less data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["polybench", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(sys.argv, ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+def test_help_lists_the_commands_under_their_headings(run: Run) -> None:
+    text = run("--help").stdout
+    headings = ["Measure", "Results", "Your own code", "Information and set-up"]
+    positions = [text.index(f"─ {heading} ─") for heading in headings]
+    assert positions == sorted(positions)
+    measure, results, own_code, information = positions
+    for command, start, end in (
+        ("compare", measure, results),
+        ("peak", measure, results),
+        ("list", results, own_code),
+        ("resume", results, own_code),
+        ("scripts", own_code, information),
+        ("weights", own_code, information),
+        ("doctor", information, len(text)),
+        ("data", information, len(text)),
+    ):
+        assert f"│ {command} " in text[start:end]
+
+
+def test_options_of_compare_are_in_panels(run: Run) -> None:
+    text = run("compare", "--help").stdout
+    positions = [text.index(f"─ {panel} ─") for panel in ("Workload", "Measurement", "Output")]
+    assert positions == sorted(positions)
+    assert positions[1] < text.index("--upload") < positions[2]
+
+
+def test_help_and_version(run: Run) -> None:
+    assert "compare" in run("--help").stdout
+    assert run("--version").stdout.startswith("polybench 0.")
+    commands = typer.main.get_command(cli.app).commands
+    assert {"compare", "run", "show", "engines"} <= set(commands)
+    for command in commands:
+        result = run(command, "--help")
+        assert result.returncode == 0
+        assert "Usage" in result.stdout
+
+
+def test_compare_prints_a_table_and_saves_the_study(program: Run, run: Run, tmp_path: Path) -> None:
+    data = str(cifar_folder(tmp_path, 100))  # an epoch of all synthetic images takes 614 MB
+    result = program("compare", "--engines", "fake,fake+slow,fake+unavailable", *FAST, "--data", data)
+    assert result.returncode == 0
+    assert "fake+slow/cpu" in result.stdout
+    assert "unavailable: the fake framework is not installed" in result.stdout
+    assert "\x1b" not in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    assert program("show", "last").stdout == result.stdout
+    assert "fake/cpu, fake+slow/cpu" in run("list").stdout
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_prints_the_document_and_nothing_else(name: str, run: Run) -> None:
+    result = run("compare", "--engines", "fake", *FAST, "--no-save", "--format", name, "--quiet")
+    assert result.returncode == 0
+    assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
+    if name == "json":
+        document = from_json(result.stdout.encode())
+        assert document.schema == "polybench.study/2"
+        assert document.argv[0] == "compare"
+    assert "fake/cpu" in result.stdout.replace("\\", "")
+    assert run("list").stdout.startswith("no saved studies")
+
+
+def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
+    result = run("compare", "--engines", "fake", *FAST, "--format", "json", "--output", "out.json")
+    assert result.stdout == ""
+    assert json.loads((tmp_path / "out.json").read_text())["results"][0]["configuration"] == "fake/cpu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engines", "torhc"], "did you mean 'torch'"),
+        (["--engines", ","], "no engines given"),
+        (["--engines", "fake", "--devices", "gpu"], "unknown device 'gpu'"),
+        (["--engines", "fake", "--devices", "cpu", "--precision", "tf32"], "tf32 exists on cuda only"),
+        (["--engines", "fake", "--precision", "fp16"], "unknown precision"),
+        (["--engines", "fake", "--input", "stream"], "unknown input 'stream'; inputs are: pipeline, preload"),
+        (["--engines", "fake", "--malloc", "retained"], "unknown malloc 'retained'; did you mean 'retain'?"),
+        (["--engines", "fake", "--pin-cpus", "--threads", "100000"], "100000 threads need as many physical cores"),
+        (["--engines", "fake", "--optimizer", "adamw"], "did you mean 'adam'"),
+        (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "drop --momentum"),
+        (["--engines", "fake", "--lr-schedule", "soon=0.1"], "expected step=rate"),
+        (["--engines", "fake", "--batch-size", "0"], "--batch-size"),
+        (["--engines", "fake", "--batch-size", "60000"], "60000"),
+        (["--engines", "fake", "--data", "nowhere"], "nowhere"),
+        (["--engines", "fake", "--format", "tabel"], "did you mean 'table'"),
+        (["--engines", "fake", "--columns", "sped"], "unknown column"),
+        (["--engines", "fake", "--output", "no/such/folder/x"], "cannot write --output"),
+        (["--engines", "fake", "--budget", "soon"], "invalid duration"),
+        (["--engines", "fake", "--margin", "500%"], "invalid fraction"),
+        (["--engines", "fake", "--price", "cpu"], "name=number"),
+        (["--engines", "fake", "--price", "cpu=1", "--price", "cpu=2"], "cpu is given twice"),
+        (["--engines", "fake", "--results", "/proc/nowhere"], "cannot write results"),
+        (["--engines", "fake", "--no-such-option"], "No such option"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_one_clear_message(arguments: list[str], message: str, run: Run) -> None:
+    result = run("compare", *arguments)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_bad_input_ends_the_program(program: Run) -> None:
+    result = program("compare", "--engines", "torhc")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compare", "--no-such-option"], "--no-such-option"),
+        (
+            ["compare", "--budget", "soon"],
+            "invalid duration 'soon': expected a number above 0 and a unit, such as 60s, 2m or 0.5h",
+        ),
+        (["show"], "'ID'"),
+        (["comapre"], "comapre"),
+    ],
+)
+def test_an_invalid_command_line_prints_one_line(arguments: list[str], message: str, run: Run) -> None:
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert line.endswith(" --help")
+
+
+def test_a_failed_configuration_is_exit_code_1_and_the_rest_is_printed(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+crash", *FAST)
+    assert result.returncode == 1
+    assert "SIGSEGV" in result.stdout
+    assert "not checked" in result.stdout
+
+
+def test_nothing_measured_is_exit_code_4(run: Run) -> None:
+    assert run("compare", "--engines", "fake+unavailable", *FAST).returncode == 4
+
+
+def test_strict_is_exit_code_3(run: Run) -> None:
+    result = run("compare", "--engines", "fake,fake+unavailable", "--strict", *FAST)
+    assert result.returncode == 3
+    assert "the fake framework is not installed" in result.stderr
+
+
+def test_parity_help_lists_its_formats(run: Run) -> None:
+    text = " ".join(run("parity", "--help").stdout.split())
+    assert "table or json." in text
+    assert "latex" not in text
+    assert set(PARITY_FORMATS) == {"table", "json"}
+    assert run("parity", "--engines", "fake", "--format", "csv").returncode == 2
+
+
+def test_parity_reports_every_tensor(run: Run) -> None:
+    result = run("parity", "--engines", "reference", "--data", "synthetic", "--batch-size", "8", "--format", "json")
+    assert result.returncode == 0
+    tensors = json.loads(result.stdout)["results"][0]["parity"]["tensors"]
+    assert {"name", "step", "kind", "relative_error", "tolerance"} <= set(tensors[0])
+
+
+def test_dry_run_prints_the_configurations(run: Run) -> None:
+    result = run("compare", "--engines", "torch,torch,tf+xla", "--devices", "cpu", "--dry-run")
+    assert result.stdout.split() == ["torch/cpu", "torch/cpu#2", "tf+xla/cpu"]
+
+
+def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) -> None:
+    run("compare", "--engines", "fake", *FAST)
+    (own_folders / "results" / "20990101-000000-dead.json").write_text('{"schema": ')
+    result = run("list")
+    assert result.returncode == 0
+    assert "unreadable" in result.stdout
+    assert "fake/cpu" in result.stdout
+    assert json.loads(run("list", "--format", "json").stdout)[1]["unreadable"]
+    shown = run("show", "last")
+    assert shown.returncode == 2
+    assert "cannot read the study" in shown.stderr
+
+
+@pytest.mark.slow  # it starts each engine
+def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = run("doctor", "--all", "--on", "local", "--format", "json")
+    (machine,) = json.loads(remote.stdout)["machines"]
+    # Reuse the engines of the first report: probing them again would double the test's duration.
+    monkeypatch.setattr(doctor, "probe_engines", lambda: machine["report"]["engines"])
+    result = run("doctor", "--all", "--format", "json")
+    report = json.loads(result.stdout)
+    assert (report.keys(), result.returncode) == (machine["report"].keys(), remote.returncode)
+    assert report["engines"]["reference"]["runs"]
+    assert set(report["engines"]) >= {"flux", "torch", "tf"}
+    runs = [e["runs"] for name, e in report["engines"].items() if name != "reference"]
+    assert result.returncode == (0 if any(runs) else 4)
+    for entry in report["engines"].values():
+        assert entry["runs"] or (entry["reason"] and entry["hint"])
+    for meter in report["meters"]:
+        assert meter["available"] or meter["reason"]
+    assert any("energy of the processor" in meter["meter"] for meter in report["meters"])
+    text = run("doctor").stdout
+    assert f"empty it with: rm -r {report['cache']['folder']}\n" in text
+    assert "polybench data fetch" in text
+    assert "energy of the processor" in text
+
+
+def test_doctor_lists_missing_variants_and_hides_internal_engines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = {"runs": True, "versions": {"Flux": "0.16"}, "build": {}, "devices": ["cpu"]}
+    installed = {"requires": None, "install": None, "installed": True, "hint": None}
+    hint = "polybench setup flux --add-package Enzyme"
+    missing = {"requires": "Enzyme.jl", "install": hint, "installed": False, "hint": hint}
+    engines = {
+        "flux": engine | {"variants": {"enzyme": missing, "train": installed}},
+        "reference": engine | {"variants": {}},
+    }
+    monkeypatch.setattr(doctor, "probe_engines", lambda: engines)
+    text = run("doctor").stdout
+    assert "variants: train\n" in text
+    assert f"missing variant: enzyme requires Enzyme.jl: {hint}\n" in text
+    assert "reference" not in text
+    assert "reference" in run("doctor", "--all").stdout
+    assert run("doctor", "--format", "json").stdout.count("reference") == 0
+
+
+def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
+    fast = [*FAST, "--quiet"]
+    result = run("layers", "--engines", "fake,fake+slow_last_layer", *fast, "--sort", "slowdown", "--format", "csv")
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[1].startswith("fake/cpu,dense3,weight gradient,")
+    result = run("layers", "--engines", "fake+unavailable", *fast)
+    assert result.returncode == 4
+    assert "unavailable: the fake framework is not installed" in result.stdout
+    layer = ("--layer", "conv 3x3 4->8 pad 1 relu", "--input", "8x8")
+    result = run("layers", "--engines", "fake", *fast, *layer, "--format", "json")
+    assert result.returncode == 0
+    rows = json.loads(result.stdout)["configurations"][0]["rows"]
+    assert [row["operation"] for row in rows] == ["forward", "input gradient", "weight gradient", "activation"]
+    assert rows[0]["flops"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
+    result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--input", "8x8")
+    assert (result.returncode, "invalid layer 'lstm 3->4'" in result.stderr) == (2, True)
+    for wrong in (("--sort", "lots"), ("--format", "latex")):
+        result = run("layers", "--engines", "fake", *wrong)
+        assert result.returncode == 2
+        assert f"unknown {'order' if wrong[0] == '--sort' else 'format'} '{wrong[1]}'" in result.stderr

@@ -1,0 +1,122 @@
+"""`polybench diff`: verdicts, formats, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+import polybench
+from polybench.analysis.diff import TOLERANCE
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.storage.store import Store
+from tests.analysis.test_diff import both, slow_down
+from tests.factories import measured, study
+
+NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
+
+
+@pytest.fixture(autouse=True)
+def saved(own_folders: Path) -> None:
+    store = Store(own_folders / "results")
+    store.save(both(0.0100))
+    store.save(msgspec.structs.replace(both(0.0110, **NEW), id="20260202-new", created="2026-02-02T00:00:00Z"))
+    store.save(msgspec.structs.replace(study(measured("torch/cpu", 0.01, processes=1)), id="20240202-one"))
+    store.save(msgspec.structs.replace(slow_down(both(0.0104), 1.2), id="20270202-hot"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["diff", *arguments])
+
+
+def test_the_text_lists_changes_and_then_verdicts() -> None:
+    result = run("2025", "last")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("A: 20250101-000000-abcd on host")
+    assert lines[4] == "- torch/cpu: torch: 2.12.0 -> 2.13.0\\x1b[2J"
+    torch, tf = lines[8:10]
+    assert torch.split()[:3] == ["torch/cpu", "10.0", "ms"]
+    assert torch.endswith("slower")
+    assert tf.endswith("no difference")
+    assert "1 slower, 1 no difference; tolerance 2%" in result.stdout
+
+
+def test_json_and_csv_have_ratio_interval_and_changes() -> None:
+    document: dict[str, Any] = json.loads(run("2025", "2026", "--format", "json").stdout)
+    assert document["schema"] == "polybench.diff/2"
+    torch, _ = document["rows"]
+    assert (torch["verdict"], torch["changed"]["torch"][0]) == ("slower", "2.12.0")
+    assert torch["ci95"][0] < torch["ratio"] < torch["ci95"][1] < 1
+    lines = run("2025", "2026", "--format", "csv").stdout.splitlines()
+    assert lines[0].startswith("configuration,verdict,reason,step_seconds_a,step_seconds_b,ratio,low,high,")
+    assert lines[1].startswith("torch/cpu,slower,,0.0")
+    assert "| torch/cpu " in run("2025", "2026", "--format", "markdown").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["2025", "2026", "--fail-if", "slower=5%"], 1),
+        (["2025", "2026", "--fail-if", "slower=11%"], 0),
+        (["2025", "2026", "--fail-if", "faster=5%"], 0),
+        (["2026", "2025", "--fail-if", "faster=5%"], 1),
+        (["2025", "2026", "--fail-if", "slower=5%", "--tolerance", "12%"], 0),
+        (["2025", "2024", "--fail-if", "slower=5%"], 4),
+        (["2025", "2024"], 0),
+        (["2025", "2027", "--fail-if", "slower=10%"], 0),
+        (["2025", "2027", "--fail-if", "slower=3%"], 1),
+    ],
+)
+def test_fail_if_sets_the_exit_code(arguments: list[str], code: int) -> None:
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    if code == 1:
+        assert "torch/cpu is " in result.stderr
+
+
+def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
+    result = run("2025", "2027", "--fail-if", "slower=3%")
+    assert "torch/cpu is slower by 4.0%, corrected for machine drift\n" in result.stderr
+    torch, _ = json.loads(run("2025", "2027", "--format", "json").stdout)["rows"]
+    assert torch["ratio"] == pytest.approx(1 / 1.2 / 1.04)
+    assert torch["machine_drift_ratio"] == pytest.approx(1 / 1.2)
+    assert torch["corrected_ratio"] == pytest.approx(1 / 1.04)
+    assert "torch/cpu is slower by 10.0%\n" in run("2025", "2026", "--fail-if", "slower=5%").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["2025", "nowhere"], "no study 'nowhere'"),
+        (["2025", "2026", "--fail-if", "slow=5%"], "did you mean 'slower'"),
+        (["2025", "2026", "--fail-if", "slower"], "expected VERDICT=PERCENT"),
+        (["2025", "2026", "--format", "latex"], "unknown format 'latex'"),
+    ],
+)
+def test_bad_input_has_a_message(arguments: list[str], message: str) -> None:
+    error = run(*arguments).exception
+    assert isinstance(error, BadInput)
+    assert message in str(error)
+
+
+def test_the_default_tolerance_equals_that_of_python() -> None:
+    assert json.loads(run("2025", "2026", "--format", "json").stdout)["tolerance"] == TOLERANCE
+
+
+def test_python_returns_the_same_verdicts() -> None:
+    new = polybench.load("2026")
+    result = polybench.diff("2025", new)
+    assert [row["verdict"] for row in result.rows()] == ["slower", "no difference"]
+    assert json.loads(result.to_json())["b"]["id"] == new.document.id
+    assert "Changes:\n" in str(result)
+    assert "| torch/cpu" in result._repr_markdown_()
+    assert list(result.to_pandas().index) == ["torch/cpu", "tf/cpu"]
+    assert polybench.diff("2025", new, tolerance=0.5).rows()[0]["verdict"] == "no difference"
+    with pytest.raises(BadInput, match="expected a fraction between 0 and 1"):
+        polybench.diff("2025", new, tolerance=5)

@@ -1,0 +1,194 @@
+"""`polybench history`: configurations over time, change points and dismissed ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.analysis import history as over_time
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.stats.change_points import Segment, segment
+from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.store import Store
+from tests.factories import WORKLOAD, measured, study
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["history", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def series(*arguments: str) -> list[dict[str, Any]]:
+    document = json.loads(run(*arguments, "--format", "json"))
+    assert document["schema"] == "polybench.history/2"
+    found: list[dict[str, Any]] = document["series"]
+    return found
+
+
+def save(
+    folder: Path,
+    day: int,
+    seconds: float,
+    version: str = "0.16.9",
+    host: dict[str, Any] | None = None,
+    **changes: Any,
+) -> None:
+    document = study(
+        measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": 1}}), measured("tf/cpu", 0.02)
+    )
+    document.host = msgspec.structs.replace(document.host, **(host or {}))
+    settings = msgspec.structs.replace(document.settings, **changes)
+    name, created = f"202601{day:02d}", f"2026-01-{day:02d}T10:00:00+00:00"
+    Store(folder).save(msgspec.structs.replace(document, id=name, created=created, settings=settings))
+
+
+@pytest.fixture
+def folder(own_folders: Path) -> Path:
+    found = own_folders / "results"
+    for day, seconds in enumerate((0.0400, 0.0402, 0.0399, 0.0401), start=1):
+        save(found, day, seconds)
+    for day, seconds in enumerate((0.0250, 0.0252, 0.0249), start=5):
+        save(found, day, seconds, "0.16.10\x1b[2J")
+    return found
+
+
+def test_a_change_point_has_its_study_ratio_and_versions(folder: Path) -> None:
+    (flux,) = series("--engine", "flux", "--model", "lenet")
+    assert [point["study"] for point in flux["points"]] == [f"202601{day:02d}" for day in range(1, 8)]
+    (change,) = flux["change_points"]
+    assert (change["study"], change["previous_study"], change["dismissed"]) == ("20260105", "20260104", False)
+    assert change["ratio"] == pytest.approx(1.6, rel=0.01)
+    assert change["changed"] == {"Flux": ["0.16.9", "0.16.10\x1b[2J"]}
+    assert flux["points"][4]["segment_level"] == pytest.approx(0.025, rel=0.01)
+    (tf,) = series("--engine", "tf")
+    assert tf["change_points"] == []
+
+
+def test_the_plot_has_versions_beside_it(folder: Path) -> None:
+    text = run("--engine", "flux")
+    assert text.startswith("flux/cpu: lenet, synthetic, batch 128, fp32, 2 threads, on host (Some CPU")
+    lines = text.splitlines()
+    first, fourth, fifth = (next(line for line in lines if f"202601{day}" in line) for day in ("01", "04", "05"))
+    assert "polybench 0.1.0, Flux 0.16.9" in first
+    assert fourth.index("o") > fifth.index("o")
+    assert "* Flux 0.16.9 -> 0.16.10\\x1b[2J" in fifth
+    assert "* faster by a factor of 1.60 since 20260105: Flux 0.16.9 -> 0.16.10" in " ".join(text.split())
+    assert "no change point" in run("--engine", "tf")
+
+
+def test_a_dismissed_change_point_is_not_reported_again(folder: Path) -> None:
+    assert "dismissed change point" in run("--engine", "flux", "--dismiss", "20260105")
+    text = run("--engine", "flux")
+    assert "faster by" not in text
+    assert "1 dismissed change point (*)" in text
+    (flux,) = series("--engine", "flux")
+    assert [change["dismissed"] for change in flux["change_points"]] == [True]
+    for day in range(8, 11):  # a later change point is reported
+        save(folder, day, 0.05, "0.17")
+    (flux,) = series("--engine", "flux")
+    assert [change["dismissed"] for change in flux["change_points"]] == [True, False]
+    (folder / "history" / "20260105.json").write_text("corrupt")
+    (flux,) = series("--engine", "flux")
+    assert [change["dismissed"] for change in flux["change_points"]] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("20260104", "--dismiss 20260104: no change point; studies with change points: 20260105"),
+        ("last", "--dismiss 20260107: no change point; studies with change points: 20260105"),
+        ("2027", "no study '2027'"),
+        ("202601", "7 studies begin with it"),
+        ("", "7 studies begin with it"),
+    ],
+)
+def test_dismissing_a_study_without_a_change_point_is_bad_input(
+    folder: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    output = tmp_path / "history.txt"
+    error = CliRunner().invoke(app, ["history", "--dismiss", name, "--output", str(output)]).exception
+    assert isinstance(error, BadInput)
+    assert message in str(error)
+    assert not output.exists()
+
+
+def test_a_dismissal_applies_at_once_and_fits_every_series_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = []
+
+    def counting_segment(*given: Any) -> list[Segment]:
+        fitted.append(given)
+        return segment(*given)
+
+    monkeypatch.setattr(over_time, "segment", counting_segment)
+    (flux,) = series("--engine", "flux", "--dismiss", "20260105")
+    assert [change["dismissed"] for change in flux["change_points"]] == [True]
+    assert len(fitted) == 1
+    (flux,) = series("--engine", "flux")
+    assert [change["dismissed"] for change in flux["change_points"]] == [True]
+
+
+def test_different_settings_make_different_series(folder: Path) -> None:
+    save(folder, 20, 0.1, malloc="system")
+    save(folder, 21, 0.1, malloc="system")
+    two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
+    assert (two["distinguishing_settings"], one["distinguishing_settings"]) == ("malloc system", "malloc retain")
+    assert len(one["points"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "before"),
+    [({"cores": 64}, "cores 64", "cores 2"), ({"gpus": ["H100"]}, "gpus H100", "gpus none")],
+)
+def test_machines_with_the_same_name_make_different_series(
+    folder: Path, host: dict[str, Any], other: str, before: str
+) -> None:
+    save(folder, 20, 0.1, host=host)
+    two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
+    assert (two["distinguishing_settings"], one["distinguishing_settings"]) == (other, before)
+
+
+def test_settings_that_differ_between_workloads_only_are_not_listed(folder: Path) -> None:
+    document = study(measured("flux/cpu", 0.5, workload=msgspec.structs.replace(WORKLOAD, model="dlframeworks-cnn")))
+    document.settings.data_sha256 = "f" * 64
+    Store(folder).save(msgspec.structs.replace(document, id="20260120"))
+    assert [one["distinguishing_settings"] for one in series("--engine", "flux")] == ["", ""]
+
+
+def test_anonymous_studies_are_never_joined_and_have_no_change_points(folder: Path) -> None:
+    for day in range(20, 24):
+        save(folder, day, 0.04 if day < 22 else 0.02, host={"hostname": UNKNOWN_HOST})
+    anonymous = [one for one in series("--engine", "flux") if one["hostname"] == UNKNOWN_HOST]
+    assert [len(one["points"]) for one in anonymous] == [1] * 4
+    assert not any(one["change_points"] for one in anonymous)
+
+
+def test_filters_select_studies_and_configurations(folder: Path) -> None:
+    assert len(series()) == 2
+    (flux,) = series("--version", "flux=0.16.9")
+    assert (flux["configuration"], len(flux["points"])) == ("flux/cpu", 4)
+    (flux,) = series("--engine", "flux", "--since", "2026-01-05")
+    assert len(flux["points"]) == 3
+    assert run("--engine", "jax") == "no ranked configuration of a saved study matches\n"
+
+
+def test_a_series_has_a_maximum_length(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(over_time, "MAX_STUDIES", 5)
+    (flux,) = series("--engine", "flux")
+    assert (flux["points"][0]["study"], flux["excluded"]) == ("20260103", 2)
+    assert "2 earlier studies excluded" in run("--engine", "flux")
+
+
+def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
+    document = study(measured("flux/cpu", 0.04, processes=1, versions={"Flux": "0.16.9"}))
+    Store(folder).save(msgspec.structs.replace(document, id="20260130", created="2026-01-30"))
+    (flux,) = series("--engine", "flux")
+    assert flux["points"][-1]["ci95"] is None
+    assert len(flux["change_points"]) == 1
+    assert "(one process)" in run("--engine", "flux")

@@ -1,0 +1,262 @@
+"""Commands that list values of options and saved studies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.errors import BadInput, EngineUnavailable
+from polybench.core.spec import Study
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
+from polybench.metrics import METRICS
+from polybench.networks import MODELS
+from polybench.planning.plan import resolve
+from polybench.schema.encoding import encode
+from polybench.storage.store import Store
+from tests.factories import measured, study, unmeasured
+from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def rows(*command: str) -> list[dict[str, Any]]:
+    found = json.loads(printed(*command, "--format", "json"))
+    assert isinstance(found, list)
+    return found
+
+
+def first_words(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line and not line.startswith((" ", "-"))]
+
+
+def test_each_listed_name_is_a_value_of_engines() -> None:
+    found = rows("engines", "--all")
+    assert [row["engine"] for row in found] == list(ENGINES)
+    assert all(row["summary"] for row in found)
+    text = printed("engines", "--all")
+    names = [name for name in first_words(text) if name.partition("+")[0] in ENGINES]
+    assert "torch+compile" in names
+    assert len(names) == len(found) + sum(len(spec.variants) for spec in ENGINES.values())
+    assert all(ALLOCATOR_VARIANTS.keys() <= row["variants"].keys() for row in found)
+    assert "ENGINE+jemalloc" in first_words(text)
+    assert len(resolve(Study(engines=tuple(names), devices=("cpu",))).configurations) == len(names)
+
+
+def test_variants_follow_their_engine() -> None:
+    names = first_words(printed("engines"))
+    assert names.index("torch") < names.index("torch+compile") < names.index("tf") < names.index("tf+xla")
+
+
+def test_internal_engines_are_hidden_without_all() -> None:
+    assert {row["engine"] for row in rows("engines")} == {*ENGINES} - {"fake", "reference"}
+    assert not {"fake", "reference"} & {*first_words(printed("engines"))}
+
+
+def test_an_engine_lists_its_requirement_and_install_command() -> None:
+    by_name = {row["engine"]: row for row in rows("engines", "--all")}
+    assert by_name["tf"]["install"] == "pip install 'polybench-dl[tf]'"
+    assert by_name["reference"]["install"] is None
+    assert "pip install 'polybench-dl[flux]'" in printed("engines")
+
+
+def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(variants: tuple[str, ...]) -> None:
+        if "compile" in variants:
+            raise EngineUnavailable("the C++ compiler g++ is not installed", "apt-get install g++")
+
+    monkeypatch.setattr("polybench.engines.torch.requirements.check_requirements", missing)
+    monkeypatch.setattr("polybench.runner.requirements._is_installed", lambda package: True)
+    torch = next(row for row in rows("engines") if row["engine"] == "torch")
+    assert torch["installed"]
+    assert torch["variants"]["compile"] == {
+        "summary": ENGINES["torch"].variants["compile"].summary,
+        "requires": "a C++ compiler",
+        "install": "apt-get install g++",
+        "installed": False,
+        "hint": "apt-get install g++",
+    }
+    assert torch["variants"]["foreach"]["requires"] is None
+    lines = printed("engines").splitlines()
+    number = next(number for number, line in enumerate(lines) if line.startswith("torch+compile"))
+    assert lines[number].split()[-4:] == ["a", "C++", "compiler", "no"]
+    assert lines[number + 1].strip() == "apt-get install g++"
+
+
+def test_models_have_counts_and_training_settings() -> None:
+    found = {row["model"]: row for row in rows("models")}
+    assert list(found) == list(MODELS)
+    lenet = found["lenet"]
+    assert lenet["parameters"] == 39_558
+    assert lenet["training_macs"] * lenet["batch_size"] == pytest.approx(377e6, rel=0.01)
+    assert lenet["optimizer"]["name"] == "momentum"
+    text = printed("models")
+    assert "39,558" in text
+    assert "catdog-N has N convolutions, 2 to 1000" in text
+
+
+def test_columns_have_a_better_direction_and_groups() -> None:
+    found = {row["column"]: row for row in rows("columns")}
+    assert list(found) == list(METRICS)
+    assert (found["step_time"]["unit"], found["step_time"]["better"]) == ("s", "lower")
+    assert (found["speedup"]["better"], found["parity"]["better"]) == ("higher", None)
+    assert "startup" in found["cold_start"]["groups"]
+    lines = {words[0]: words for words in map(str.split, printed("columns").splitlines())}
+    assert lines["throughput"] == ["throughput", "images/s", "higher", "speed,", "pipeline"]
+
+
+@pytest.mark.parametrize("command", ["engines", "models", "columns", "list", "doctor"])
+def test_an_unknown_format_is_bad_input(command: str) -> None:
+    error = CliRunner().invoke(app, [command, "--format", "csv"]).exception
+    assert isinstance(error, BadInput)
+    assert "formats are: json, table" in str(error)
+
+
+def saved_studies(folder: Path) -> None:
+    store = Store(folder)
+    one = study(measured("torch/cpu", 0.0101, versions={"torch": "2.13.0"}), measured("tf/cpu", 0.02))
+    one.title, one.finished = "An old\n\x1b[2Jstory", True
+    store.save(one)
+    two = study(*(measured(f"flux/cpu#{number}", 0.03) for number in range(2, 90)))
+    two.id, two.created, two.finished = "20260101-other", "2026-01-01T00:00:00Z", False
+    store.save(two)
+    interrupted = study(unmeasured("jax/cpu", "interrupted", "Ctrl-C"))
+    interrupted.id, interrupted.created = "20260102-third", "2026-01-02T00:00:00Z"
+    store.save(interrupted)
+
+
+def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    text = printed("list", "--results", str(tmp_path))
+    header, _, *lines = text.splitlines()
+    assert header.split() == ["id", "age", "title", "workload", "fastest", "engines"]
+    assert "An old \\x1b[2Jstory" in lines[0]
+    assert "10.1 ms torch/cpu torch/cpu, tf/cpu" in " ".join(lines[0].split())
+    assert lines[1].startswith("20260101-other (unfinished)")
+    assert lines[1].endswith("84 more")
+    assert lines[2].startswith("20260102-third (interrupted)")
+    assert "nothing measured jax/cpu" in " ".join(lines[2].split())
+    assert all(len(line) < 200 for line in lines)
+
+
+def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    one, two, three = rows("list", "--results", str(tmp_path))
+    assert one["fastest"] == {
+        "configuration": "torch/cpu",
+        "step_seconds": pytest.approx(0.0101, rel=1e-3),
+    }
+    assert (one["id"], one["model"], one["batch_size"]) == ("20250101-000000-abcd", "lenet", 128)
+    assert (one["configurations"], one["measured"], one["host"]) == (["torch/cpu", "tf/cpu"], 2, "host")
+    assert one["age_seconds"] > 30e6
+    assert (two["finished"], two["interrupted"], three["interrupted"]) == (False, False, True)
+    assert len(two["configurations"]) == 88
+
+
+def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    Store(tmp_path).save(sweep := full_sweep())
+    found = {row["id"]: row for row in rows("list", "--results", str(tmp_path))}
+    row = found[sweep.id]
+    assert (row["kind"], row["batch_size"], row["dataset"], row["finished"]) == ("sweep", None, None, True)
+    assert row["configurations"] == [curve.configuration for curve in sweep.curves]
+    assert found["20260101-other"]["kind"] == "study"
+    engine = row["configurations"][0].partition("/")[0]
+    assert sweep.id in {one["id"] for one in rows("list", "--results", str(tmp_path), "--engine", engine)}
+    line = next(line for line in printed("list", "--results", str(tmp_path)).splitlines() if sweep.id in line)
+    assert "3 points over threads 1, 2, 4" in line
+    assert "190 images/s torch/cpu, threads 4" in line
+    assert (row["points"], row["planned"], row["axes"]) == (3, 3, {"threads": [1, 2, 4]})
+    assert row["fastest"]["parameters"] == {"threads": 4}
+
+
+def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_path: Path) -> None:
+    saved_studies(tmp_path)
+    sweep = full_sweep()
+    sweep.points[:2] = [
+        msgspec.structs.replace(point, id=id)
+        for point, id in zip(sweep.points, ("20250101-000000-abcd", "20260101-other"), strict=False)
+    ]
+    Store(tmp_path).save(sweep)
+    where = ("list", "--results", str(tmp_path))
+    assert {row["id"]: row["sweep"] for row in rows(*where)} == {
+        "20250101-000000-abcd": sweep.id,
+        "20260101-other": sweep.id,
+        "20260102-third": None,
+        sweep.id: None,
+    }
+    hidden, shown = printed(*where), printed(*where, "--show-points")
+    assert "20260101-other" not in hidden
+    assert shown.index(sweep.id or "") < shown.index("20260101-other") < shown.index("20260102-third")
+    # Versions and dates belong to points: a sweep matches if one of its points does.
+    for options in (["--version", "torch=2.13"], ["--since", "2026-01-01"]):
+        assert sweep.id in {row["id"] for row in rows(*where, *options)}
+    assert sweep.id not in {row["id"] for row in rows(*where, "--engine", "jax")}
+
+
+def test_an_interrupted_sweep_is_not_finished_and_a_corrupt_one_is_listed(tmp_path: Path) -> None:
+    sweep = full_sweep()
+    sweep.points.pop()
+    path = Store(tmp_path).save(sweep)
+    (row,) = rows("list", "--results", str(tmp_path))
+    assert row["finished"] is False
+    path.write_bytes(path.read_bytes()[:100])
+    (row,) = rows("list", "--results", str(tmp_path))
+    assert row["id"] == sweep.id
+    assert "truncated" in row["unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--engine", "torch"], ["20250101-000000-abcd"]),
+        (["--version", "torch=2.13", "--version", "torch=2"], ["20250101-000000-abcd"]),
+        (["--since", "2026-01-01"], ["20260101-other", "20260102-third"]),
+        (["--since", "2026-01-01", "--until", "2026-01-01"], ["20260101-other"]),
+        (["--host", "h*", "--device", "cpu", "--model", "lenet", "--engine", "jax"], ["20260102-third"]),
+        (["--engine", "reference"], []),
+    ],
+)
+def test_filters_select_studies(tmp_path: Path, options: list[str], found: list[str]) -> None:
+    saved_studies(tmp_path)
+    assert [row["id"] for row in rows("list", "--results", str(tmp_path), *options)] == found
+    if not found:
+        text = printed("list", "--results", str(tmp_path), *options)
+        assert text == "no saved study matches (3 searched)\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--version", "torch"], "expected NAME=NUMBER"),
+        (["--since", "yesterday"], "--since 'yesterday': invalid date: expected a date such as 2026-11-01"),
+        (["--until", "2026-13-01"], "--until '2026-13-01': invalid date"),
+    ],
+)
+def test_an_invalid_filter_is_bad_input(options: list[str], message: str) -> None:
+    error = CliRunner().invoke(app, ["list", *options]).exception
+    assert isinstance(error, BadInput)
+    assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [full_layers(full_study()), full_peak(), full_history(), study(measured("torch/cpu", 0.01))],
+    ids=["layers", "peak", "history", "study"],
+)
+def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    path.write_bytes(encode(document))
+    assert printed("show", str(path))
+    assert json.loads(printed("show", str(path), "--format", "json")) == json.loads(path.read_text())

@@ -1,0 +1,64 @@
+"""File names that are too long for the file system, in every option that takes a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.errors import BadInput
+
+LONG = "x" * 5000
+COMMANDS = [
+    ["show", f"{LONG}.json"],
+    ["show", LONG],
+    ["run", LONG],
+    ["run", f"folder/{LONG}"],
+    ["run", f"{LONG}.toml"],
+    ["report", f"{LONG}.json"],
+    ["plot", f"{LONG}.json", "-o", "figure.svg"],
+    ["diff", f"{LONG}.json", "last"],
+    ["merge", f"{LONG}.json", "last"],
+    ["explain", f"{LONG}.json"],
+    ["weights", "--data", "synthetic", "--output", LONG],
+    ["models", f"{LONG}.toml"],
+    ["data", "verify", LONG],
+    ["list", "--results", LONG],
+    ["compare", "--data", LONG],
+    ["compare", "--data", f"~{LONG}"],
+    ["compare", "--model", f"{LONG}.toml"],
+    ["compare", "--engines", "torch@old", "--env", f"old={LONG}"],
+    ["compare", "--engines", "torch@old", "--env", "old=~nosuchuser/venv"],
+    ["scripts", "--output", LONG],
+    ["compare", "--engines", "fake", "--data", "synthetic", "--output", LONG],
+    ["compare", "--engines", "fake", "--data", "synthetic", "--results", LONG],
+    ["layers", "--engines", "fake", "--data", "synthetic", "--scripts", LONG],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:40])
+def test_a_file_name_that_is_too_long_is_bad_input(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYBENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(app, command).exception
+    assert isinstance(error, BadInput), repr(error)[:200]
+
+
+def test_an_unwritable_scripts_folder_is_rejected_before_layers_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [
+        "layers",
+        "--engines",
+        "fake",
+        "--data",
+        "synthetic",
+        "--scripts",
+        str(tmp_path / "file" / "folder"),
+    ]
+    error = CliRunner().invoke(app, command).exception
+    assert isinstance(error, BadInput)
+    assert "choose another folder for --scripts" in str(error)

@@ -1,0 +1,136 @@
+"""`polybench plot` and `polybench report`: saved documents in, files out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from polybench.analysis.related_documents import related_documents
+from polybench.api.html_fragments import load_section
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.html_report import StudySection
+from polybench.schema.encoding import encode
+from polybench.storage.store import Store
+from tests.factories import study
+from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep, with_peaks
+
+
+@pytest.fixture(autouse=True)
+def needed() -> None:
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+
+@pytest.fixture
+def store(own_folders: Path) -> Store:
+    store = Store(own_folders / "results")
+    store.save(full_study())
+    return store
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refused(*words: str | Path) -> str:
+    result = run(*words)
+    assert isinstance(result.exception, BadInput)
+    return str(result.exception)
+
+
+def test_plot_writes_a_figure_of_a_study(store: Store, tmp_path: Path) -> None:
+    done = run("plot", "last", "--figure", "step_times", "-o", tmp_path / "step_times.html")
+    assert done.exit_code == 0
+    assert "Step times in order" in (tmp_path / "step_times.html").read_text()
+    assert done.stdout == ""
+
+
+def test_the_layers_figure_uses_saved_layers_or_names_the_command(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "layers.html"
+    message = refused("plot", "last", "--figure", "layers", "-o", file)
+    assert "no saved layers belong to study" in message
+    assert "polybench layers --engines torch,tf,flux" in message
+    assert not file.exists()
+    store.save(full_layers(full_study()))
+    assert run("plot", "last", "--figure", "layers", "-o", file).exit_code == 0
+    assert "Time of each layer" in file.read_text()
+
+
+def test_other_documents_have_their_own_figures(store: Store, tmp_path: Path) -> None:
+    for name, document, title in (
+        ("sweep.json", full_sweep(), "Throughput of a sweep"),
+        ("layers.json", full_layers(full_study()), "Time of each layer"),
+        ("study.json", full_study(), "Speed relative to the baseline"),
+    ):
+        (tmp_path / name).write_bytes(encode(document))
+        assert run("plot", tmp_path / name, "-o", tmp_path / "x.html").exit_code == 0
+        assert title in (tmp_path / "x.html").read_text()
+    assert "--figure cost: expected a study" in refused(
+        "plot", tmp_path / "sweep.json", "--figure", "cost", "-o", "x.html"
+    )
+    (tmp_path / "none.json").write_text('{"schema": 3}')
+    assert "cannot read" in refused("plot", tmp_path / "none.json", "-o", tmp_path / "x.html")
+
+
+def test_bad_input_writes_nothing(store: Store, tmp_path: Path) -> None:
+    assert "unknown format 'gif'" in refused("plot", "last", "-o", tmp_path / "x.gif")
+    assert "unknown figure" in refused("plot", "last", "--figure", "sped", "-o", tmp_path / "x.html")
+    assert "cannot write" in refused("plot", "last", "-o", tmp_path / "no" / "x.html")
+    assert "no study 'x'" in refused("report", "x", "-o", tmp_path / "x.html")
+    assert "--figure" in run("plot", "--help").output
+
+
+def test_a_report_contains_several_studies(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    assert run("report", "last", "last", "-o", file).exit_code == 0
+    page = file.read_text()
+    assert "tf is 1.25" in page
+    assert "2 studies" in page
+
+
+def test_a_report_includes_related_documents(store: Store) -> None:
+    store.save(full_layers(full_study()))
+    found = load_section("last", store)
+    assert isinstance(found, StudySection)
+    assert found.layers is not None
+    assert found.explanation is not None
+    assert [pair.configuration for pair in found.explanation.comparisons] == ["tf/cpu", "flux/cpu"]
+    scripts = dict(found.scripts)
+    assert {"torch/cpu", "tf/cpu", "flux/cpu"} == set(scripts)  # keras_fit has none
+    assert "STEPS = 3" in scripts["torch/cpu"]
+    assert related_documents(study(), store) == ([], None, None)
+
+
+def test_a_sweep_has_a_report_and_a_figure(store: Store, tmp_path: Path) -> None:
+    one = full_sweep()
+    store.save(one)
+    file = tmp_path / "report.html"
+    for name in (str(one.id), "sweep-2025", "sweep-last"):
+        file.unlink(missing_ok=True)
+        assert run("report", name, "-o", file).exit_code == 0
+        assert "torch/cpu has the highest throughput: 190 images/s (threads 4)." in file.read_text()
+        assert run("plot", name, "-o", tmp_path / "x.html").exit_code == 0
+    assert run("report", name, "last", "-o", file).exit_code == 0
+    assert "2 reports" in file.read_text()
+    assert "no saved sweep 'sweep-x'" in refused("report", "sweep-x", "-o", file)
+    assert "is a sweep, not a study" in refused("diff", str(one.id), "last")
+
+
+def test_a_roofline_needs_measured_peaks(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "roofline.html"
+    store.save(full_layers(full_study()))
+    assert "no cached peak" in refused("plot", "last", "--figure", "roofline", "-o", file)
+    store.save(with_peaks(full_layers(full_study())))
+    assert run("plot", "last", "--figure", "roofline", "-o", file).exit_code == 0
+    assert "Roofline of each layer" in file.read_text()
+    for name, document, title in (
+        ("peak.json", full_peak(), "Attainable performance of lenet"),
+        ("history.json", full_history(), "Step times over time"),
+    ):
+        (tmp_path / name).write_bytes(encode(document))
+        assert run("plot", tmp_path / name, "-o", file).exit_code == 0
+        assert title in file.read_text()
+        assert "neither a study nor a sweep" in refused("report", tmp_path / name, "-o", file)

@@ -1,0 +1,267 @@
+"""The driver, with a scripted executor whose machines may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from polybench.analysis.merge import merge
+from polybench.cluster import run as run_module
+from polybench.cluster.executor import EXECUTORS, Event, Node, NodeLost, make_executor
+from polybench.cluster.fingerprint import current_fingerprint
+from polybench.cluster.messages import (
+    Finished,
+    Message,
+    Rejected,
+    Saved,
+    Started,
+    Task,
+    encode_line,
+    message_decoder,
+    request_decoder,
+)
+from polybench.cluster.node import StreamingStore
+from polybench.cluster.run import resume_on_cluster, run_on_cluster
+from polybench.core.errors import BadInput, PolybenchError
+from polybench.core.machine_groups import MachineGroup
+from polybench.render.merge import render
+from polybench.runner.cluster_checkpoint import ClusterCheckpointStore
+from polybench.runner.resumable import ResumableRun, discard
+from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
+from polybench.schema.study import to_json
+from polybench.storage.store import Store
+from tests.cluster.cluster_runs import cluster_run
+from tests.factories import measured, study
+from tests.runner.test_study import RecordingProgress
+
+Script = list[Message | NodeLost]
+
+
+class ScriptedExecutor:
+    """An Executor that plays the next script of a group at each start."""
+
+    def __init__(self, **scripts: list[Script]) -> None:
+        self.scripts, self.started = scripts, []  # type: ignore[var-annotated]
+        self.closed = False
+        self._events: list[Event] = []
+
+    def check(self, groups: Sequence[MachineGroup]) -> list[str]:
+        return []
+
+    def nodes(self) -> list[Node]:
+        return []
+
+    def start(self, group: MachineGroup, task: Task, preferred_host: str | None = None) -> None:
+        self.started.append((group.label, task.checkpoint, preferred_host))
+        if not self.scripts[group.label]:
+            raise BadInput("slurmctld may be down")
+        script = self.scripts[group.label].pop(0)
+        documents = {
+            id(DOCUMENT): document(task),
+            id(LAST): document(task, finished=True),
+            id(OTHER_IMAGES): document(task, data_sha256="other"),
+        }
+        self._events += [Event(group.label, documents.get(id(one), one)) for one in script]
+
+    def events(self, seconds: float) -> list[Event]:
+        if any(event.message is CTRL_C for event in self._events):
+            self._events = [
+                event._replace(message=NODE_GONE) if event.message is CTRL_C else event for event in self._events
+            ]
+            raise KeyboardInterrupt
+        events, self._events = self._events, []
+        return events
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+DOCUMENT = NodeLost("placeholder for a document with three process runs")
+LAST = NodeLost("placeholder for the complete document")
+CTRL_C = NodeLost("placeholder for Ctrl-C, after which the machine is gone")
+OTHER_IMAGES = NodeLost("placeholder for a document with other images")
+
+
+def document(task: Task, *, finished: bool = False, **settings: str) -> Saved:
+    saved = study(measured("fake/cpu", 0.01))
+    saved.settings = msgspec.structs.replace(saved.settings, **settings)
+    saved.id, saved.finished = task.id, finished
+    return Saved(to_json(saved), None if finished else b"state")
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
+    def play(**scripts: list[Script]):  # type: ignore[no-untyped-def]
+        executor = ScriptedExecutor(**scripts)
+        monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+        cluster = cluster_run(tmp_path, *scripts)
+        result = run_on_cluster(cluster, listener := RecordingProgress(), store=Store(tmp_path / "r"))
+        assert executor.closed
+        return executor, result, listener
+
+    return play
+
+
+NODE_GONE = NodeLost("the node is gone")
+COMPLETE: Script = [Started(hostname="h"), LAST, Finished()]
+
+
+def test_group_fails_after_three_lost_machines(play) -> None:  # type: ignore[no-untyped-def]
+    lost: Script = [Started(hostname="h"), DOCUMENT, NODE_GONE]
+    executor, result, _ = play(a=[lost, lost, lost], b=[COMPLETE])
+    assert [start for start in executor.started if start[0] == "a"] == [
+        ("a", None, None), ("a", b"state", "h"), ("a", b"state", "h"),
+    ]  # fmt: skip
+    a, b = result.machines
+    assert [(row.status, row.reason) for row in a.document.results] == [("failed", "the node is gone")]
+    assert {row.hint for row in a.document.results} == {f"polybench resume {result.unfinished_id}"}
+    assert [row.status for row in b.document.results] == ["ok"]
+
+
+def test_group_that_cannot_be_restarted_does_not_stop_others(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, listener = play(a=[[Started(hostname="h"), DOCUMENT, NODE_GONE]], b=[COMPLETE])
+    a, b = result.machines
+    assert [(row.status, row.reason) for row in a.document.results] == [("failed", "slurmctld may be down")]
+    assert "a: slurmctld may be down" in listener.warnings
+    assert [row.status for row in b.document.results] == ["ok"]
+
+
+def test_changed_versions_are_rejected_or_reported_on_resume(  # type: ignore[no-untyped-def]
+    play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = [Started(hostname="h", versions={"torch": "2.0"}), LAST, Finished()]
+    two = [Started(hostname="k", versions={"torch": "2.1"}), LAST, Finished()]
+    _, result, _ = play(a=[one], b=[[NodeLost("it is gone", can_retry=False)]])
+    store, executor = Store(tmp_path / "r"), ScriptedExecutor(b=[two])
+    monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+    checkpoints = ClusterCheckpointStore(store.folder)
+    checkpoint = checkpoints.read(result.unfinished_id)
+    checkpoints.write(
+        result.unfinished_id, msgspec.structs.replace(checkpoint, tool_version=ToolVersion("0.0.1", None))
+    )
+    with pytest.raises(BadInput, match=r"polybench's version was 0\.0\.1, now "):
+        resume_on_cluster(result.unfinished_id, RecordingProgress(), store=store)
+    checkpoints.write(result.unfinished_id, checkpoint)
+    resume_on_cluster(result.unfinished_id, listener := RecordingProgress(), store=store)
+    assert "torch is 2.1 on b, but 2.0 on a" in listener.warnings
+
+
+def test_machine_without_a_complete_document_has_failed(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, Finished()]], b=[COMPLETE])
+    rows = [(row.status, row.reason) for row in result.machines[0].document.results]
+    assert rows == [("failed", "it ended without its last document")]
+    assert result.unfinished_id is not None
+
+
+def test_document_is_sent_even_if_the_nodes_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "save", full)
+    sent: list[Message] = []
+    task = Task(id="1", created="2", study=cluster_run(tmp_path).study, fingerprint=current_fingerprint())
+    saved = study(measured("fake/cpu", 0.01))
+    assert "No space left" in str(StreamingStore(tmp_path / "r", task, sent.append).try_to_save(saved))
+    assert sent == [Saved(to_json(saved), None)]
+
+
+def test_machine_without_a_document_is_in_the_table(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, _ = play(a=[COMPLETE], b=[[NodeLost("no machine of the class is left", can_retry=False)]])
+    a, b = result.machines
+    assert (b.document, b.failure) == (None, "no machine of the class is left")
+    text = render(merge([a.document], {}, None, {b.label: b.failure}), "table")
+    assert "b: failed: no machine of the class is left" in text
+    assert any(line.split() == ["b", "failed"] for line in text.splitlines())
+
+
+def test_replacement_that_cannot_resume_measures_everything_again(play) -> None:  # type: ignore[no-untyped-def]
+    rejected: Script = [Started(hostname="k"), Rejected("hostname is k now, and was h", 2)]
+    again: Script = [Started(hostname="k"), LAST, Finished()]
+    executor, result, listener = play(a=[[Started(hostname="h"), DOCUMENT, NODE_GONE], rejected, again], b=[COMPLETE])
+    assert [state for label, state, _ in executor.started if label == "a"] == [None, b"state", None]
+    assert any("everything is measured again" in text for text in listener.warnings)
+    notes = [text for text in result.machines[0].document.warnings if "was lost" in text]
+    assert notes == [
+        "h was lost, after 3 process runs (the node is gone): everything was measured on another machine, k"
+    ]
+
+
+def test_machine_with_other_images_fails(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, _ = play(a=[COMPLETE], b=[[Started(hostname="k"), OTHER_IMAGES, Finished()]])
+    a, b = result.machines
+    assert a.document is not None
+    assert (b.document, b.failure) == (None, "its images differ from those of a; use the same --data for both")
+
+
+def test_images_are_compared_with_those_of_a_failed_machine_even_on_resume(  # type: ignore[no-untyped-def]
+    play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = NodeLost("it is gone", can_retry=False)
+    _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, lost]], b=[[Started(hostname="k"), OTHER_IMAGES, lost]])
+    failure = "its images differ from those of a; use the same --data for both"
+    assert [one.failure for one in result.machines] == ["it is gone", failure]
+    assert result.machines[1].document is None
+    executor = ScriptedExecutor(a=[COMPLETE])
+    monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
+    result = resume_on_cluster(result.unfinished_id, RecordingProgress(), store=Store(tmp_path / "r"))
+    assert [one.failure for one in result.machines] == [None, failure]
+
+
+def test_missing_packages_and_other_versions_are_warnings(play) -> None:  # type: ignore[no-untyped-def]
+    one = Started(hostname="h", versions={"torch": "2.0", "jax": "0.5"})
+    two = Started(hostname="k", versions={"torch": "2.1", "jax": None})
+    _, _, listener = play(a=[[one, LAST, Finished()]], b=[[two, LAST, Finished()]])
+    assert listener.warnings == ["b: jax is not installed on k", "torch is 2.1 on b, but 2.0 on a"]
+
+
+def test_machine_lost_after_ctrl_c_is_interrupted(play) -> None:  # type: ignore[no-untyped-def]
+    _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, CTRL_C]], b=[COMPLETE])
+    a, b = result.machines
+    assert result.interrupted
+    assert [(row.status, row.reason) for row in a.document.results] == [("interrupted", "interrupted")]
+    assert [row.status for row in b.document.results] == ["ok"]
+
+
+def test_single_machine_without_a_document_is_an_error(play) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(PolybenchError, match="it is gone"):
+        play(a=[[NodeLost("it is gone", can_retry=False)]])
+
+
+def test_unknown_target_lists_the_known_ones() -> None:
+    with pytest.raises(BadInput, match=f"expected one of {', '.join(EXECUTORS)}"):
+        make_executor("moon:42")
+    with pytest.raises(BadInput, match="use --on local"):
+        make_executor("local:42")
+
+
+def test_messages_survive_encoding(tmp_path: Path) -> None:
+    run = cluster_run(tmp_path, precision=("fp32", "bf16"), target_accuracy=0.5, lr_schedule=((10, 0.1),))
+    task = Task(
+        id="1", created="2", study=run.study, fingerprint=current_fingerprint(), checkpoint=b"\0\xff", strict=True,
+        study_file=StudyFileMetadata("title", [PublishedResult("a", "time", (1.0, 2.0), "s", "a laptop", "a page")]),
+    )  # fmt: skip
+    assert request_decoder.decode(encode_line(task)) == task
+    saved = Saved(b'{"a": "\xc3\xa9"}', None, {"fake.log": b"\n\xff"})
+    assert message_decoder.decode(encode_line(saved)) == saved
+    assert encode_line(saved).count(b"\n") == 1
+
+
+def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    lost = NodeLost("it is gone", can_retry=False)
+    _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, lost]], b=[COMPLETE])
+    store = Store(tmp_path / "r")
+    before = StudyCheckpointStore(store.folder).ids()
+    with (
+        ClusterCheckpointStore(store.folder).lock(result.unfinished_id),
+        pytest.raises(BadInput, match="is still running"),
+    ):
+        discard(ResumableRun(result.unfinished_id, "cluster"), store)
+    assert StudyCheckpointStore(store.folder).ids() == before != []
+    discard(ResumableRun(result.unfinished_id, "cluster"), store)
+    assert StudyCheckpointStore(store.folder).ids() == []

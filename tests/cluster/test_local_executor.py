@@ -1,0 +1,291 @@
+"""Cluster runs on this machine: real node programs, real workers of the engine `fake`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.cluster import driver
+from polybench.cluster.driver import ClusterResult
+from polybench.cluster.messages import Fingerprint
+from polybench.cluster.run import resume_on_cluster, run_on_cluster
+from polybench.core.errors import BadInput, RequiredEngineMissing
+from polybench.runner.cluster_checkpoint import ClusterCheckpointStore, ClusterRun
+from polybench.runner.resumable import ResumableRun, discard, find_cluster_run, find_resumable
+from polybench.runner.study import run_study
+from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.store import Store
+from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
+from tests.runner.test_study import RecordingProgress
+
+
+def node_programs() -> list[psutil.Process]:
+    """Return the node programs of this process."""
+    return [child for child in psutil.Process().children() if "polybench.cluster.node" in " ".join(child.cmdline())]
+
+
+def kill_the_node() -> None:
+    for child in node_programs():
+        os.kill(child.pid, signal.SIGKILL)
+
+
+def only_document(result: ClusterResult) -> StudyDocument:
+    (machine,) = result.machines
+    assert machine.document is not None
+    return machine.document
+
+
+def run(cluster: ClusterRun, folder: Path, listener: RecordingProgress | None = None) -> ClusterResult:
+    return run_on_cluster(cluster, listener or RecordingProgress(), store=Store(folder))
+
+
+def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path) -> None:
+    cluster = cluster_run(tmp_path)
+    remote = only_document(run(cluster, tmp_path / "remote", listener := RecordingProgress()))
+    local = run_study(cluster.study, local_listener := RecordingProgress(), store=Store(tmp_path / "local"))
+    assert listener.stages == ["checking the machines of local", *local_listener.stages]
+    assert listener.warnings == remote.warnings
+    assert remote.warnings[0] == local.warnings[0]  # other warnings depend on the load of the machine
+    for one, other in zip(remote.results, local.results, strict=True):
+        assert (one.configuration, one.status, one.workload) == (
+            other.configuration,
+            other.status,
+            other.workload,
+        )
+        assert [list(map(len, process)) for process in one.nested_step_times] == [[2], [2]]
+        assert one.versions == other.versions
+    equal_fields = ("study", "settings", "machine_label", "finished", "title", "polybench")
+    assert [getattr(remote, name) for name in equal_fields] == [getattr(local, name) for name in equal_fields]
+    assert from_json((tmp_path / "remote" / f"{remote.id}.json").read_bytes()) == remote
+    assert [path.name for path in (tmp_path / "remote").iterdir()] == [f"{remote.id}.json"]
+    assert node_programs() == []
+
+
+def test_several_machines_have_separate_studies_and_one_table(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    spec = study(tmp_path)
+    file.write_text(
+        f'engines = ["fake"]\ndata = "{spec.data}"\nbatch_size = 16\n'
+        "processes = 1\nrounds_per_process = 1\nsteps_per_round = 2\n"
+        'parity = false\nmetrics = false\nbaseline = "b:fake/cpu"\nprices = {cpu = 1.0}\n'
+        '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\nprice = 2.0\n'
+    )
+    command = ["run", str(file), "--results", str(tmp_path / "r"), "--quiet"]
+    table = CliRunner().invoke(app, [*command, "--on", "local", "--format", "json"])
+    assert table.exit_code == 0, table.output
+    document = msgspec.json.decode(table.stdout)
+    assert document["baseline"] == "b:fake/cpu"
+    assert [(one["name"], one["prices"]) for one in document["machines"]] == [
+        ("a", {"cpu": 1.0}),
+        ("b", {"cpu": 2.0}),
+    ]
+    assert [row["status"] for row in document["results"]] == ["ok", "ok"]
+    costs = [row["relative_cost"] for row in document["results"]]
+    assert costs[1] == 1
+    seconds = [row["step_seconds"] for row in document["results"]]
+    assert costs[0] == pytest.approx(0.5 * seconds[0] / seconds[1])
+    saved = [from_json(path.read_bytes()) for path in sorted((tmp_path / "r").glob("*.json"))]
+    assert sorted((one.machine_label or "", one.settings.prices["cpu"]) for one in saved) == [
+        ("a", 1.0),
+        ("b", 2.0),
+    ]
+    rejected = CliRunner().invoke(app, command)
+    assert "is for the machines a, b: expected a cluster: add --on" in str(rejected.exception)
+
+
+def test_baseline_that_was_not_measured_is_replaced(tmp_path: Path) -> None:
+    file, images = tmp_path / "study.toml", study(tmp_path).data
+    file.write_text(
+        f'engines = ["fake", "fake+unavailable"]\ndata = "{images}"\nbatch_size = 16\nprocesses = 1\n'
+        "rounds_per_process = 1\nsteps_per_round = 2\nparity = false\nmetrics = false\n"
+        'baseline = "b:fake+unavailable/cpu"\n'
+        '[[machines]]\nlabel = "a"\n[[machines]]\nlabel = "b"\n'
+    )
+    command = ["run", str(file), "--results", str(tmp_path / "r"), "--on", "local", "--format", "json"]
+    table = CliRunner().invoke(app, command)
+    assert table.exit_code == 0, table.output
+    assert msgspec.json.decode(table.stdout)["baseline"] == "a:fake/cpu"
+    assert "the baseline b:fake+unavailable/cpu was not measured; another row" in table.stderr
+
+
+def test_killed_node_is_replaced(tmp_path: Path) -> None:
+    listener = ActAtStage("process 2 of 2: starting", kill_the_node)
+    document = only_document(run(cluster_run(tmp_path), tmp_path / "r", listener))
+    assert any("SIGKILL; another machine takes over" in text for text in listener.warnings)
+    assert [result.status for result in document.results] == ["ok"]
+    assert [len(result.nested_step_times) for result in document.results] == [2]
+    # The first process run had arrived and was not repeated.
+    assert sum("process 1 of 2: starting" in text for text in listener.stages) == 1
+    assert [one.processes for one in document.resumed] == [1]
+    (note,) = [text for text in document.warnings if "was lost" in text]
+    assert "was lost, after 1 process run (" in note
+    assert "the rest was measured on another machine" in note
+    assert not (tmp_path / "r" / "unfinished").exists()
+
+
+def test_anonymous_cluster_run_saves_no_name_and_no_path(tmp_path: Path) -> None:
+    cluster = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "fake+crash")), anonymous=True)
+    folder = tmp_path / "r"
+    document = only_document(run(cluster, folder))
+    saved = (folder / f"{document.id}.json").read_text()
+    assert str(tmp_path) not in saved
+    assert document.host.hostname == "<host>"
+    (log,) = (folder / "logs" / document.id).iterdir()
+    assert [one.log_path for one in document.results] == [None, f"<folder>/{log.name}"]
+
+
+def test_cluster_run_can_be_resumed_anonymously(tmp_path: Path) -> None:
+    store = Store(tmp_path / "r")
+
+    def end() -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run(cluster_run(tmp_path, "a", "b"), store.folder, ActAtStage("b: process 1 of 2: starting", end))
+    (id,) = ClusterCheckpointStore(store.folder).ids()
+    resume_on_cluster(id, RecordingProgress(), store=store, anonymous=True)
+    saved = [path.read_text() for path in store.folder.glob("*.json")]
+    assert len(saved) == 2
+    assert not any(str(tmp_path) in text for text in saved)
+
+
+def test_interrupted_driver_leaves_a_checkpoint(tmp_path: Path) -> None:
+    class Ended(Exception):
+        pass
+
+    def end() -> None:
+        raise Ended
+
+    store, cluster = Store(tmp_path / "r"), cluster_run(tmp_path, "a", "b")
+    with pytest.raises(Ended):
+        run(cluster, store.folder, ActAtStage("b: process 2 of 2: starting", end))
+    assert node_programs() == []
+    (id,) = ClusterCheckpointStore(store.folder).ids()
+    (study_id,) = StudyCheckpointStore(store.folder).ids()
+    assert (
+        find_resumable("last", store)
+        == find_resumable(study_id, store)
+        == find_resumable(id, store)
+        == ResumableRun(id, "cluster")
+    )
+    assert find_cluster_run(cluster, store) == id
+    with pytest.raises(BadInput, match=r"machines was \['a', 'b'\], now \['a'\]"):
+        find_cluster_run(cluster_run(tmp_path, "a"), store)
+
+    result = resume_on_cluster(id, listener := RecordingProgress(), store=store)
+    # Neither the finished machine nor the process run that had arrived is repeated.
+    assert not any(text.startswith("a: ") for text in listener.stages)
+    assert not any("process 1 of 2: starting" in text for text in listener.stages)
+    documents = {one.label: one.document for one in result.machines}
+    for document in documents.values():
+        assert document is not None
+        assert [(one.status, len(one.nested_step_times)) for one in document.results] == [("ok", 2)]
+    assert documents["b"] is not None
+    assert [one.processes for one in documents["b"].resumed] == [1]
+    assert result.unfinished_id is None
+    assert not (store.folder / "unfinished").exists()
+
+
+def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
+    def end() -> None:
+        raise RuntimeError
+
+    store = Store(tmp_path / "r")
+    with pytest.raises(RuntimeError):
+        run(cluster_run(tmp_path), store.folder, ActAtStage("process 2 of 2: starting", end))
+    (id,) = ClusterCheckpointStore(store.folder).ids()
+    checkpoints = StudyCheckpointStore(store.folder)
+    (study_id,) = checkpoints.ids()
+    checkpoint = checkpoints.read(study_id)
+    checkpoint.header.host.cpu = "another one"
+    checkpoints.write(study_id, checkpoint)
+    with pytest.raises(BadInput, match=r"cannot resume .*cpu was another one, now "):
+        resume_on_cluster(id, RecordingProgress(), store=store)
+    assert ClusterCheckpointStore(store.folder).ids() == [id]
+    discard(ResumableRun(id, "cluster"), store)
+    assert ClusterCheckpointStore(store.folder).ids() == checkpoints.ids() == []
+
+
+def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path) -> None:
+    workers: list[psutil.Process] = []
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in background processes of a shell
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not workers and time.monotonic() < deadline:  # the stage is reported before their start
+            workers.extend(child for node in node_programs() for child in node.children())
+        raise KeyboardInterrupt
+
+    store, cluster = Store(tmp_path / "r"), cluster_run(tmp_path, "a", "b", processes=4)
+    try:
+        result = run(cluster, store.folder, ActAtStage("a: process 2 of 4: starting", interrupt))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    a, b = result.machines
+    assert a.document is not None
+    assert [one.status for one in a.document.results] == ["interrupted"]
+    assert 1 <= len(a.document.results[0].nested_step_times) < 4
+    assert {one.hint for one in a.document.results} == {f"polybench resume {result.unfinished_id}"}
+    assert (b.document, b.failure, result.interrupted) == (None, "interrupted", True)
+    assert len(workers) == 1
+    psutil.wait_procs(workers, timeout=5)
+    assert not any(worker.is_running() for worker in workers)
+    assert node_programs() == []
+
+
+def test_node_ends_with_its_workers_if_the_driver_is_gone(tmp_path: Path) -> None:
+    seen: list[psutil.Process] = []
+
+    def list_processes() -> None:
+        for node in node_programs():
+            seen.extend([node, *node.children()])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run(cluster_run(tmp_path), tmp_path / "r", ActAtStage("round 1", list_processes))
+    assert len(seen) == 2
+    psutil.wait_procs(seen, timeout=5)
+    assert not any(process.is_running() for process in seen)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"version": "0.0.1"},
+            r"it has polybench .*, but the driver has 0\.0\.1; on that machine: pip install polybench-dl==0\.0\.1",
+        ),
+        ({"python": "3.1"}, r"it has Python 3\..*, but the driver has 3\.1; install the same version"),
+        ({"source_sha256": "other"}, "the same version, but different source files"),
+    ],
+)
+def test_node_with_another_polybench_is_rejected(
+    changes: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this = driver.current_fingerprint()
+    fields: dict[str, Any] = msgspec.structs.asdict(this) | changes
+    monkeypatch.setattr(driver, "current_fingerprint", lambda: Fingerprint(**fields))
+    with pytest.raises(BadInput, match=message):
+        run(cluster_run(tmp_path), tmp_path / "r")
+    assert not (tmp_path / "r" / "unfinished").exists()
+
+
+def test_study_that_no_machine_can_run_is_rejected_without_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nowhere"):
+        run(cluster_run(tmp_path, data=str(tmp_path / "nowhere")), tmp_path / "r")
+    strict = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "fake+unavailable")), strict=True)
+    with pytest.raises(RequiredEngineMissing, match=r"fake\+unavailable/cpu is unavailable"):
+        run(strict, tmp_path / "r")
+    assert not (tmp_path / "r" / "unfinished").exists()
+    with pytest.raises(BadInput, match="unknown machine 'c'; machines are: a, b"):
+        run(cluster_run(tmp_path, "a", "b", baseline="c:fake/cpu"), tmp_path / "r")

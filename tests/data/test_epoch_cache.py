@@ -1,0 +1,96 @@
+import errno
+import mmap
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.data import Dataset, open_dataset, synthetic
+from polybench.data import epoch_cache as epoch_module
+from polybench.data.batches import epoch_order
+from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
+
+
+@pytest.fixture
+def dataset(scratch, monkeypatch) -> Dataset:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 300)
+    return open_dataset("synthetic", 0, scratch)
+
+
+def check(dataset, order, epoch):
+    images, labels = open_epoch(epoch)
+    assert images.dtype == np.float32
+    assert labels.dtype == np.int64
+    np.testing.assert_array_equal(images, dataset.images[order].astype(np.float32) / np.float32(255))
+    np.testing.assert_array_equal(labels, dataset.labels[order])
+
+
+def test_epoch_has_the_batches_in_order(dataset, tmp_path):
+    order = epoch_order(300, 7, 0, 0)
+    epoch = write_epoch(dataset, order, tmp_path)
+    assert (epoch.steps, epoch.batch_size, epoch.image_shape) == (42, 7, (3, 32, 32))
+    assert epoch.bytes == Path(epoch.images_path).stat().st_size + Path(epoch.labels_path).stat().st_size
+    check(dataset, order, epoch)
+
+
+def test_number_of_steps_can_be_limited(dataset, tmp_path):
+    order = epoch_order(300, 8, 0, 0)
+    epoch = write_epoch(dataset, order, tmp_path, max_steps=3)
+    assert epoch.steps == 3
+    check(dataset, order[:3], epoch)
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 5 * 4 * 3072])
+def test_buffer_size_does_not_change_the_epoch(dataset, tmp_path, monkeypatch, buffer_bytes):
+    monkeypatch.setattr(epoch_module, "_BUFFER_BYTES", buffer_bytes)
+    order = epoch_order(300, 16, 0, 0)
+    check(dataset, order, write_epoch(dataset, order, tmp_path))
+
+
+def test_epoch_can_be_mapped_without_populate(dataset, tmp_path, monkeypatch):
+    monkeypatch.delattr(mmap, "MAP_POPULATE", raising=False)
+    order = epoch_order(300, 16, 0, 0)
+    check(dataset, order, write_epoch(dataset, order, tmp_path))
+
+
+def test_epoch_is_mapped_read_only(dataset, tmp_path):
+    images, labels = open_epoch(write_epoch(dataset, epoch_order(300, 16, 0, 0), tmp_path))
+    assert images.flags.c_contiguous
+    assert not images.flags.writeable
+    assert not labels.flags.writeable
+
+
+def test_rewriting_an_epoch_does_not_change_a_mapped_one(dataset, tmp_path):
+    order = epoch_order(300, 16, 0, 0)
+    images, _ = open_epoch(write_epoch(dataset, order, tmp_path))
+    before = images.copy()
+    write_epoch(dataset, order[::-1], tmp_path)
+    np.testing.assert_array_equal(images, before)
+
+
+def test_epoch_file_can_be_sent_as_json():
+    epoch = EpochFile("images", "labels", 2, 3, (3, 32, 32))
+    assert epoch.bytes == 6 * (4 * 3072 + 8)
+    assert msgspec.json.decode(msgspec.json.encode(epoch), type=EpochFile) == epoch
+
+
+def test_small_disk_is_rejected(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=5_000_000))
+    folder = tmp_path / "epoch"
+    with pytest.raises(BadInput, match=rf"{folder} has 5\.0 MB free, .*\(\d+ bytes\) are needed"):
+        write_epoch(dataset, np.tile(np.arange(300), (2, 1)), folder)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [(errno.ENOSPC, "the disk of .* is full"), (errno.EROFS, "cannot write to")]
+)
+def test_disk_that_fills_up_while_writing_is_reported(dataset, tmp_path, monkeypatch, code, message):
+    def fail(*_):
+        raise OSError(code, "failed")
+
+    monkeypatch.setattr(epoch_module, "_write_images", fail)
+    with pytest.raises(BadInput, match=message):
+        write_epoch(dataset, epoch_order(300, 16, 0, 0), tmp_path)

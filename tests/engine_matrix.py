@@ -1,0 +1,167 @@
+"""The checks against the float64 reference on the CPU: network x optimizer x engine.
+
+The tests of `tests/engines` take their cases from here, and so do the docs (`make readme`). Every engine
+and every network of polybench's tables is included automatically; this file lists exceptions and further cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from polybench.core.model import Model
+from polybench.core.optimizers import Optimizer
+from polybench.engines import ENGINES
+from polybench.networks import MODELS, find_model
+from polybench.networks.char_lstm import CHAR_LSTM
+from polybench.networks.imdb import IMDB_BILSTM, fasttext
+from polybench.networks.lenet import LENET
+from polybench.networks.mnist import MNIST_CNN
+from polybench.networks.small_vgg import small_vgg
+from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
+
+TESTED = tuple(name for name, row in ENGINES.items() if row.computes and name != "reference")
+
+CHAINED = ("torch+channels_last+compile", "tf+eager+keras_fit", "tf+keras_fit+xla")
+"""Combinations of variants; single variants are always checked."""
+
+_BY_HAND = ("keras+jax", "tf+no_fusion", "tf+unrolled")
+"""With JAX, Keras compiles each operation that creates a weight, so the network with all layers is enough. `lenet` has
+no LSTM.
+"""
+
+NEVER_RUN = ("flux+enzyme", "flux+mkl", "flux+reactant")
+"""Variants that tests train if their packages are installed, which has never happened."""
+
+LENET_CELLS = (
+    *TESTED,
+    *(
+        f"{engine}+{name}"
+        for engine in TESTED
+        for name, variant in ENGINES[engine].variants.items()
+        if not variant.cuda_only
+        and f"{engine}+{name}" not in _BY_HAND
+        and not (variant.changes_thread_pools and name != "framework_threads")
+    ),
+    *CHAINED,
+)
+"""Cases with lenet and its own optimizer, in test_parity.py. One variant stands for all that change thread pools."""
+SLOW_CELLS = (
+    "torch+compile",
+    *(configuration for configuration in LENET_CELLS if configuration.startswith("flux+")),  # each starts its own Julia
+    *CHAINED,
+)
+
+OPTIMIZERS = {
+    "sgd": Optimizer("sgd", 0.05, lr_schedule=((1, 0.02), (2, 0.004))),
+    "momentum": Optimizer("momentum", 0.05, 0.8, lr_schedule=((1, 0.02), (2, 0.004))),
+    "momentum+decay": Optimizer("momentum", 0.05, weight_decay=0.1),
+    "nesterov": Optimizer("nesterov", 0.05, 0.8),
+    "nesterov+decay": Optimizer("nesterov", 0.05, weight_decay=0.1, lr_schedule=((1, 0.02), (2, 0.004))),
+    "rmsprop": Optimizer("rmsprop", 0.001),
+    "rmsprop+decay": Optimizer("rmsprop", 0.001, weight_decay=0.1, lr_schedule=((1, 0.0001),)),
+    "adam": Optimizer("adam", 0.001),
+    "adam+decay": Optimizer("adam", 0.001, weight_decay=0.1, lr_schedule=((1, 0.0001),)),
+}
+# Each takes seconds of compilation. Weight decay precedes the other rules, which stay the same.
+FEWER_OPTIMIZERS = {
+    "flux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
+    "lux": ("sgd", "momentum", "nesterov+decay", "rmsprop+decay", "adam+decay"),
+    "jax": ("nesterov+decay", "rmsprop+decay", "adam+decay"),
+    "keras": (),  # those of tf as well, which is Keras on TensorFlow
+}
+OPTIMIZER_CASES = (
+    *((engine, case) for case in OPTIMIZERS for engine in TESTED if case in FEWER_OPTIMIZERS.get(engine, OPTIMIZERS)),
+    *((f"tf+{variant}", "adam+decay") for variant in ("eager", "xla")),
+    *(("tf+keras_fit", case) for case in ("momentum", "adam+decay")),
+    # On PyTorch, Keras updates all variables at once.
+    *(("keras+torch", case) for case in ("nesterov+decay", "rmsprop+decay", "adam+decay")),
+)
+"""Cases with lenet, in test_optimizers.py."""
+
+_EVERY_NETWORK = tuple(engine for engine in TESTED if engine != "keras")
+"""The network with all layers covers Keras's layers on each backend; they are those of tf."""
+
+EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+torch")
+"""Cases with the network of every layer and option for images, in test_networks.py."""
+
+_OF_SEQUENCES = tuple(engine for engine in _EVERY_NETWORK if engine != "lux")
+"""lux has no LSTM."""
+
+SEQUENCES_CELLS = (
+    *_OF_SEQUENCES,
+    "tf+no_fusion",
+    "tf+unrolled",
+    "keras+jax",
+    "keras+torch",
+)
+"""Cases with the network of every layer for sequences."""
+
+
+class Network(NamedTuple):
+    """A network's check with its own optimizer; the batch is small to save time and memory."""
+
+    model: Model
+    batch_size: int = 2
+    engines: tuple[str, ...] = _EVERY_NETWORK
+
+
+COMPILING = ("flux", "lux", "jax")
+"""Engines that compile every network again, layer by layer, in both precisions: half a minute, minutes for a deep
+one."""
+COMPILED = ("resnet8", "dlframeworks-cnn")
+"""Networks that these engines compile in CI. The network of all layers covers the layers of the others, and
+other engines train those; `make test-all` trains all.
+"""
+_NOT_COMPILING = tuple(engine for engine in _EVERY_NETWORK if engine not in COMPILING)
+
+_OTHERWISE = {
+    "resnet32": Network(find_model("resnet32"), engines=_NOT_COMPILING),
+    "dlframeworks-cnn": Network(find_model("dlframeworks-cnn"), 1),
+    # Its own images of 256 x 256 need gigabytes, so that is checked by hand.
+    "small-vgg": Network(small_vgg(36), 4),
+    # These add dropout, and convolutions between poolings.
+    "catdog-2": Network(find_model("catdog-3")),
+    "mnist-cnn": Network(MNIST_CNN, 1),
+    "imdb-bilstm": Network(IMDB_BILSTM, engines=_OF_SEQUENCES),
+    # A few buckets only: with its own number, weights and gradients need gigabytes.
+    "imdb-fasttext": Network(fasttext(5), engines=_OF_SEQUENCES),
+    "char-lstm": Network(CHAR_LSTM, engines=_OF_SEQUENCES),
+}
+_MORE = (
+    Network(RESNET8, engines=COMPILING),
+    Network(BIASED, 8, _NOT_COMPILING),
+    Network(find_model("catdog-5"), 1, _NOT_COMPILING),  # three more of catdog-3's layers
+)
+NETWORKS = {
+    row.model.name: row
+    for row in (
+        *(_OTHERWISE.get(name, Network(model)) for name, model in MODELS.items() if model is not LENET),
+        *_MORE,
+    )
+}
+"""Cases in test_networks.py."""
+NETWORK_CASES = tuple((network, engine) for network, row in NETWORKS.items() for engine in row.engines)
+
+
+class Check(NamedTuple):
+    """An entry of the matrix; `configuration` is an engine with its variants."""
+
+    network: str
+    optimizer: Optimizer
+    configuration: str
+
+
+def checks() -> Iterator[Check]:
+    """Return all cases; some are the same for the docs."""
+    yield from (Check("lenet", OPTIMIZERS[case], configuration) for configuration, case in OPTIMIZER_CASES)
+    yield from (
+        Check("lenet", LENET.optimizer, configuration)
+        for configuration in LENET_CELLS
+        if configuration not in NEVER_RUN
+    )
+    yield from (
+        Check(network, NETWORKS[network].model.optimizer, configuration) for network, configuration in NETWORK_CASES
+    )
+    yield from (Check(EVERYTHING.name, EVERYTHING.optimizer, configuration) for configuration in EVERYTHING_CELLS)
+    yield from (Check(SEQUENCES.name, SEQUENCES.optimizer, configuration) for configuration in SEQUENCES_CELLS)

@@ -1,0 +1,267 @@
+"""The order in which polybench looks for Julia, and the checks of the one that it finds."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from polybench.core.errors import EngineUnavailable
+from polybench.engines.flux.julia import saved_config
+from polybench.engines.flux.julia.discovery import (
+    ENVIRONMENT,
+    EXECUTABLE,
+    FOUND_BY,
+    PROJECT,
+    VARIABLES,
+    Julia,
+    check,
+    check_version,
+    find,
+    for_project,
+    has_cuda,
+    installed,
+    is_other_checkout,
+)
+from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES
+from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
+
+
+def test_both_variables_take_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved_config.save("/saved/julia", "/saved")
+    monkeypatch.setenv(EXECUTABLE, "/given/julia")
+    monkeypatch.setenv(PROJECT, "/given")
+    assert find() == Julia("/given/julia", "/given", f"{EXECUTABLE} and {PROJECT}")
+    monkeypatch.setenv(FOUND_BY, "juliapkg")
+    assert find().found_by == "juliapkg"
+
+
+@pytest.mark.parametrize(("present", "missing"), [(EXECUTABLE, PROJECT), (PROJECT, EXECUTABLE)])
+def test_single_variable_is_an_error(present: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(present, "/given")
+    with pytest.raises(EngineUnavailable, match=f"{present} is set, but {missing} is not") as caught:
+        find()
+    assert caught.value.hint == f"set {missing}, or unset {present}"
+
+
+def test_saved_julia_is_second() -> None:
+    file = saved_config.save("/saved/julia", "/saved")
+    assert find() == Julia("/saved/julia", "/saved", str(file))
+
+
+def test_saving_keeps_other_settings() -> None:
+    saved_config.configuration_file().parent.mkdir(parents=True)
+    saved_config.configuration_file().write_text('[other]\nkey = "value"\n')
+    assert saved_config.load() is None
+    saved_config.save("/a/julia", "/a")
+    saved_config.save("/b/julia", "/b")
+    assert saved_config.load() == {"julia": "/b/julia", "project": "/b"}
+    assert 'key = "value"' in saved_config.configuration_file().read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("[flux\n", "cannot be read"), ('[flux]\njulia = "/a"\n', r"\[flux\] without 'project'")],
+)
+def test_broken_configuration_is_reported(text: str, reason: str) -> None:
+    saved_config.configuration_file().parent.mkdir(parents=True)
+    saved_config.configuration_file().write_text(text)
+    with pytest.raises(EngineUnavailable, match=reason) as caught:
+        find()
+    assert "polybench setup flux" in caught.value.hint
+
+
+def test_juliapkg_is_last_and_never_downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("juliapkg")
+    from juliapkg import deps
+    from juliapkg.state import STATE
+
+    monkeypatch.setitem(STATE, "project", str(tmp_path))
+    monkeypatch.setattr(deps, "can_skip_resolve", lambda: {"executable": "/found/julia"})
+    assert find() == Julia("/found/julia", str(tmp_path), "juliapkg")
+    monkeypatch.setattr(deps, "can_skip_resolve", lambda: False)
+    with pytest.raises(EngineUnavailable, match="Julia is not set up for polybench") as caught:
+        find()
+    assert caught.value.hint == "polybench setup flux"
+
+
+def test_without_juliapkg_juliacall_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for function in (find, lambda: check(Julia("/a/julia", "/a", "a test"))):
+        with pytest.raises(EngineUnavailable, match="juliacall is not installed") as caught:
+            function()
+        assert caught.value.hint == "pip install 'polybench-dl[flux]'"
+
+
+def test_broken_juliapkg_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("juliapkg")
+    monkeypatch.setitem(sys.modules, "juliapkg.deps", None)
+    with pytest.raises(EngineUnavailable, match="juliapkg cannot say"):
+        find()
+
+
+def test_complete_julia_passes(executable: Make, project: Make) -> None:
+    check(Julia(executable(), project(), "a test"))
+
+
+def test_manifest_depends_on_the_julia_version(executable: Make, project: Make) -> None:
+    project({"Flux": "0.15.0"})
+    project({"Flux": "0.16.11"}, "Manifest-v1.9.toml")
+    folder = project(COMPLETE, "Manifest-v1.11.toml")
+
+    def flux(version: str) -> str:
+        return installed(Julia(executable(f"julia version {version}"), folder, f"test of {version}"))["Flux"]
+
+    assert flux("1.11.4") == "0.16.10"
+    assert flux("1.12.0") == "0.15.0"
+    Path(folder, "Manifest.toml").unlink()
+    assert installed(Julia(executable("julia version 1.12.1"), folder, "another test")) == {}
+
+
+@pytest.mark.parametrize(
+    ("packages", "reason"),
+    [
+        ({"Flux": "0.14.25"}, r"unsupported versions: Flux 0\.14\.25 \(expected 0\.16\.10\)"),
+        ({"Flux": "0.16.9"}, r"unsupported versions: Flux 0\.16\.9"),
+        (
+            {"CUDA": "6.0.1", "JSON": "2.0.0"},
+            r"unsupported versions: JSON 2\.0\.0 \(expected 0\.21\.4, 1\), CUDA 6\.0\.1",
+        ),
+    ],
+)
+def test_unsupported_versions_are_reported(
+    packages: dict[str, str], reason: str, executable: Make, project: Make
+) -> None:
+    with pytest.raises(EngineUnavailable, match=reason) as caught:
+        check(Julia(executable(), project(COMPLETE | packages), "a test"))
+    assert "polybench setup flux" in caught.value.hint
+
+
+def test_supported_versions_pass(executable: Make, project: Make) -> None:
+    newer = {"Flux": "0.16.11", "CUDA": "5.9.1", "JSON": "0.21.4", "cuDNN": "1.4.0+1"}
+    check(Julia(executable(), project(COMPLETE | newer), "a test"))
+
+
+def test_plain_scripts_need_npz(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project({name: COMPLETE[name] for name in COMPLETE if name != "NPZ"}), "a test")
+    check(julia)
+    with pytest.raises(EngineUnavailable, match="lacks NPZ"):
+        check(julia, (*PACKAGES, *SCRIPT_PACKAGES))
+
+
+@pytest.mark.parametrize("name", ["Flux", "PythonCall"])
+def test_indirect_dependency_is_missing(name: str, executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(indirect=(name,)), "a test")
+    with pytest.raises(EngineUnavailable, match=rf"lacks {name} \(it is only an indirect dependency\)") as caught:
+        check(julia)
+    assert caught.value.hint == julia.setup
+
+
+def test_dependencies_of_polybench_may_be_indirect(executable: Make, project: Make) -> None:
+    check(Julia(executable(), project(indirect=("JSON", "PrecompileTools")), "a test"))
+
+
+@pytest.mark.parametrize("indirect", [("CUDA",), ("cuDNN",)])
+def test_indirect_cuda_is_ignored(indirect: tuple[str, ...], executable: Make, project: Make) -> None:
+    packages = COMPLETE | {"CUDA": "5.9.1", "cuDNN": "1.4.0"}
+    assert has_cuda(Julia(executable(), project(packages), "a test"))
+    other = Julia(executable(), project(packages | {"CUDA": "6.0.1"}, indirect=("CUDA", *indirect)), "a test")
+    assert not has_cuda(Julia(executable(), project(packages, indirect=indirect), "a test"))
+    assert not has_cuda(other)
+    check(other)
+
+
+def test_manifest_without_project_has_no_packages(executable: Make, project: Make) -> None:
+    folder = project()
+    Path(folder, "Project.toml").unlink()
+    with pytest.raises(EngineUnavailable, match="lacks Flux"):
+        check(Julia(executable(), folder, "a test"))
+
+
+def test_package_of_another_checkout_is_detected(executable: Make, project: Make, tmp_path: Path) -> None:
+    own = Julia(executable(), project(), "a test")
+    assert not is_other_checkout(own)
+    assert not is_other_checkout(own._replace(project="/nowhere"))
+    other = own._replace(project=project(developed=tmp_path / "other"))
+    assert is_other_checkout(other)
+    check(other)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("julia version 1.9.4", r"Julia 1\.9\.4 is not supported: expected 1\.10\.3 - 1\.12"),
+        ("julia version 1.13.0", r"Julia 1\.13\.0 is not supported"),
+        ("Python 3.11", "is not Julia: --version printed 'Python 3.11"),
+    ],
+)
+def test_unsupported_julia_is_rejected(version: str, reason: str, executable: Make, project: Make) -> None:
+    with pytest.raises(EngineUnavailable, match=reason) as caught:
+        check(Julia(executable(version), project(), "a test"))
+    assert "polybench setup flux" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("found_by", "hint"),
+    [
+        ("the file", "polybench setup flux --julia PATH --project '/my project'"),
+        (ENVIRONMENT, "polybench setup flux --julia PATH"),  # setup does not change the project of an environment
+        (VARIABLES, "set PYTHON_JULIACALL_EXE to it"),
+        ("juliapkg", "polybench setup flux"),
+    ],
+)
+def test_hint_for_unsupported_julia(found_by: str, hint: str, executable: Make) -> None:
+    with pytest.raises(EngineUnavailable) as caught:
+        check_version(Julia(executable("julia version 1.9.4"), "/my project", found_by))
+    assert caught.value.hint == f"install a supported version, for example with juliaup, then: {hint}"
+
+
+def test_missing_julia_is_reported() -> None:
+    with pytest.raises(EngineUnavailable, match=r"there is no Julia at /nowhere/julia \(from a test\)"):
+        check(Julia("/nowhere/julia", "/nowhere", "a test"))
+
+
+def test_julia_that_is_not_executable_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not executable")
+    with pytest.raises(EngineUnavailable, match="does not run"):
+        check(Julia(str(tmp_path / "text"), "/nowhere", "a test"))
+
+
+def test_incomplete_project_lists_missing_packages(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project({"PythonCall": "0.9.34"}), "a test")
+    with pytest.raises(EngineUnavailable, match="lacks Flux, JSON, PrecompileTools") as caught:
+        check(julia)
+    assert caught.value.hint == f"polybench setup flux --julia {julia.executable} --project {julia.project}"
+    with pytest.raises(EngineUnavailable, match="lacks Flux, JSON, PythonCall, PrecompileTools") as caught:
+        check(julia._replace(project="/nowhere", found_by="juliapkg"))
+    assert caught.value.hint == "polybench setup flux"
+
+
+def test_broken_manifest_is_reported(executable: Make, project: Make) -> None:
+    folder = project()
+    Path(folder, "Manifest.toml").write_text("[[deps")
+    with pytest.raises(EngineUnavailable, match=r"Manifest\.toml cannot be read"):
+        check(Julia(executable(), folder, "a test"))
+
+
+def test_juliacall_and_pythoncall_must_have_the_same_version(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(COMPLETE | {"PythonCall": "0.9.20"}), "a test")
+    with pytest.raises(EngineUnavailable, match=r"juliacall is 0\.9\.34, but PythonCall .* is 0\.9\.20") as caught:
+        check(julia)
+    assert caught.value.hint == "pip install juliacall==0.9.20"
+
+
+@pytest.mark.parametrize("packages", [{"PythonCall": JULIACALL}, COMPLETE | {"PythonCall": "0.9.20"}])
+def test_hint_for_an_environment_adds_packages_to_it(packages: dict[str, str], executable: Make, project: Make) -> None:
+    saved_config.save(executable(), "/saved")
+    julia = for_project(project(packages))
+    assert julia == Julia(executable(), project(packages), "--env")
+    with pytest.raises(EngineUnavailable) as caught:
+        check(julia)
+    program, folder, option, code = shlex.split(caught.value.hint)
+    assert (program, folder, option) == (julia.executable, f"--project={julia.project}", "-e")
+    assert code.startswith("using Pkg; Pkg.add([")
+    assert f'PackageSpec(name="PythonCall", version="{JULIACALL}")' in code
+    assert 'PackageSpec(name="Flux", version=Pkg.Types.semver_spec("0.16.10"))' in code

@@ -1,0 +1,281 @@
+"""Separately built operations of layers and steps: comparison with the reference."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.job import Job
+from polybench.core.layers import (
+    AveragePool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Dropout,
+    Embedding,
+    GlobalAveragePool,
+    MaxPool,
+    ReLU,
+    Residual,
+)
+from polybench.core.model import Model
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
+from polybench.engines.base import Array, Engine
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.lenet import LENET
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
+from tests.example_networks import SEQUENCES
+
+# Without a flatten, after which Keras orders the features differently.
+CHAIN = Model(
+    name="chain",
+    summary="",
+    input_shape=LENET.input_shape,
+    classes=10,
+    layers=(
+        Conv("conv1", 3, 4, 3, stride=2, padding=1, bias=False),
+        BatchNorm("norm1", 4),
+        ReLU(),
+        Conv("conv2", 4, 5, 5, padding="same"),
+        ReLU(),
+        MaxPool(2),
+        ReLU(),
+        AveragePool(2),
+        GlobalAveragePool(),
+        Dense("dense1", 5, 7),
+        ReLU(),
+        Dense("dense2", 7, 10),
+    ),
+    batch_size=8,
+    optimizer=Optimizer(),
+    parity_batch_size=8,
+)
+
+timed_from_python = pytest.mark.parametrize("engine", ["torch", "tf", "jax"])
+
+
+@timed_from_python
+def test_every_operation_equals_the_reference(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_operations)
+
+
+@in_process_of("tf")
+def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations(fixture, ("eager",))
+
+
+@timed_from_python
+def test_every_operation_of_sequence_layers_equals_the_reference(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_sequence_operations)
+
+
+def check_sequence_operations(fixture: EngineFixture) -> None:
+    random, fixture = np.random.default_rng(0), copy.copy(fixture)  # other tests in this process use the original
+    fixture.images = random.integers(0, 11, (1, 8, *SEQUENCES.input_shape), np.int32)
+    fixture.labels = random.integers(0, SEQUENCES.classes, (1, 8))
+    layers = tuple(layer for layer in SEQUENCES.layers if not isinstance(layer, Dropout))
+    check_operations(fixture, model=msgspec.structs.replace(SEQUENCES, layers=layers))
+
+
+def check_operations(fixture: EngineFixture, variants: tuple[str, ...] = (), model: Model = CHAIN) -> None:
+    weights = {name: value + 0.1 for name, value in initial_weights(model, 0).items()}
+    reference = ReferenceEngine()
+    for engine in (reference, fixture.engine):
+        build(engine, fixture, weights, variants, model=model)
+    tensors = iter(reference.layer_tensors(0))
+    for timed_layer in split_layers(model):
+        recorded = [next(tensors) for _ in timed_layer.layers]
+        layer, last = recorded[0], recorded[-1]
+        expected = {"forward": [last.y]} | ({"activation": [layer.dy]} if timed_layer.has_relu else {})
+        for operation, wrt_input, wrt_weights in timed_layer.gradients():
+            expected[operation] = [layer.dx] * wrt_input + list(layer.gradients.values()) * wrt_weights
+        results = run_operations(fixture.engine, timed_layer, weights, layer.x, last.dy)
+        assert set(results) == set(expected), timed_layer.name
+        for operation, values in expected.items():
+            case = f"{timed_layer.name} {operation}"
+            for value, correct in zip(results[operation], values, strict=True):
+                np.testing.assert_allclose(value, correct, rtol=1e-8, atol=1e-12, err_msg=case)
+
+
+@timed_from_python
+def test_the_sum_of_a_residual_block_is_correct(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_residual_sum)
+
+
+def check_residual_sum(fixture: EngineFixture) -> None:
+    build(fixture.engine, fixture, initial_weights(CHAIN, 0))
+    x, dy = np.random.default_rng(0).standard_normal((2, 4, 3, 5, 5)).astype(np.float32)
+    block = TimedLayer("sum + relu", "block", (Residual(()), ReLU()), (3, 5, 5), needs_input_gradient=True)
+    results = run_operations(fixture.engine, block, {}, x, dy)
+    np.testing.assert_allclose(results["forward"][0], 2 * np.maximum(x, 0), rtol=1e-6)
+    np.testing.assert_allclose(results["activation"][0], dy * (x > 0), rtol=1e-6)
+    np.testing.assert_allclose(results["input gradient"][0], 2 * dy * (x > 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["torch", "tf"])  # JAX updates a copy, whose memory each update donates
+def test_the_update_operation_updates_the_weights(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_update)
+
+
+@timed_from_python
+def test_the_step_has_loss_update_and_call(run_check: RunCheck, engine: str) -> None:
+    run_check(engine, check_step_operations)
+
+
+def check_step_operations(fixture: EngineFixture) -> None:
+    fixture.build()
+    operations = fixture.engine.build_step_operations()
+    assert set(operations) == {"loss", "update", "call"}
+    assert all(operation.run(2) > 0 for operation in operations.values())
+
+
+def check_update(fixture: EngineFixture) -> None:
+    fixture.build()
+    fixture.engine.reset()
+    update = fixture.engine.build_step_operations()["update"]
+    before = fixture.engine.snapshot(0).weights
+    update.run(2)
+    after = fixture.engine.snapshot(0).weights
+    # Two steps with a gradient of 1e-3, learning rate 0.01 and momentum 0.9.
+    change = 0.01 * 1e-3 * (1 + 1.9)
+    for name, weight in before.items():
+        np.testing.assert_allclose(weight - after[name], change, rtol=1e-2, err_msg=name)
+
+
+@in_process_of("tf")
+def test_tensorflow_gradients_do_not_repeat_the_forward_pass(fixture: EngineFixture) -> None:
+    build(fixture.engine, fixture, weights := initial_weights(CHAIN, 0))
+    for timed_layer in split_layers(CHAIN):
+        operations = fixture.engine.build_layer_operations(timed_layer, weights, *noise(timed_layer))
+        for operation, timed in operations.items():
+            executed = {kernel.removeprefix("_Mkl").removeprefix("_Fused") for kernel in kernels(timed.run)}
+            forward = executed & {"Conv2D", "MatMul", "MaxPool", "AvgPool", "Relu"}
+            if operation == "forward":
+                assert forward or isinstance(timed_layer.layer, BatchNorm | GlobalAveragePool), executed
+            elif isinstance(timed_layer.layer, Dense):  # its gradients are also products
+                assert forward == {"MatMul"} or operation == "activation", executed
+            elif isinstance(timed_layer.layer, MaxPool):  # its forward pass is subtracted
+                assert forward == {"MaxPool"}, executed
+            else:
+                assert not forward, (timed_layer.name, operation, executed)
+
+
+@in_process_of("tf")
+def test_separate_operations_use_the_kernels_of_the_step(fixture: EngineFixture) -> None:
+    """Compare in float32, for which oneDNN fuses some adjacent operations."""
+    build(fixture.engine, fixture, weights := initial_weights(CHAIN, 0), dtype="float32")
+
+    def layer_kernels(run: Callable[[int], Any]) -> set[str]:
+        # The convolution includes padding, unless a gradient also needs the padded images.
+        executed = {kernel.replace("PadWithConv", "Conv") for kernel in kernels(run)}
+        return {kernel for kernel in executed if re.search("Conv|Pool|MatMul|Norm|Relu", kernel)}
+
+    in_step = layer_kernels(lambda _: fixture.engine.run_steps(0, 1))
+    separate = {
+        kernel
+        for timed_layer in split_layers(CHAIN)
+        for timed in fixture.engine.build_layer_operations(timed_layer, weights, *noise(timed_layer)).values()
+        for kernel in layer_kernels(timed.run)
+    }
+    assert separate == in_step, separate ^ in_step
+
+
+def noise(timed_layer: TimedLayer) -> tuple[Array, Array]:
+    """Make a random input and a random gradient of the output."""
+    random = np.random.default_rng(0)
+    x, dy = (random.standard_normal((8, *shape)) for shape in (timed_layer.input_shape, timed_layer.output_shape()))
+    return x, dy
+
+
+def kernels(run: Callable[[int], Any]) -> set[str]:
+    """Operations in the TensorFlow graphs that one run executes."""
+    from tensorflow.python.eager import context
+
+    context.enable_run_metadata()
+    context.context().export_run_metadata()  # discards earlier runs
+    run(1)
+    graphs = context.context().export_run_metadata().partition_graphs
+    return {node.op for graph in graphs for node in graph.node}
+
+
+@in_process_of("torch")
+def test_flops_equal_those_that_pytorch_counts(fixture: EngineFixture) -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if torch.__version__.startswith("2.5."):
+        return  # its counter does not support the gradient of a leaf
+
+    build(fixture.engine, fixture, weights := initial_weights(CHAIN, 0))
+    for timed_layer in split_layers(CHAIN):
+        x, dy = (np.ones((8, *shape)) for shape in (timed_layer.input_shape, timed_layer.output_shape()))
+        for operation, timed in fixture.engine.build_layer_operations(timed_layer, weights, x, dy).items():
+            with FlopCounterMode(display=False) as counter:
+                timed.run(1)
+            flops = timed_layer.flops(operation, 8) or 0
+            assert flops == counter.get_total_flops(), (timed_layer.name, operation)
+
+
+def build(
+    engine: Engine,
+    fixture: EngineFixture,
+    weights: Any,
+    variants: tuple[str, ...] = (),
+    dtype: Literal["float32", "float64"] = "float64",
+    model: Model = CHAIN,
+) -> None:
+    workload = Workload(model.name, "noise", fixture.images.shape[1], model.optimizer, "fp32", 2)
+    engine.build(Job(model, workload, "cpu", dtype, variants), weights)
+    engine.load(fixture.images, fixture.labels)
+
+
+def run_operations(
+    engine: Engine, timed_layer: TimedLayer, weights: Any, x: Array, dy: Array
+) -> dict[str, list[Array]]:
+    """Return the results of each operation in the canonical layout: the input gradient, then weight gradients."""
+    operations = engine.build_layer_operations(timed_layer, weights, x, dy)
+    results = {operation: timed.run.call() for operation, timed in operations.items()}  # type: ignore[attr-defined]
+    is_tensorflow = type(results["forward"]).__module__.startswith("tensorflow")
+    gradients = {gradient.operation: gradient for gradient in timed_layer.gradients()}
+
+    def canonical(operation: str, number: int, value: Any) -> Array:
+        if not is_tensorflow:
+            return np.asarray(value.detach() if hasattr(value, "detach") else value)
+        array = value.numpy() if hasattr(value, "numpy") else to_dense(value)
+        if isinstance(timed_layer.layer, Embedding):
+            return array
+        if operation in gradients and number >= gradients[operation].wrt_input:  # a weight gradient
+            return array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
+        return array.transpose(0, 3, 1, 2) if array.ndim == 4 else array
+
+    return {
+        operation: [canonical(operation, number, value) for number, value in enumerate(flatten(value, timed_layer))]
+        for operation, value in results.items()
+    }
+
+
+def to_dense(slices: Any) -> Array:
+    """Convert TensorFlow's sparse gradient of an embedding to a dense one."""
+    rows = np.zeros(slices.dense_shape)
+    np.add.at(rows, slices.indices.numpy(), slices.values.numpy())
+    return rows
+
+
+def flatten(value: Any, timed_layer: TimedLayer) -> list[Any]:
+    """Flatten nested results to a list of tensors, named weights in the order of the layer."""
+    if isinstance(value, dict):
+        return [value[name] for name in timed_layer.weight_shapes()]
+    return (
+        [tensor for item in value for tensor in flatten(item, timed_layer)]
+        if isinstance(value, list | tuple)
+        else [value]
+    )

@@ -1,0 +1,164 @@
+"""CUDA path of the PyTorch engine without a GPU: all of its `torch.cuda` calls, and the tensors of a step."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from polybench.core.job import Job
+from polybench.core.optimizers import Optimizer
+from polybench.core.spec import Workload
+from polybench.networks.lenet import LENET
+from tests.engines.device_calls import find_calls
+from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
+from tests.engines.torch.fake_cuda import PEAK, fake_cuda
+
+NAMES = find_calls(("torch", "shared/torch_common"), "torch.cuda.")
+
+
+def build(
+    fixture: EngineFixture, variants: tuple[str, ...] = (), precision: str = "fp32", dtype: str = "float32"
+) -> Any:
+    """Build the engine on `cuda:1` and load its batches there."""
+    workload = Workload("lenet", "noise", fixture.images.shape[1], Optimizer(), precision, 2)
+    fixture.engine.build(Job(LENET, workload, "cuda:1", dtype, variants), fixture.weights)
+    fixture.engine.load(fixture.images, fixture.labels)
+    return fixture.engine
+
+
+def train(fixture: EngineFixture) -> None:
+    """Run everything that uses a GPU: training, counting allocations, checkpointing, and a CUDA graph."""
+    engine = build(fixture)
+    engine.probe()
+    engine.run_steps(0, 2)
+    engine.count_allocations(0, 2)
+    engine.device_peak_bytes()
+    engine.restore_training_state(engine.training_state())
+    build(fixture, ("cudagraph",)).run_steps(0, 2)
+
+
+@in_process_of("torch")
+def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) -> None:
+    with fake_cuda() as cuda:
+        train(fixture)
+    assert cuda.called >= NAMES, NAMES - cuda.called
+    assert cuda.mocks["torch.cuda.set_device"].call_args.args == (1,)
+
+
+@in_process_of("torch")
+def test_a_misspelled_gpu_call_is_detected(fixture: EngineFixture) -> None:
+    """Delete each function in turn, which is equivalent to misspelling its name."""
+    import torch
+
+    for name in sorted(NAMES):
+        with fake_cuda() as cuda:
+            saved = getattr(torch.cuda, name.rpartition(".")[2])
+            delattr(torch.cuda, name.rpartition(".")[2])
+            try:
+                with pytest.raises(AttributeError, match=name.rpartition(".")[2]):
+                    train(fixture)
+            finally:
+                setattr(torch.cuda, name.rpartition(".")[2], saved)
+            assert name not in cuda.called
+    with fake_cuda(), pytest.raises(TypeError, match="argument"):
+        torch.cuda.synchronize(0, 1)
+
+
+@in_process_of("torch")
+def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
+    with fake_cuda() as cuda:
+        engine = build(fixture)
+        step = engine._train_step
+        engine._train_step = lambda *batch: (cuda.order.append("step"), step(*batch))[1]
+        del cuda.order[:]
+        engine.run_steps(0, 3)
+        assert cuda.order == ["synchronize", "step", "step", "step", "synchronize"]
+        assert cuda.mocks["torch.cuda.synchronize"].call_args.args[0].index == 1
+        assert engine.timing_resolution == "block"
+
+
+@in_process_of("torch")
+def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture: EngineFixture) -> None:
+    import torch
+
+    for variants, precision, dtype in (
+        ((), "fp32", "float32"),
+        ((), "fp32", "float64"),
+        ((), "bf16", "float32"),
+        (("channels_last", "foreach"), "tf32", "float32"),
+    ):
+        with fake_cuda() as cuda:
+            engine = build(fixture, variants, precision, dtype)
+            engine.run_steps(0, 2)
+            images, labels = engine._batches[0]
+            parameters = list(engine._network.module.parameters())
+            buffers = [state["momentum_buffer"] for state in engine._optimizer.state.values()]
+            gradients = [parameter.grad for parameter in parameters]
+            tensors = [images, labels, engine._loss, *parameters, *buffers, *gradients]
+            assert {tensor.device for tensor in tensors} == {torch.device("meta")}
+            assert cuda.devices == {torch.device("cuda", 1)}
+            dtypes = {tensor.dtype for tensor in (images, *parameters, *buffers, *gradients)}
+            assert dtypes == {getattr(torch, dtype)}
+            assert labels.dtype == torch.int64
+            assert engine._loss.shape == ()
+            channels_last = "channels_last" in variants
+            for tensor in (images, parameters[0], gradients[0]):
+                assert tensor.is_contiguous(memory_format=torch.channels_last) == channels_last
+            assert torch.backends.cudnn.allow_tf32 == (precision == "tf32")
+
+
+@in_process_of("torch")
+def test_bf16_uses_autocast_on_the_gpu(fixture: EngineFixture) -> None:
+    import torch
+
+    with fake_cuda(), patch("torch.autocast", autospec=True) as autocast:
+        for dtype, calls in (("float32", 2), ("float64", 0)):  # the float64 check does not use bf16
+            autocast.reset_mock()
+            build(fixture, precision="bf16", dtype=dtype).run_steps(0, 2)
+            assert autocast.call_count == calls
+        build(fixture, precision="bf16").run_steps(0, 1)
+    autocast.assert_called_with("cuda", dtype=torch.bfloat16)
+
+
+@in_process_of("torch")
+def test_a_graph_is_captured_after_a_warm_up_stream_and_replayed_for_each_batch(fixture: EngineFixture) -> None:
+    with fake_cuda() as cuda:
+        engine = build(fixture, ("cudagraph",))
+        graph = cuda.mocks["torch.cuda.CUDAGraph"].return_value
+        warmup, current = (cuda.mocks[f"torch.cuda.{name}"].return_value for name in ("Stream", "current_stream"))
+        warmup.wait_stream.assert_called_once_with(current)
+        cuda.mocks["torch.cuda.stream"].assert_called_once_with(warmup)
+        cuda.mocks["torch.cuda.graph"].assert_called_once_with(graph)
+        assert cuda.order.index("stream") < cuda.order.index("CUDAGraph") < cuda.order.index("graph")
+        graph.replay.assert_not_called()
+        engine.run_steps(0, 3)
+        assert graph.replay.call_count == 3
+
+
+@in_process_of("torch")
+def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
+    with fake_cuda() as cuda:
+        engine = build(fixture)
+        allocation = engine.count_allocations(0, 2).device
+        assert engine.device_peak_bytes() == PEAK
+    assert allocation is not None
+    # Every fake statistic grows by 8 per call: two calls of `synchronize`, and the second of `memory_stats`.
+    assert (allocation.count_per_step, allocation.driver_calls_per_step) == (12.0, 12.0)
+    assert allocation.reserved_bytes
+    assert all(call.args[0].index == 1 for call in cuda.mocks["torch.cuda.memory_stats"].call_args_list)
+
+
+@in_process_of("torch")
+def test_the_pipeline_pins_its_batches(fixture: EngineFixture) -> None:
+    """Check the DataLoader's option; `tests/gpu` checks the memory on a device."""
+    with fake_cuda(), patch("torch.utils.data.DataLoader", autospec=True) as loader:
+        build(fixture)
+        fixture.engine.open_pipeline(make_pipeline_input(1, True)[0])
+        assert loader.call_args.kwargs["pin_memory"] is True
+
+
+def test_find_calls_finds_the_gpu_calls_of_the_engine() -> None:
+    assert {"torch.cuda.synchronize", "torch.cuda.graph", "torch.cuda.memory_stats"} <= NAMES
+    assert len(NAMES) >= 10

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.errors import EngineUnavailable
+from polybench.core.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
+from polybench.networks.lenet import LENET
+from tests.engines import pipeline_checks
+from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
+
+
+@in_process_of("torch")
+def test_only_compile_reports_cached_code(fixture: EngineFixture) -> None:
+    fixture.build()
+    assert fixture.engine.startup_detail() == {}
+    fixture.build(variants=("compile",))
+    assert fixture.engine.startup_detail() == {"cached_code": 1.0}
+
+
+@in_process_of("torch")
+def test_batches_use_the_memory_mapped_file_without_a_copy(fixture: EngineFixture) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fixture.build()
+    first, second = fixture.engine._batches[0][0], fixture.engine._batches[1][0]
+    assert first.data_ptr() == fixture.images.ctypes.data
+    assert second.data_ptr() == fixture.images.ctypes.data + fixture.images[0].nbytes
+
+
+@in_process_of("torch")
+def test_channels_last_batches_are_converted_when_loaded(fixture: EngineFixture) -> None:
+    import torch
+
+    fixture.build(variants=("channels_last",))
+    batch = fixture.engine._batches[1][0]
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert np.array_equal(batch.numpy(), fixture.images[1])
+
+
+@in_process_of("torch")
+def test_in_place_operations_do_not_change_results(fixture: EngineFixture) -> None:
+    import torch
+
+    from polybench.engines.torch.layers import build_network
+
+    block = Residual((ReLU(), Conv("second", 3, 3, 1), BatchNorm("norm", 3), ReLU(), ReLU()))
+    head = ReLU(), Dropout("dropout", 0.5), ReLU(), Flatten()
+    layers = (ReLU(), Residual(()), Conv("first", 3, 3, 1), block, *head)
+    model = msgspec.structs.replace(LENET, layers=layers, input_shape=(3, 8, 8), classes=192)
+    network = build_network(model.layers, model.input_shape, fixed_masks=False)
+    network.named_modules["dropout"].p = 0.0
+    first, second, norm = (network.named_modules[name] for name in ("first", "second", "norm"))
+    images = torch.randn(2, 3, 8, 8)
+    original = images.clone()
+    outputs = network.module(images)
+    assert torch.equal(images, original)
+    x = first(2 * images.relu())
+    expected = (x + norm(second(x.relu())).relu()).relu().flatten(1)
+    assert torch.equal(outputs, expected)
+    weights = [first.weight, second.weight, norm.weight]
+    gradients = (torch.autograd.grad(result.sum(), weights) for result in (outputs, expected))
+    assert all(map(torch.equal, *gradients))
+
+
+@in_process_of("torch")
+def test_thread_pools_have_the_size_of_the_study(fixture: EngineFixture) -> None:
+    import torch
+
+    fixture.build()
+    assert torch.get_num_threads() == torch.get_num_interop_threads() == 2
+
+
+@in_process_of("torch")
+def test_precision_is_set_explicitly(fixture: EngineFixture) -> None:
+    import torch
+
+    fixture.build(precision="tf32")
+    assert torch.get_float32_matmul_precision() == "high"
+    assert torch.backends.cudnn.allow_tf32
+    fixture.build(precision="fp32")
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+@in_process_of("torch")
+def test_a_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
+    assert fixture.engine.probe().devices[0] == "cpu"
+    with pytest.raises(EngineUnavailable) as missing:
+        fixture.build(device="cuda:99")
+    assert missing.value.reason
+    assert missing.value.hint
+
+
+@in_process_of("torch")
+def test_cudagraph_on_the_cpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
+    with pytest.raises(EngineUnavailable) as missing:
+        fixture.build(variants=("channels_last", "cudagraph"))
+    assert missing.value.reason == "cudagraph needs a CUDA device"
+    assert missing.value.hint == "use --devices cuda"
+
+
+@in_process_of("torch")
+def test_reset_zeroes_the_optimizer_state_in_place(fixture: EngineFixture) -> None:
+    def momentum() -> list[Any]:
+        return [state["momentum_buffer"] for state in fixture.engine._optimizer.state.values()]
+
+    fixture.build()
+    fixture.engine.run_steps(0, 1)
+    before = momentum()
+    assert len(before) == 10
+    assert all(buffer.any() for buffer in before)
+    fixture.engine.reset()
+    assert all(new is old and not new.any() for new, old in zip(momentum(), before, strict=True))
+
+
+@in_process_of("torch")
+def test_cudnn_benchmarks_its_algorithms(fixture: EngineFixture) -> None:
+    import torch
+
+    assert torch.backends.cudnn.benchmark
+    assert fixture.engine.probe().build.get("cudnn_autotune", "on") == "on"
+
+
+@in_process_of("torch")
+def test_the_probe_returns_version_and_build_details(fixture: EngineFixture) -> None:
+    import torch
+
+    info = fixture.engine.probe()
+    assert info.versions == {"torch": torch.__version__}
+    assert {"onednn", "parallel_backend", "cpu_capability"} <= set(info.build), info.build
+
+
+@in_process_of("torch")
+def test_the_probe_returns_the_version_of_triton_without_importing_it(fixture: EngineFixture) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
+        package = Path(folder, "triton-9.8.7.dist-info")
+        package.mkdir()
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 9.8.7\n")
+        monkeypatch.syspath_prepend(folder)
+        assert fixture.engine.probe().build["triton"] == "9.8.7"
+
+
+@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
+def test_the_input_pipeline_meets_all_requirements(run_check: RunCheck, check: Check) -> None:
+    run_check("torch", check)

@@ -1,0 +1,245 @@
+"""Figures show the measured values, omit what cannot be compared, and explain missing data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.figures import FIGURES, Kind, default_figure, draw
+from polybench.figures.caption import caption_for
+from polybench.figures.figure import Figure, NoData, log_axis
+from polybench.figures.style import style_for, styles_for
+from polybench.schema.study import StudyDocument
+from polybench.schema.sweep import PointResult, SweepPoint
+from tests.factories import measured, study
+from tests.figures.documents import (
+    full_history,
+    full_layers,
+    full_overhead,
+    full_peak,
+    full_study,
+    full_sweep,
+    with_peaks,
+)
+
+STUDY = full_study()
+DOCUMENTS: dict[str, Any] = {
+    "study": STUDY,
+    "layers": with_peaks(full_layers(STUDY)),
+    "sweep": full_sweep(),
+    "overhead": full_overhead(),
+    "peak": full_peak(),
+    "history": full_history(),
+}
+STUDY_FIGURES = [name for name, row in FIGURES.items() if row.kind == "study"]
+
+
+def draw_full(name: str) -> Figure:
+    return draw(name, DOCUMENTS[FIGURES[name].kind])
+
+
+def traces_named(figure: Figure, name: str) -> list[dict[str, Any]]:
+    return [trace for trace in figure.traces if trace.get("name") == name]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_plotly_accepts_every_figure(name: str) -> None:
+    figures = pytest.importorskip("plotly.graph_objects")
+    figure = draw_full(name)
+    figures.Figure(figure.traces, figure.layout | {"height": figure.height})  # raises ValueError for unknown properties
+    assert figure.title
+    assert figure.note.endswith(".")
+
+
+@pytest.mark.parametrize("name", STUDY_FIGURES)
+def test_missing_data_is_reported_with_the_command(name: str) -> None:
+    with pytest.raises(NoData, match=r"^study 20250101-000000-abcd has no .*; .*"):
+        draw(name, study())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_malicious_names_are_escaped(name: str) -> None:
+    malicious = "<b onclick=alert(1)>/cpu"
+    document = msgspec.json.decode(
+        msgspec.json.encode(DOCUMENTS[FIGURES[name].kind]).replace(b"torch/cpu", malicious.encode()),
+        type=type(DOCUMENTS[FIGURES[name].kind]),
+    )
+    figure = draw(name, document)
+    assert "<b onclick" not in str((figure.traces, figure.layout))
+
+
+def test_each_kind_of_document_has_a_default_figure() -> None:
+    kinds: dict[Kind, str] = {
+        "study": "speed", "layers": "layers", "sweep": "scaling", "overhead": "overhead", "peak": "peak"
+    }  # fmt: skip
+    assert {kind: default_figure(kind) for kind in kinds} == kinds
+    with pytest.raises(BadInput, match="unknown figure 'sped'; did you mean 'speed'"):
+        draw("sped", STUDY)
+
+
+def test_speed_shows_ranked_configurations_fastest_first() -> None:
+    figure = draw_full("speed")
+    assert [trace["y"] for trace in figure.traces] == [["tf/cpu"], ["torch/cpu"], ["flux/cpu"]]
+    tf, torch, flux = figure.traces
+    comparison = STUDY.result("tf/cpu").vs_baseline
+    assert comparison
+    assert comparison.ci95
+    assert tf["x"] == [pytest.approx(1.25)]
+    assert tf["x"][0] + tf["error_x"]["array"][0] == pytest.approx(comparison.ci95[1], rel=1e-4)
+    assert tf["x"][0] - tf["error_x"]["arrayminus"][0] == pytest.approx(comparison.ci95[0], rel=1e-4)
+    assert [one["marker"]["symbol"] for one in (tf, torch, flux)] == ["circle", "circle-open", "circle"]
+    assert [note["text"] for note in figure.layout["annotations"]][1] == "baseline"
+    assert "tf+keras_fit/cpu" in figure.note
+
+
+def test_inconclusive_marks_are_hollow() -> None:
+    assert {trace["marker"]["symbol"] for trace in draw("speed", full_study(processes=1)).traces} == {"circle-open"}
+
+
+def test_step_times_are_those_of_all_rounds_with_a_separate_warm_up() -> None:
+    warm, band, line = (one for one in draw_full("step_times").traces if one["legendgroup"] == "tf/cpu")
+    assert warm["y"] == pytest.approx([7000.0, 16.0])
+    assert (len(line["x"]), line["x"][0], line["xaxis"]) == (6, 1.0, "x2")  # two rounds of three steps
+    assert line["y"] == pytest.approx([7.92, 8.0, 8.08] * 2, rel=1e-3)
+    assert min(band["y"]) < min(line["y"]) < max(line["y"]) < max(band["y"])
+    assert "bands of the full range" in draw_full("step_times").note  # three values each
+
+
+def test_many_steps_are_binned() -> None:
+    figure = draw("step_times", full_study(rounds=400))
+    # Bins contain eight steps of three processes, except for a configuration with six steps.
+    assert "bands from 5% to 95% (full range for few values)" in figure.note
+    line = traces_named(figure, "tf/cpu")[-1]
+    assert 100 < len(line["x"]) <= 150
+    assert line["x"][-1] < 1200
+    assert line["y"] == pytest.approx([8.0] * len(line["y"]), rel=0.02)
+
+
+def test_each_process_has_a_box() -> None:
+    (box,) = traces_named(draw_full("distributions"), "tf/cpu")
+    assert len(box["median"]) == len(box["y"]) == 3
+    assert box["median"] == pytest.approx([7.92, 8.0, 8.08])
+    for low, first, middle, third, high in zip(
+        *(box[name] for name in ("lowerfence", "q1", "median", "q3", "upperfence")), strict=True
+    ):
+        assert low <= first <= middle <= third <= high
+
+
+def test_startup_phases_add_up_and_lines_cross_at_break_even() -> None:
+    figure = draw_full("startup")
+    bars = [trace for trace in figure.traces if trace["type"] == "bar"]
+    totals = dict(zip(bars[0]["y"], map(sum, zip(*(bar["x"] for bar in bars), strict=True)), strict=True))
+    assert totals["tf/cpu"] == pytest.approx(0.05 + 1.0 + 0.2 + 0.1 + 7.0)
+    line, mark = traces_named(figure, "tf/cpu")
+    assert mark["x"] == [pytest.approx(2501, abs=1)]  # starts 5 s later, steps are 2 ms faster
+    assert mark["y"] == [pytest.approx(1.0, abs=1e-3)]
+    assert line["y"][0] > 1 > line["y"][-1]
+    assert len(traces_named(figure, "flux/cpu")) == 1  # never breaks even
+
+
+def test_allocations_are_grouped_by_counter() -> None:
+    native, host = draw_full("allocations").traces
+    assert native["x"][1] is None
+    assert native["x"][::2] == pytest.approx([6e6 / 2**20, 18e6 / 2**20], rel=1e-5)
+    assert native["text"][0] == "2,700"
+    assert host["x"] == pytest.approx([3e6 / 2**20, 6e6 / 2**20, 9e6 / 2**20], rel=1e-5)
+
+
+def test_costs_lie_on_the_line_of_their_price() -> None:
+    price, *marks = draw_full("cost").traces
+    assert price["name"] == "$0.24/hour"
+    for mark in marks:
+        assert mark["y"][0] == pytest.approx(mark["x"][0] * 0.24 / 3600, rel=1e-4)
+
+
+def test_accuracy_has_a_line_per_seed_and_a_mean() -> None:
+    figure = draw_full("accuracy")
+    *seeds, mean = (trace for trace in figure.traces if trace["legendgroup"] == "tf/cpu")
+    assert [seed["y"][-1] for seed in seeds] == pytest.approx([50.0, 60.0])
+    assert (mean["x"], mean["y"]) == (pytest.approx([1.0, 2.0]), pytest.approx([10.0, 55.0]))
+    assert [shape["y0"] for shape in figure.layout["shapes"]] == [pytest.approx(55.0)]
+
+
+def test_layers_are_in_network_order_with_unattributed_time_last() -> None:
+    figure = draw_full("layers")
+    forward = traces_named(figure, "forward")[0]
+    layers, configurations = forward["y"]
+    assert list(dict.fromkeys(layers)) == ["conv1", "dense1", "step", "unattributed"]
+    assert configurations[:2] == ["torch/cpu", "tf/cpu"]
+    assert forward["x"][:4] == [pytest.approx(2.0), pytest.approx(9.0), None, pytest.approx(1.0)]
+    assert traces_named(figure, "unattributed")[0]["x"][-2:] == [pytest.approx(4.9), pytest.approx(-2.2)]
+
+
+def test_scaling_marks_oversubscribed_points_and_shows_linear_scaling() -> None:
+    curve, linear = draw_full("scaling").traces
+    assert curve["marker"]["symbol"] == ["circle", "circle", "circle-open"]
+    assert curve["error_y"]["array"] == pytest.approx([0.0, 10.0, 10.0])
+    assert linear["y"] == pytest.approx([100.0, 200.0, 400.0])
+
+
+def test_history_has_a_mark_per_study_and_segment_levels() -> None:
+    figure = draw_full("history")
+    level, marks = (one for one in figure.traces if one["name"].startswith("torch/cpu"))
+    assert marks["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
+    assert marks["text"][2] == "20250103-000000-abcd"
+    assert level["y"] == pytest.approx([10, 10, 20, 20], rel=0.01)
+    assert level["line"]["shape"] == "hv"
+    one = msgspec.structs.replace(full_history(), series=full_history().series[:1])
+    assert draw("history", one).title == "torch/cpu, lenet, batch 128 over time"
+    with pytest.raises(NoData, match="no ranked configuration"):
+        draw("history", msgspec.structs.replace(one, series=[]))
+
+
+def test_styles_differ_without_colour() -> None:
+    assert len({(style_for(number).colour, style_for(number).dash) for number in range(42)}) == 42
+    assert len({style_for(number).symbol for number in range(8)}) == 8
+    assert len({style_for(number).hatch for number in range(8)}) == 8
+    assert styles_for(["a", "b"])["b"] == style_for(1)
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.02), (0.28, 1.3), (0.001, 900.0), (3.0, 3.0), (8e-5, 9e-5)])
+def test_logarithmic_axis_has_a_few_round_labels(values: tuple[float, float]) -> None:
+    axis = log_axis(values)
+    low, high = (10.0**end for end in axis["range"])
+    assert low < values[0] <= values[1] < high
+    assert 4 <= len(axis["tickvals"]) <= 13
+    assert all(low <= tick <= high and math.isfinite(tick) for tick in axis["tickvals"])
+    assert len(set(axis["ticktext"])) == len(axis["ticktext"])
+
+
+def test_caption_describes_the_origin_of_a_document() -> None:
+    text = caption_for(STUDY)
+    for expected in ("lenet", "batch 128", "Some CPU @ 2.00GHz, 2 cores", "torch 2.13.0", "2025-01-01", STUDY.id):
+        assert expected in text
+    assert "mkl" not in text
+    assert "2025-01-01, polybench 0.1.0" in caption_for(full_sweep())
+    assert full_layers(STUDY).id in caption_for(full_layers(STUDY))
+
+
+def test_block_means_count_as_several_steps() -> None:
+    result = measured("torch/cpu", 0.01)
+    assert result.step_times
+    blocks = msgspec.structs.replace(result.step_times, resolution="block", steps_per_value=10)
+    document: StudyDocument = study(msgspec.structs.replace(result, step_times=blocks))
+    assert traces_named(draw("step_times", document), "torch/cpu")[-1]["x"][:2] == pytest.approx([5.5, 15.5])
+    assert "each value is a block mean" in draw("distributions", document).note
+
+
+def test_sweep_of_two_axes_has_a_curve_per_value_of_the_shorter_axis() -> None:
+    one = full_sweep()
+    points = [
+        SweepPoint({"threads": threads, "batch_size": size}, "x", threads > 2, point.configurations)
+        for point, (threads, size) in zip(one.points, ((1, 8), (1, 512), (4, 8)), strict=True)
+    ]
+    failed = SweepPoint({"threads": 1, "batch_size": 64}, "x", False, [PointResult("torch/cpu", "failed")])
+    two = msgspec.structs.replace(one, points=[*points, failed], axes={"threads": [1, 4], "batch_size": [8, 64, 512]})
+    figure = draw("scaling", two)
+    assert [trace["name"] for trace in figure.traces] == ["torch/cpu, threads 1", "torch/cpu, threads 4"]
+    assert figure.traces[0]["x"] == [8, 512]  # failed points are not drawn
+    assert figure.layout["xaxis"]["type"] == "log"
+    assert figure.layout["xaxis"]["title"]["text"] == "batch size"
+    assert figure.layout["yaxis"]["rangemode"] == "tozero"

@@ -1,0 +1,67 @@
+"""Conditions for interference with a block, and a real process that waits for its core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polybench.machine.interference import BlockMeter, has_interference, severity
+from polybench.machine.machine_load import MachineLoad
+from polybench.schema.resources import BlockCounters
+
+IDLE = MachineLoad(seconds=1.0, other_cpu_seconds=0.02, steal_seconds=0.0, swapped_bytes=0, cpu_pressure_seconds=0.5)
+BUSY = IDLE._replace(other_cpu_seconds=0.9)
+STEAL = IDLE._replace(steal_seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    ("load", "cpu_wait_seconds", "expected"),
+    [
+        (IDLE, 0.0, False),
+        (IDLE, 0.9, False),  # more threads than cores: the worker waited for itself
+        (BUSY, 0.01, False),  # other processes were busy on other cores
+        (BUSY, 0.5, True),
+        (STEAL, 0.0, True),  # steal time is not a wait of the worker
+        (BUSY, None, True),  # without schedstat the CPU pressure decides
+        (BUSY._replace(cpu_pressure_seconds=0.0), None, False),
+        (BUSY._replace(cpu_pressure_seconds=None), None, True),  # with neither, a busy machine is enough
+        (BUSY._replace(seconds=0.05), 0.5, False),  # a few ticks
+    ],
+)
+def test_interference_needs_a_busy_machine_and_a_waiting_worker(
+    load: MachineLoad, cpu_wait_seconds: float | None, expected: bool
+) -> None:
+    assert has_interference(load, cpu_seconds=2.0, cpu_wait_seconds=cpu_wait_seconds) is expected
+
+
+def test_severity_grows_with_the_wait() -> None:
+    little = BlockCounters(1.0, 2.0, other_process_cpu_seconds=0.2, steal_seconds=0.0, cpu_wait_seconds=0.1)
+    much = BlockCounters(1.0, 1.2, other_process_cpu_seconds=0.8, steal_seconds=0.0, cpu_wait_seconds=0.8)
+    assert severity(little) < severity(much)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel has no schedstat")
+def test_process_waits_for_the_core_that_it_shares() -> None:
+    """Two of this test's processes on one core wait for each other; no other process interferes."""
+    core = min(os.sched_getaffinity(0))
+    burn = "while True: pass"
+    command = ["taskset", "-c", str(core), sys.executable, "-c", burn]
+    with subprocess.Popen(command) as one, subprocess.Popen(command) as two:
+        try:
+            time.sleep(0.3)
+            meter = BlockMeter(one.pid, seconds_per_fault=1e-6)
+            time.sleep(0.5)
+            reading = meter.stop()
+        finally:
+            one.kill()
+            two.kill()
+    assert reading.cpu_wait_seconds is not None
+    assert 0.1 < reading.cpu_wait_seconds < 0.6
+    assert 0.0 < reading.cpu_seconds < reading.wall_seconds
+    assert reading.minor_faults is not None
+    assert reading.page_fault_seconds == pytest.approx(1e-6 * reading.minor_faults)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.core.layers import Conv, Dense, MaxPool
+from polybench.networks import find_model
+from polybench.networks.single_layer import single_layer, timed_layer_name
+from polybench.networks.timed_layers import split_layers
+
+
+@pytest.mark.parametrize(
+    ("text", "layer", "name"),
+    [
+        ("conv 3x3 64->64 pad 1 on 56x56", Conv("layer", 64, 64, 3, padding=1), "layer"),
+        (
+            "conv 7x7 3->64 stride 2 pad 3 no bias relu on 224x224",
+            Conv("layer", 3, 64, 7, 2, 3, bias=False),
+            "layer + relu",
+        ),
+        ("dense 512->10 relu", Dense("layer", 512, 10), "layer + relu"),
+        ("max_pool 2x2 16 on 28x28", MaxPool(2), "max_pool1"),
+    ],
+)
+def test_layer_is_built_into_a_network_that_needs_both_its_gradients(text: str, layer: object, name: str) -> None:
+    model = single_layer(text)
+    assert find_model(text) == model
+    timed_layer = next(one for one in split_layers(model) if one.name == name)
+    assert timed_layer_name(model) == name
+    assert timed_layer.layer == layer
+    assert timed_layer.gradients()[0].wrt_input
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("conv 3x3 64 on 56x56", "invalid layer 'conv 3x3 64': expected one of: conv 3x3"),
+        ("conv 3x2 64->64 on 56x56", "invalid layer"),
+        ("lstm 64->64", "invalid layer"),
+        ("conv 3x3 64->64", "invalid input '' of 'conv 3x3 64->64': expected height and width"),
+        ("conv 3x3 64->64 on 56", "invalid input '56'"),
+        (
+            "dense 64->10 on 56x56",
+            "^'dense 64->10' takes 64 features, not an image: remove --input 56x56$",
+        ),
+        ("conv 9x9 3->4 on 5x5", "do not fit into"),
+        ("conv 3x3 0->4 on 5x5", "invalid layer"),
+    ],
+)
+def test_invalid_layer_is_rejected_with_the_expected_syntax(text: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        find_model(text)

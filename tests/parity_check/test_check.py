@@ -1,0 +1,413 @@
+"""Tests of the parity check: correct engines pass, injected bugs fail, declared conventions are followed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.errors import ConfigurationFailed
+from polybench.core.job import Job
+from polybench.core.model import Model
+from polybench.core.optimizers import OPTIMIZERS, Optimizer
+from polybench.data import Dataset
+from polybench.data.augmentation import augmentation_stream
+from polybench.data.batches import epoch_order
+from polybench.data.epoch_cache import write_epoch
+from polybench.data.pipeline_files import write_images, write_pipeline_files
+from polybench.networks.lenet import LENET
+from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
+from polybench.parity_check.comparison import FLOAT64_TOLERANCE, FLOAT64_TOLERANCE_WITH_BATCH_NORM
+from polybench.protocol.messages import Prepare, Request, RunSteps
+from polybench.schema.parity import ParityCheck
+from tests import small_datasets
+from tests.example_networks import BIASED, EVERYTHING, FEATURES, SEQUENCES
+from tests.worker_sessions import A, InProcess
+
+STEPS = 3
+REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
+
+
+def check(
+    engine: str,
+    folder: Path,
+    data: Dataset | None = None,
+    model: Model = LENET,
+    cache: Path | None = None,
+    bugs: str = "tests.bug_injection",
+    **workload: Any,
+) -> ParityCheck:
+    files = small_datasets.files(folder, data, model=model)
+    request = CheckRequest(small_datasets.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    checker = ParityChecker(InProcess(REFERENCE), scratch, cache or folder / "cache")
+    return checker.check(InProcess(f"{bugs}:{engine}"), request)
+
+
+CheckEngine = Callable[[str], ParityCheck]
+
+
+@pytest.mark.parametrize(
+    ("bug", "model"),
+    [
+        ("SwappedGates", SEQUENCES),
+        ("OneBiasMissing", FEATURES),
+        ("ReversedDirection", SEQUENCES),
+        ("WrongFinalState", SEQUENCES),
+    ],
+)
+def test_incorrect_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
+    parity = check(bug, tmp_path, model=model, bugs="tests.bug_injection_sequences")
+    assert parity.status == "fail"
+    assert parity.float64 is not None
+    largest = parity.float64.max_weight_error, parity.float64.max_gradient_error
+    assert max(error for error in largest if error is not None) > 1e-3
+    assert parity.float64.tolerance["gradient"] == 1e-9
+
+
+def test_correct_lstm_passes(tmp_path: Path) -> None:
+    for model in (SEQUENCES, FEATURES):
+        (folder := tmp_path / model.name).mkdir()
+        assert check("Correct", folder, model=model).status == "pass"
+
+
+ADAPTIVE = [{"name": "adam", "learning_rate": 0.001}, {"name": "rmsprop", "learning_rate": 0.001}]
+
+
+@pytest.mark.parametrize("optimizer", [*ADAPTIVE, {"name": "momentum"}])
+def test_rounding_errors_of_zero_gradients_pass_with_every_optimizer(optimizer: dict[str, Any], tmp_path: Path) -> None:
+    parity = check("OtherRounding", tmp_path, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+    assert parity.status == "pass", parity.reason
+
+
+@pytest.mark.parametrize("bug", ["Leaking", "Restless"])
+@pytest.mark.parametrize("optimizer", ADAPTIVE)
+def test_incorrect_bias_before_batch_norm_fails_both_parts(bug: str, optimizer: dict[str, Any], tmp_path: Path) -> None:
+    parity = check(bug, tmp_path, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+    failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
+    assert {("float64", "conv.bias"), ("timed", "conv.bias")} <= failed
+
+
+def test_incorrect_formula_fails_both_parts_in_tensors_with_nonzero_gradients(tmp_path: Path) -> None:
+    parity = check("EpsilonBeforeCorrection", tmp_path, model=BIASED, **ADAPTIVE[0])
+    failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
+    assert {("float64", "norm1.bias"), ("timed", "norm1.bias")} <= failed
+    assert not {"conv.bias", "dense1.bias"} & {name for _, name in failed}
+
+
+class JobRecorder(InProcess):
+    """Records the jobs of its Prepare requests."""
+
+    def __init__(self, engine: str) -> None:
+        self.jobs: list[Job] = []
+        super().__init__(engine)
+
+    def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
+        if isinstance(request, Prepare):
+            self.jobs.append(request.job)
+        return super().request(request, response_type, timeout)
+
+
+def test_engines_receive_the_batch_size_of_the_check(tmp_path: Path) -> None:
+    files = small_datasets.files(tmp_path, batch_size=4)
+    request = CheckRequest(small_datasets.job(batch_size=32), files.weights, files.epoch, 1, 60.0)
+    engine, reference = JobRecorder(REFERENCE), JobRecorder(REFERENCE)
+    (scratch := tmp_path / "scratch").mkdir()
+    assert ParityChecker(reference, scratch, tmp_path / "cache").check(engine, request).status == "pass"
+    assert {job.workload.batch_size for job in (*engine.jobs, *reference.jobs)} == {4}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> CheckEngine:
+    """Return a function that checks an engine on lenet and caches the result for all tests."""
+    cache = tmp_path_factory.mktemp("cache")
+    return functools.cache(lambda engine: check(engine, tmp_path_factory.mktemp(engine), cache=cache))
+
+
+def test_correct_computation_passes(checked: CheckEngine) -> None:
+    parity = checked("Correct")
+    assert parity.status == "pass"
+    assert parity.reason is None
+    assert parity.float64 is not None
+    assert parity.float64.max_gradient_error == 0
+    assert parity.steps == STEPS
+    assert parity.batch_size == 8
+
+
+def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: CheckEngine) -> None:
+    parity = checked("Correct")
+    float64 = {(t.step, t.kind, t.name) for t in parity.tensors if t.part == "float64"}
+    assert {step for step, _, _ in float64} == {0, 1, STEPS}
+    assert len(float64) == 3 * (1 + 10 + 10)  # the loss, 10 gradients, 10 weights
+    timed = [t for t in parity.tensors if t.part == "timed"]
+    assert len([t for t in timed if t.kind == "gradient"]) == 10 * (STEPS + 1)
+    assert len([t for t in timed if t.kind == "weight"]) == 10 * STEPS
+
+
+def test_tensors_are_in_the_models_order_for_every_engine_order(tmp_path: Path) -> None:
+    parity = check("OwnOrder", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    trained, all_tensors = list(EVERYTHING.weight_shapes()), list(EVERYTHING.tensor_shapes())
+    assert trained != sorted(trained)
+    for part, kind, expected in (
+        ("float64", "gradient", trained),
+        ("float64", "weight", all_tensors),
+        ("timed", "gradient", trained),
+        ("timed", "weight", trained),
+    ):
+        assert [t.name for t in parity.tensors if (t.part, t.kind, t.step) == (part, kind, 1)] == expected
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        "UnflippedKernel",
+        "MissingPermutation",
+        "WrongMomentum",
+        "NesterovMomentum",
+        "DoubleSoftmax",
+        "DroppedBias",
+        "OffByOneBatch",
+        "NotFinite",
+    ],
+)
+def test_injected_bugs_fail_the_float64_part(bug: str, checked: CheckEngine) -> None:
+    parity = checked(bug)
+    assert parity.status == "fail"
+    assert parity.reason is not None
+    assert any(not tensor.passed for tensor in parity.tensors if tensor.part == "float64")
+
+
+OPTIMIZER_BUGS = [
+    ("RateInVelocity", {"lr_schedule": ((1, 0.001),)}),
+    ("RateInVelocity", {"lr_schedule": ((2, 0.02),)}),
+    ("LateChange", {"lr_schedule": ((1, 0.001),)}),
+    ("EpsilonInsideRoot", {"name": "rmsprop"}),
+    ("EpsilonBeforeCorrection", {"name": "adam"}),
+    ("DecoupledDecay", {"weight_decay": 1e-4}),
+    ("DecoupledDecay", {"name": "adam", "learning_rate": 0.001, "weight_decay": 1e-4}),
+]
+
+
+@pytest.mark.parametrize(("bug", "optimizer"), OPTIMIZER_BUGS)
+def test_incorrect_formula_fails_both_parts(bug: str, optimizer: dict[str, Any], tmp_path: Path) -> None:
+    parity = check(bug, tmp_path, **optimizer)
+    assert parity.status == "fail"
+    assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
+    # In the timed part, the reference takes over the engine's weights, so only the update can be wrong.
+    assert {t.kind for t in parity.tensors if t.part == "timed" and not t.passed} == {"weight"}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_correct_formula_passes(name: str, tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, name=name, weight_decay=1e-4, lr_schedule=((1, 0.001),))
+    assert parity.status == "pass"
+    assert parity.timed is not None
+    assert parity.timed.max_weight_error == 0
+
+
+@pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])
+def test_incorrect_update_fails_the_timed_part(bug: str, checked: CheckEngine) -> None:
+    # Loss and gradient are correct at every step, because the reference takes over the engine's weights.
+    failing = {t.kind for t in checked(bug).tensors if t.part == "timed" and not t.passed}
+    assert failing == {"weight"}
+
+
+def test_values_that_are_not_finite_are_null_and_fail(checked: CheckEngine) -> None:
+    parity = checked("NotFinite")
+    errors = {t.relative_error for t in parity.tensors if t.name == "conv1.bias" and t.kind == "gradient"}
+    assert errors == {None}
+    assert parity.timed is not None
+    assert parity.timed.max_gradient_error is None
+    assert "not finite" in (parity.reason or "")
+
+
+def test_tensor_of_the_wrong_shape_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationFailed, match=r"expected conv1.weight of shape \(16, 3, 5, 5\)"):
+        check("WrongShape", tmp_path)
+
+
+def test_diverging_training_fails(tmp_path: Path) -> None:
+    with np.errstate(all="ignore"):
+        parity = check("Correct", tmp_path, learning_rate=1e200)
+    assert parity.status == "fail"
+    assert "not finite" in (parity.reason or "")
+
+
+def near_ties() -> Dataset:
+    """Return smooth images whose neighbouring values differ by less than NNlib's tolerance."""
+    data = small_datasets.dataset()
+    ramp = np.linspace(100, 101.5, 32 * 32 * 3).reshape(3, 32, 32)
+    noise = (data.images > 250).astype(np.uint8)
+    return data._replace(images=ramp.astype(np.uint8) + noise)
+
+
+def test_undeclared_convention_fails(tmp_path: Path) -> None:
+    parity = check("UndeclaredPooling", tmp_path, near_ties())
+    assert parity.status == "fail"
+    assert parity.known_deviations == []
+
+
+def test_declared_convention_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
+    parity = check("DeclaredPooling", tmp_path, near_ties())
+    assert parity.status == "pass"
+    assert parity.float64 is not None
+    assert (parity.float64.max_gradient_error or 0) <= FLOAT64_TOLERANCE["gradient"]
+    by_tensor = {deviation.tensor: deviation for deviation in parity.known_deviations}
+    assert len(by_tensor) == 10
+    assert by_tensor["conv1.weight"].error > 1e-6
+    assert by_tensor["dense3.weight"].error == 0  # after the pooling, so its gradient does not change
+    assert "0.00034" in by_tensor["conv1.weight"].rule or "0.00035" in by_tensor["conv1.weight"].rule
+    assert by_tensor["conv1.weight"].source == "a test"
+
+
+def test_reduced_precision_compares_the_whole_gradient_by_cosine(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, precision="bf16")
+    timed = [t for t in parity.tensors if t.part == "timed" and t.kind == "gradient"]
+    assert {t.name for t in timed} == {"whole gradient"}
+    assert parity.status == "pass"
+    assert check_bf16_fails(tmp_path / "again")
+
+
+def check_bf16_fails(folder: Path) -> bool:
+    folder.mkdir()
+    return check("DoubleSoftmax", folder, precision="bf16").status == "fail"
+
+
+def check_pipeline(engine: str, folder: Path) -> ParityCheck:
+    """Check an engine like `check` does, with augmented images that the engine prepares itself."""
+    data, order = small_datasets.dataset(), epoch_order(64, 8, seed=0, epoch=0)[: STEPS + 1]
+    augmentations = augmentation_stream(STEPS + 1, 8, seed=0, steps=STEPS + 1)
+    files = small_datasets.files(folder, data)._replace(
+        epoch=write_epoch(data, order, folder, augmentations=augmentations)
+    )
+    images = write_images(data, folder)
+    stream = write_pipeline_files(images, order, augmentations, folder, loader_workers=0, steps_per_epoch=STEPS + 1)
+    (folder / "scratch").mkdir()
+    checker = ParityChecker(InProcess(REFERENCE), folder / "scratch", folder / "cache")
+    request = CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0, stream)
+    return checker.check(InProcess(f"tests.bug_injection:{engine}"), request)
+
+
+def test_correct_pipeline_passes_and_each_batch_is_compared(tmp_path: Path) -> None:
+    parity = check_pipeline("Piped", tmp_path)
+    assert parity.status == "pass", parity.reason
+    compared = [(t.step, t.name) for t in parity.tensors if t.kind == "batch"]
+    assert compared == [(step, name) for step in range(STEPS + 1) for name in ("images", "labels")]
+
+
+@pytest.mark.parametrize("bug", ["WrongFlipAxis", "WrongShift"])
+def test_injected_pipeline_bugs_fail_in_their_images(bug: str, tmp_path: Path) -> None:
+    parity = check_pipeline(bug, tmp_path)
+    assert parity.status == "fail"
+    failed = {(t.kind, t.name) for t in parity.tensors if not t.passed}
+    assert ("batch", "images") in failed
+    assert ("batch", "labels") not in failed
+    assert any(t.part == "float64" and not t.passed for t in parity.tensors)
+    assert "batch error of images" in (parity.reason or "")
+
+
+class RequestCounter(InProcess):
+    count = 0
+
+    def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
+        type(self).count += 1
+        return super().request(request, response_type, timeout)
+
+
+def test_reference_trains_once_for_the_same_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = small_datasets.files(tmp_path)
+    request = CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0)
+    (tmp_path / "scratch").mkdir()
+
+    def request_count(request: CheckRequest) -> int:
+        RequestCounter.count = 0
+        checker = ParityChecker(RequestCounter(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+        assert checker.check(InProcess(REFERENCE), request).status == "pass"
+        return RequestCounter.count
+
+    def with_workload(**fields: object) -> CheckRequest:
+        workload = msgspec.structs.replace(request.job.workload, **fields)
+        return request._replace(job=msgspec.structs.replace(request.job, workload=workload))
+
+    first, second = request_count(request), request_count(request)
+    assert second < first
+    assert request_count(with_workload(threads=2)) == second
+    assert request_count(with_workload(optimizer=Optimizer(learning_rate=0.02))) == first
+    assert list((tmp_path / "scratch").iterdir()) == []
+    monkeypatch.setattr(np, "__version__", "1.0")
+    assert request_count(request) == first
+
+
+def test_corrupt_cache_does_not_fail_an_engine(tmp_path: Path) -> None:
+    def checked(name: str) -> ParityCheck:
+        (tmp_path / name).mkdir()
+        return check("Correct", tmp_path / name, cache=tmp_path / "cache")
+
+    assert checked("first").status == "pass"
+    (gradients,) = (tmp_path / "cache").glob("*/1.gradients.npz")
+    with np.load(gradients) as file:
+        doubled: dict[str, Any] = {name: 2 * file[name] for name in file.files}
+    np.savez(gradients, **doubled)
+    assert checked("second").status == "pass"
+
+
+def test_failing_reference_leaves_no_files(tmp_path: Path) -> None:
+    class Failing(InProcess):
+        def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
+            if isinstance(request, RunSteps):
+                raise ConfigurationFailed("killed")
+            return super().request(request, response_type, timeout)
+
+    files = small_datasets.files(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    checker = ParityChecker(Failing(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+    with pytest.raises(ReferenceFailed, match="killed"):
+        checker.check(InProcess(REFERENCE), CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0))
+    remaining = [path for folder in ("scratch", "cache") for path in (tmp_path / folder).glob("*")]
+    assert remaining == []
+
+
+@pytest.mark.parametrize(
+    "bug", ["KerasMomentum", "OtherEpsilon", "StaleStatistics", "OtherMasks", "UndeclaredVariance"]
+)
+def test_injected_batch_norm_and_dropout_bugs_fail(bug: str, tmp_path: Path) -> None:
+    assert check(bug, tmp_path, model=EVERYTHING).status == "fail"
+
+
+def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(tmp_path: Path) -> None:
+    parity = check("Correct", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    assert parity.float64 is not None
+    assert parity.float64.tolerance == FLOAT64_TOLERANCE_WITH_BATCH_NORM
+    compared = {t.name for t in parity.tensors if t.part == "float64" and t.kind == "weight"}
+    assert compared == set(EVERYTHING.tensor_shapes())
+
+
+def test_declared_running_variance_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
+    parity = check("DeclaredVariance", tmp_path, model=EVERYTHING)
+    assert parity.status == "pass"
+    assert {deviation.tensor for deviation in parity.known_deviations} == {
+        "norm1.running_variance",
+        "block.norm1.running_variance",
+        "norm2.running_variance",
+    }
+    # With 8 features, the batch's variance differs by 1/8 and enters the running variance with weight 0.1.
+    largest = max(parity.known_deviations, key=lambda deviation: deviation.error)
+    assert largest.tensor == "norm2.running_variance"
+    assert 1e-4 < largest.error < 0.125
+
+
+def test_states_of_large_networks_are_cached_for_one_study_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.parity_check.check._MAX_CACHED_PARAMETERS", 1000)
+    assert check("Correct", tmp_path).status == "pass"
+    assert not (tmp_path / "cache").exists()
+    assert len(list((tmp_path / "scratch" / "reference").iterdir())) == 1

@@ -1,0 +1,141 @@
+"""Python environments of the user: bundled packages and requirements."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polybench.core.errors import EngineUnavailable
+from polybench.engines import ENGINES
+from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
+from polybench.protocol.messages import Load, Loaded
+from polybench.protocol.process import WorkerProcess
+from tests.environments import make_environment, site_packages, write_engine
+
+PRINT_IMPORTED_FILES = (
+    "import msgspec, numpy, polybench, sys; print(*[m.__file__ for m in (msgspec, numpy, polybench)])"
+)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_environment_with_numpy_runs_a_worker_without_installing_anything(tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "venv")
+    write_engine(site_packages(folder), "1")
+    before = set(site_packages(folder).iterdir())
+    interpreter = resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
+    assert interpreter.version == ".".join(map(str, sys.version_info[:3]))
+    with WorkerProcess({}, tmp_path / "log", interpreter) as worker:
+        info = worker.request(Load("demo_engine:Engine"), Loaded, 60).info
+        assert info.build == {"executable": interpreter.executable, "prefix": str(folder)}
+    after = {path for path in site_packages(folder).iterdir() if path.name != "__pycache__"}
+    assert after == before
+
+
+def test_an_environment_uses_its_own_numpy_and_sees_only_bundled_packages(tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "venv")
+    interpreter = resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
+    completed = subprocess.run(
+        [interpreter.executable, "-P", "-c", PRINT_IMPORTED_FILES + "; import rich"],
+        env=interpreter.with_python_path({"PYTHONHOME": "/nowhere"}), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    msgspec, numpy, polybench = completed.stdout.split()
+    assert msgspec.startswith(str(tmp_path / "links"))
+    assert polybench.startswith(str(tmp_path / "links"))
+    assert numpy.startswith(str(folder))
+    assert "No module named 'rich'" in completed.stderr
+
+
+def test_bundled_packages_are_all_that_workers_and_engines_import_apart_from_frameworks(tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "venv")
+    interpreter = resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
+    modules = [spec.factory.partition(":")[0] for spec in ENGINES.values()]
+    imports = f"import importlib, polybench.worker.handler; [importlib.import_module(m) for m in {modules}]"
+    command = [interpreter.executable, "-P", "-c", imports]
+    completed = subprocess.run(
+        command, env=interpreter.with_python_path({}), capture_output=True, text=True, check=False
+    )
+    assert completed.stderr == ""
+
+
+def test_installed_packages_are_not_bundled(tmp_path: Path) -> None:
+    folder = make_environment(tmp_path / "venv")
+    (site_packages(folder) / "msgspec.py").write_text("")
+    resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
+    assert "msgspec" not in {path.name for path in (tmp_path / "links").iterdir()}
+
+
+def test_an_environment_without_numpy_is_unavailable_and_the_hint_names_its_own_pip(tmp_path: Path) -> None:
+    python = str(make_environment(tmp_path / "venv", with_numpy=False) / "bin/python")
+    with pytest.raises(EngineUnavailable, match="lacks numpy") as error:
+        resolve_interpreter(python, tmp_path / "links")
+    assert error.value.hint == f"{python} -m pip install numpy"
+    assert not (tmp_path / "links").exists()
+
+
+def test_compiled_packages_are_bundled_only_for_the_same_python_abi(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", """echo '[[3,99,0],"cpython-399",["msgspec","tomli_w"]]'""")
+    with pytest.raises(EngineUnavailable, match=r"\(Python 3.99.0\) lacks msgspec$") as error:
+        resolve_interpreter(python, tmp_path / "links")
+    assert error.value.hint == f"{python} -m pip install msgspec"
+    python = script(tmp_path / "python", """echo '[[3,99,0],"cpython-399",["tomli_w"]]'""")
+    resolve_interpreter(python, tmp_path / "links")
+    assert {path.name for path in (tmp_path / "links").iterdir()} == {"polybench", "tomli_w"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("""echo '[[3,10,9],"x",[]]'""", "is Python 3.10.9; polybench needs 3.11 or newer"),
+        ("echo hello", "unexpected output 'hello"),
+        (r"printf 'caf\351'", "unexpected output 'caf\ufffd'"),
+        (r"printf 'caf\351' >&2; exit 3", "exited with code 3: caf\ufffd"),
+        ("echo broken >&2; exit 3", "exited with code 3: broken"),
+        ("exit 3", "exited with code 3: no error message"),
+    ],
+    ids=["old", "not-python", "not-utf8", "error-not-utf8", "error", "silent"],
+)
+def test_an_unusable_python_is_unavailable(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(EngineUnavailable, match=reason):
+        resolve_interpreter(script(tmp_path / "python", text), tmp_path / "links")
+
+
+def test_a_file_that_is_not_executable_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    path.write_bytes(b"\x7fELF")
+    path.chmod(0o755)
+    with pytest.raises(EngineUnavailable, match="does not run as Python"):
+        resolve_interpreter(str(path), tmp_path / "links")
+
+
+@pytest.mark.parametrize(
+    ("hint", "adapted"),
+    [
+        ("pip install 'polybench-dl[jax]'", "/env/bin/python -m pip install jax optax"),
+        ("pip install 'polybench-dl[keras,torch]'", "/env/bin/python -m pip install keras torch"),
+        ("pip install 'polybench-dl[memray]'", "/env/bin/python -m pip install memray"),
+        ("pip install juliacall==1", "/env/bin/python -m pip install juliacall==1"),
+        ("polybench setup flux", "polybench setup flux"),
+    ],
+    ids=["one-extra", "two-extras", "extra-without-engine", "package", "other-command"],
+)
+def test_a_hint_is_adapted_to_the_environment(hint: str, adapted: str) -> None:
+    assert Interpreter("/env/bin/python", version="3").adapt_hint(hint, ENGINES["jax"]) == adapted
+    assert OWN_INTERPRETER.adapt_hint(hint, ENGINES["jax"]) == hint
+
+
+def test_polybenchs_own_python_inherits_the_users_variables() -> None:
+    user = {"PYTHONHOME": "/there", "PYTHONPATH": os.pathsep.join(["/one", ""])}
+    assert OWN_INTERPRETER.with_python_path(user)["PYTHONHOME"] == "/there"
+    assert OWN_INTERPRETER.with_python_path(user)["PYTHONPATH"].split(os.pathsep) == [
+        *OWN_INTERPRETER.folders,
+        "/one",
+    ]

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from polybench.metrics.base import Metric
+from polybench.render import render
+from tests.factories import measured, study, typical_study, unmeasured
+
+
+@pytest.fixture
+def rows(columns: list[Metric]) -> dict[str, dict[str, str]]:
+    text = render("csv", typical_study(), columns)
+    return {row["configuration"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_every_configuration_has_a_row(rows: dict[str, dict[str, str]]) -> None:
+    assert list(rows) == [result.configuration for result in typical_study().results]
+    assert None not in rows["torch/cpu"]
+
+
+def test_values_are_in_si_units(rows: dict[str, dict[str, str]]) -> None:
+    step_time = typical_study().result("tf/cpu").step_time
+    assert step_time is not None
+    assert step_time.ci95 is not None
+    assert float(rows["tf/cpu"]["step_time [s]"]) == step_time.median
+    assert float(rows["tf/cpu"]["step_time_low [s]"]) == step_time.ci95[0]
+    assert float(rows["tf/cpu"]["peak_memory [B]"]) == 412 * 2**20
+    assert float(rows["tf/cpu"]["speedup"]) == pytest.approx(1.9298, rel=1e-4)
+
+
+def test_configurations_without_times_have_a_status(rows: dict[str, dict[str, str]]) -> None:
+    assert rows["torch/cuda"]["status"] == "unavailable"
+    assert rows["torch/cuda"]["step_time [s]"] == ""
+    assert rows["torch/cuda"]["hint"] == "install an NVIDIA driver, then run polybench doctor"
+    assert rows["tf/cuda"]["reason"] == "killed by signal 9 (SIGKILL) out of memory?"
+
+
+def test_ranked_is_a_boolean(rows: dict[str, dict[str, str]]) -> None:
+    assert rows["tf/cpu"]["ranked"] == "true"
+    assert rows["tf+keras_fit/cpu"]["ranked"] == "false"
+    assert rows["tf+keras_fit/cpu"]["variant"] == "keras_fit"
+
+
+def test_environment_is_a_column(columns: list[Metric]) -> None:
+    text = render("csv", study(measured("torch/cpu", 0.01), measured("torch@old/cpu", 0.01)), columns)
+    assert [row["environment"] for row in csv.DictReader(io.StringIO(text))] == ["", "old"]
+
+
+def test_every_row_contains_workload_and_host(rows: dict[str, dict[str, str]]) -> None:
+    document = typical_study()
+    settings = document.settings
+    for row in rows.values():
+        assert (row["study"], row["created"], row["host"]) == (
+            document.id, document.created, document.host.hostname,
+        )  # fmt: skip
+        assert (row["model"], row["data"], row["precision"]) == ("lenet", settings.dataset, "fp32")
+        assert (row["batch_size"], row["threads"]) == (str(settings.batch_size), str(settings.threads))
+
+
+def test_header_does_not_depend_on_results(columns: list[Metric]) -> None:
+    headers = {
+        render("csv", one, columns).splitlines()[0]
+        for one in (typical_study(), study(), study(unmeasured("tf/cpu", "failed", "crashed")))
+    }
+    (header,) = headers
+    for name in ("step_time_low [s]", "step_time_high [s]", "speedup_low", "speedup_high"):
+        assert name in header.split(",")
+    assert "peak_memory_low" not in header

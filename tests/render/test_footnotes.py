@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from polybench.render.footnotes import footnotes
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import Allocation, Allocations, Energy, GarbageCollection, PeakComparison
+from polybench.schema.result import Result
+from polybench.schema.times import BaselineComparison, MeanStepTime, Pipeline
+from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, trainings, typical_study, unmeasured
+
+
+def test_notes_have_a_fixed_order() -> None:
+    assert footnotes(typical_study(), []) == [
+        "intervals: 95% confidence, across process runs",
+        "tf+keras_fit/cpu: parity check failed: loss 3.1e-2 from the reference",
+        "flux: known deviation: max-pool gradient goes to the first value within 3.5e-4 of the maximum (NNlib); "
+        "largest error 8.8e-3, in conv1.weight",
+        "CPU contention: 1 of 6 timing blocks was re-measured",
+        "tf/cpu: steps became 4.1% slower over the rounds",
+    ]
+
+
+def test_known_deviation_is_listed_once_per_engine() -> None:
+    configurations = [
+        measured(f"flux/{device}", 0.02, parity=ParityCheck("pass", known_deviations=FLUX_DEVIATIONS))
+        for device in "ab"
+    ]
+    assert sum(note.startswith("flux:") for note in footnotes(study(*configurations), [])) == 1
+
+
+def test_single_process_is_inconclusive() -> None:
+    (note,) = footnotes(study(measured("torch/cpu", 0.0165, processes=1)), [])
+    assert "within a single process" in note
+    assert "inconclusive" in note
+
+
+def test_differing_versions_of_environments_are_listed() -> None:
+    def result(configuration: str, **versions: object) -> Result:
+        return measured(configuration, 0.01, versions={"keras": "3", **versions, "build": {}, "environment": {}})
+
+    notes = footnotes(
+        study(
+            result("torch/cpu", torch="2.13"),
+            result("torch@old/cpu", torch="2.12", python="3.12.1"),
+            result("torch+compile@old/cpu", torch="2.12", python="3.12.1"),
+            result("torch@copy/cpu", torch="2.13", python="3.11.7"),
+            result("tf@new/cpu", tf="2.22", python="3.11.7"),
+            result("jax/cpu", jax="0.7"),
+            result("jax@copy/cpu", jax="0.7", python="3.11.7"),
+            unmeasured("flux@none/cpu", "unavailable", "no", environment="none", versions={"environment": {}}),
+        ),
+        [],
+    )
+    assert notes[1:] == [
+        "torch: python 3.11.7, torch 2.13",
+        "torch@old: python 3.12.1, torch 2.12",
+        "torch@copy: python 3.11.7, torch 2.13",
+        "tf@new: python 3.11.7, keras 3, tf 2.22",
+        "jax: same versions as the other environments",
+        "jax@copy: same versions as the other environments",
+    ]
+
+
+def test_interrupted_configuration_has_a_note() -> None:
+    notes = footnotes(study(measured("torch/cpu", 0.0165, status="interrupted", reason="Ctrl-C")), [])
+    assert "torch/cpu: interrupted: Ctrl-C" in notes
+
+
+def test_study_without_measurements_has_no_interval_note() -> None:
+    assert footnotes(study(unmeasured("tf/cpu", "failed", "crashed")), []) == []
+
+
+def test_peak_note_appears_once_with_its_column() -> None:
+    peak = PeakComparison(98.1e9, 0.3, "2048x2048x2048 in torch")
+    configurations = [measured(f"{name}/cpu", 0.01, peak=peak) for name in ("torch", "tf")]
+    (note,) = (note for note in footnotes(study(*configurations), ["pct_of_peak"]) if note.startswith("peak"))
+    assert "98.1 GFLOP/s, fastest matrix product on this machine (2048x2048x2048 in torch)" in note
+    assert "Winograd's algorithm can exceed 100%" in note
+    assert not any(note.startswith("peak") for note in footnotes(study(*configurations), ["step_time"]))
+
+
+def test_sources_of_allocations_and_energy_are_listed_once() -> None:
+    heap = Allocations(Allocation(1, 2, "Base.gc_num()", "Julia's heap"))
+    both = Allocations(Allocation(1, 2, "profiler", "tensors"), Allocation(1, 2, "memory_stats", "requests"))
+    document = study(
+        measured("flux/cpu", 0.03, allocations=heap),
+        measured("flux+framework_threads/cpu", 0.03, allocations=heap),
+        measured("torch/cuda", 0.01, allocations=both, energy=Energy(1, "NVML, GPU only")),
+    )
+    notes = footnotes(document, ["alloc_bytes_per_step", "device_allocs_per_step", "energy"])
+    assert "flux, flux+framework_threads: allocations from Base.gc_num(); coverage: Julia's heap" in notes
+    assert "torch: allocations from profiler; coverage: tensors" in notes
+    assert "torch: device allocations from memory_stats; coverage: requests" in notes
+    assert "cuda: energy from NVML, GPU only" in notes
+    assert not any(" from " in note for note in footnotes(document, ["step_time"]))
+    assert not any("device" in note or "energy" in note for note in footnotes(document, ["alloc_bytes_per_step"]))
+
+
+def test_native_allocation_notes_appear_with_their_columns() -> None:
+    document = study(
+        measured("torch/cpu", 0.02, allocations=Allocations(native=native_allocation(1))),
+        measured("flux/cpu", 0.03, allocations=Allocations(native=native_allocation(1))),
+        measured("tf/cpu", 0.01, allocations=Allocations(native=native_allocation(1, coverage="all; not the pool"))),
+    )
+    *_, complete, partial, comparable = footnotes(document, ["step_time", "native_peak_live"])
+    assert complete == "torch, flux: native allocations from memray; coverage: all"
+    assert partial == "tf: native allocations from memray; coverage: all; not the pool"
+    assert "ratios between engines are valid" in comparable
+    assert not any("native" in note for note in footnotes(document, ["alloc_bytes_per_step"]))
+    none = study(measured("torch/cpu", 0.02))
+    assert not any("native" in note for note in footnotes(none, ["native_peak_live"]))
+
+
+def test_pipeline_throughput_is_compared_with_its_stages() -> None:
+    pipeline = Pipeline(0.001, 0.009, 25_000.0, 14_000.0)
+    notes = footnotes(study(measured("torch/cpu", 0.01, pipeline=pipeline)), [])
+    assert "torch/cpu: 12,800 images/s, 91% of the slower stage alone (input pipeline 25,000, training 14,000)" in notes
+    unknown_rates = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
+    assert not any("alone" in note for note in unknown_rates)
+
+
+def test_garbage_collection_excluded_by_medians_has_a_note() -> None:
+    def gc_notes(gc_seconds: float, mean: float, configuration: str = "flux/cpu") -> list[str]:
+        means = MeanStepTime(mean, None, 128 / mean, 390 * mean)
+        comparison = BaselineComparison("torch/cpu", 0.8, None, "processes", None, 0.75, (0.7, 0.8))
+        result = measured(
+            configuration,
+            0.02,
+            gc=GarbageCollection(gc_seconds, 1),
+            mean_step_time=means,
+            vs_baseline=comparison,
+        )
+        return [note for note in footnotes(study(result), []) if "garbage collection" in note]
+
+    assert gc_notes(0.001, 0.022) == [
+        "flux/cpu: garbage collection takes 1.00 ms of the mean step (22.0 ms), in rare pauses that the median"
+        " excludes; speedup of mean times: 0.75 (0.70 to 0.80)"
+    ]
+    assert gc_notes(0.001, 0.0201) == []  # every step contains a pause, so the median includes it
+    assert gc_notes(0.0001, 0.022) == []  # the difference has another cause
+    assert gc_notes(0.001, 0.022, "torch/cpu")[0].endswith("median excludes")  # the baseline itself
+
+
+def test_accuracy_excludes_unfinished_trainings() -> None:
+    first, second, last = trainings(0.5, 0.6, 0.1)
+    with_unfinished = [first, second, msgspec.structs.replace(last, epochs=last.epochs[:1], complete=False)]
+    document = study(measured("torch/cpu", 0.0165, trainings=with_unfinished))
+    notes = footnotes(document, ["accuracy"])
+    assert "accuracy: mean ± standard deviation over 2 seeds, after at most 2 epochs" in notes
+    assert "torch/cpu: accuracy excludes 1 unfinished training" in notes
+    assert not any("training" in note for note in footnotes(document, ["step_time"]))
+
+
+def test_reused_parity_check_is_dated() -> None:
+    def checked(configuration: str, when: str, status: Literal["pass", "fail"] = "pass") -> Result:
+        return measured(configuration, 0.01, parity=ParityCheck(status, checked_at=when))
+
+    earlier, own = "2024-12-31T23:58:59+00:00", "2025-01-01T00:00:09+00:00"
+    notes = footnotes(study(checked("torch/cpu", earlier), checked("tf/cpu", earlier), checked("flux/cpu", own)), [])
+    assert notes[1:] == ["torch/cpu, tf/cpu: reused the parity check of 2024-12-31 23:58 UTC; repeat it with --recheck"]

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core import units
+from polybench.metrics import METRICS
+from polybench.metrics.base import Metric
+from polybench.render import FORMATS, published_results, render_study
+from polybench.schema.metadata import PublishedMetric, PublishedResult
+from polybench.schema.result import Result
+from polybench.schema.study import from_json
+from polybench.schema.sweep import PointResult, SweepPoint
+from polybench.schema.times import GpuSpeedup
+from polybench.schema.training import TrainedEpoch, Training
+from tests.factories import WORKLOAD, measured, typical_study
+
+PUBLISHED = [
+    PublishedResult("Flux_1", "allocations", 1407620.0, "", "GTX 1080", "a journal"),
+    PublishedResult("Flux_1", "speed", (8.0, 9.5), "times", "GTX 1080", "a journal"),
+    PublishedResult("torch", "time", 0.828756, "s", "", "a blog"),
+]
+STUDY = msgspec.structs.replace(typical_study(), published=PUBLISHED, title="A\nstudy")
+
+
+CUDA = measured("tf/cuda", 0.01, gpu_speedup=GpuSpeedup("tf/cpu", 12.5, None))
+
+
+def published_cuda(**fields: Any) -> PublishedResult:
+    """Create a published epoch time of that configuration, changed by `fields`."""
+    fields_of_cuda: dict[str, Any] = {
+        "label": "theirs",
+        "quantity": "time",
+        "value": 1.0,
+        "unit": "s",
+        "hardware": "K80",
+        "source": "a blog",
+        "configuration": "tf/cuda",
+    }
+    return PublishedResult(**(fields_of_cuda | fields))
+
+
+HUMAN_FORMATS = [name for name, row in FORMATS.items() if row.audience == "human"]
+MACHINE_FORMATS = [name for name, row in FORMATS.items() if row.audience == "machine"]
+
+
+@pytest.mark.parametrize("name", HUMAN_FORMATS)
+def test_published_block_comes_last_and_only_on_request(name: str, columns: list[Metric]) -> None:
+    text_without = render_study(STUDY, name, columns)
+    assert "published" not in text_without
+    assert 0 <= text_without.index("A study") < text_without.index("lenet")
+    text = render_study(STUDY, name, columns, published=True)
+    block = text[text.index("published (not measured here)") :]
+    for value in ("1,407,620", "8 to 9.5 times", "0.828756 s", "source: a journal", "source: a blog"):
+        assert block.count(value) == 1
+    for configuration in ("torch/cpu", "tf/cpu"):
+        assert text.index(configuration) < text.index("published")
+
+
+@pytest.mark.parametrize("name", MACHINE_FORMATS)
+def test_machine_formats_ignore_the_request(name: str, columns: list[Metric]) -> None:
+    assert render_study(STUDY, name, columns) == render_study(STUDY, name, columns, published=True)
+
+
+def test_csv_contains_only_measured_results(columns: list[Metric]) -> None:
+    assert render_study(STUDY, "csv", columns, published=True) == render_study(typical_study(), "csv", columns)
+
+
+def test_json_always_contains_published_results(columns: list[Metric]) -> None:
+    assert from_json(render_study(STUDY, "json", columns).encode()) == STUDY
+
+
+@pytest.mark.parametrize("name", HUMAN_FORMATS)
+def test_published_epoch_time_is_compared_with_the_same_configuration(name: str) -> None:
+    own_value = typical_study().result("tf/cpu").epoch_seconds
+    assert own_value is not None
+    published_numbers = [
+        PublishedResult("theirs", "time of 10 epochs", 20 * own_value, "s", "K80", "a blog", "tf/cpu", 10),
+        PublishedResult("theirs", "time per epoch", (own_value, 3 * own_value), "s", "P100", "a blog", "tf/cpu"),
+        PublishedResult("theirs", "time per epoch", 1.5, "s", "V100", "a blog", "tf/cuda"),  # failed in this study
+        PublishedResult("theirs", "speedup", 3.0, "times", "V100", "a blog"),
+    ]
+    text = render_study(msgspec.structs.replace(typical_study(), published=published_numbers), name, published=True)
+    k80, p100, v100, other = (line for line in text.splitlines() if "theirs" in line)
+    assert f"tf/cpu {units.format_seconds(10 * own_value)}" in k80
+    assert "2.00 times" in k80
+    assert "1.00 to 3.00 times" in p100
+    assert "tf/cuda" not in v100
+    assert other.count("times") == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "format_own", "times"),
+    [
+        ("step_time", {"unit": "s"}, units.format_seconds, "times as long"),
+        ("step_time", {"unit": "s", "steps": 153}, units.format_seconds, "times as long"),
+        ("epoch_time", {"unit": "s", "epochs": 10}, units.format_seconds, "times as long"),
+        ("throughput", {"unit": ""}, units.format_count, "times as many"),
+        ("steps_per_second", {"unit": ""}, units.format_count, "times as many"),
+        ("gpu_speedup", {"unit": "times"}, units.format_number, "times"),
+    ],
+)
+def test_published_value_is_compared_with_the_same_metric(
+    metric: PublishedMetric, fields: dict[str, Any], format_own: Callable[[float], str], times: str
+) -> None:
+    own_value = METRICS[metric].value(CUDA)
+    assert isinstance(own_value, float)
+    amount = own_value * fields.get("steps", 1) * fields.get("epochs", 1)
+    published = published_cuda(metric=metric, value=3 * amount, **fields)
+    assert published_results.column_titles([published], published_results.from_study([CUDA])) == [
+        *published_results.HEADER,
+        "measured here",
+        "ratio",
+    ]
+    (row,) = published_results.format_rows([published], published_results.from_study([CUDA]))
+    assert row[4:] == [f"tf/cuda {format_own(amount)}", f"3.00 {times}"]
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"model": "small-vgg"}, []),
+        ({"batch_size": 64}, ["no ratio for tf/cuda: batch size 128 here, 64 in the publication"]),
+        ({"augment": True}, ["no ratio for tf/cuda: images not augmented here, augmented in the publication"]),
+    ],
+)
+def test_different_work_is_not_compared(other: dict[str, Any], reason: list[str]) -> None:
+    results = published_results.from_study([CUDA])
+    same = {name: getattr(CUDA.workload, name) for name in other}
+    assert published_results.column_titles([published_cuda(**same)], results) != published_results.HEADER
+    assert published_results.column_titles([published_cuda(**other)], results) == published_results.HEADER
+    assert published_results.format_rows([published_cuda(**other), published_cuda()], results)[0][4:] == ["", ""]
+    assert published_results.format_notes([published_cuda(**other)] * 2, results) == ["source: a blog", *reason]
+    assert published_results.format_notes([published_cuda(**same)], results) == ["source: a blog"]
+
+
+def trained(configuration: str, *accuracies: float, complete: bool = True) -> Result:
+    """Create a configuration with one training that reached these accuracies."""
+    epochs = [TrainedEpoch(1.0, [1.0], 0.5, accuracy) for accuracy in accuracies]
+    accuracy = accuracies[-1] if complete else None
+    return measured(configuration, 0.01, accuracy=accuracy, trainings=[Training(0, epochs, complete)])
+
+
+def test_published_accuracy_is_compared_with_all_configurations_after_equal_epochs() -> None:
+    published = published_cuda(metric="accuracy", value=0.77, unit="", configuration=None, epochs=2)
+    results = published_results.from_study([trained("tf/cuda", 0.5, 0.7), trained("torch/cpu", 0.5, 0.8)])
+    (row,) = published_results.format_rows([published], results)
+    assert row[4:] == ["2 configurations 0.700 to 0.800", "0.963 to 1.10 times as high"]
+    one_epoch = published_results.from_study([trained("tf/cuda", 0.5), trained("torch/cpu", 0.5, 0.8)])
+    assert published_results.format_rows([published], one_epoch)[0][4] == "1 configuration 0.800"
+    reason = "no ratio for tf/cuda: accuracy after 1 epoch here, after 2 in the publication"
+    assert published_results.format_notes([published], one_epoch) == ["source: a blog", reason]
+    with_configuration = msgspec.structs.replace(published, configuration="tf/cuda")
+    assert published_results.format_rows([with_configuration], results)[0][4:] == [
+        "tf/cuda 0.700",
+        "1.10 times as high",
+    ]
+    assert published_results.format_notes([published, with_configuration], results) == ["source: a blog"]
+
+
+@pytest.mark.parametrize(
+    ("own_value", "reason"),
+    [
+        (trained("tf/cuda", 0.5), "no ratio for tf/cuda: accuracy after 1 epoch here, after 2 in the publication"),
+        (trained("tf/cuda", 0.5, 0.7, complete=False), None),
+        (CUDA, None),
+    ],
+)
+def test_accuracy_after_different_epochs_has_no_ratio(own_value: Result, reason: str | None) -> None:
+    published = published_cuda(metric="accuracy", value=0.77, unit="", configuration=None, epochs=2)
+    results = published_results.from_study([own_value])
+    assert published_results.column_titles([published], results) == published_results.HEADER
+    assert published_results.format_notes([published], results) == ["source: a blog", *([reason] if reason else [])]
+
+
+def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep() -> None:
+    def point(batch_size: int, seconds: float, **changes: Any) -> SweepPoint:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size, **changes)
+        configuration = PointResult("tf/cuda", "ok", None, seconds, batch_size / seconds, 1.0)
+        return SweepPoint({"batch_size": batch_size}, "x", False, [configuration], workload)
+
+    points = [point(64, 0.1), point(128, 0.2), point(128, 0.1), point(128, 0.01, model="resnet32")]
+    published = published_cuda(metric="throughput", value=2560.0, unit="", model="lenet", batch_size=128)
+    (row,) = published_results.format_rows([published], published_results.from_sweep(points))
+    assert row[4:] == ["tf/cuda 1,280", "2.00 times as many"]
+    configuration = msgspec.structs.replace(points[2].configurations[0], epoch_seconds=40.0)
+    epochs = published_cuda(metric="epoch_time", value=80.0, unit="s", model="lenet", batch_size=128)
+    (row,) = published_results.format_rows(
+        [epochs],
+        published_results.from_sweep([msgspec.structs.replace(points[2], configurations=[configuration])]),
+    )
+    assert row[4] == "tf/cuda 40.0 s"
+    failed = msgspec.structs.replace(points[2], configurations=[PointResult("tf/cuda", "failed")])
+    assert (
+        published_results.column_titles([published], published_results.from_sweep([failed])) == published_results.HEADER
+    )
+    without_workload = [msgspec.structs.replace(one, workload=None) for one in points]
+    assert (
+        published_results.column_titles([published], published_results.from_sweep(without_workload))
+        == published_results.HEADER
+    )
+
+
+def test_published_block_has_no_ratio_without_a_matching_configuration(columns: list[Metric]) -> None:
+    assert "ratio" not in render_study(STUDY, "markdown", columns, published=True)
+
+
+def test_compared_metric_is_a_column() -> None:
+    published = PublishedResult(
+        "theirs", "steps per second", 1.0, "", "K80", "a blog", "tf/cpu", metric="steps_per_second"
+    )
+    document = msgspec.structs.replace(typical_study(), published=[published])
+    assert "steps per s" in render_study(document, "markdown", published=True)
+    assert "steps per s" not in render_study(document, "markdown")
+
+
+def test_epoch_time_is_a_column_if_it_is_compared() -> None:
+    published = PublishedResult("theirs", "time per epoch", 1.0, "s", "K80", "a blog", "tf/cpu")
+    document = msgspec.structs.replace(typical_study(), published=[published])
+    assert "epoch time" in render_study(document, "markdown", published=True)
+    assert "epoch time" not in render_study(document, "markdown")

@@ -1,0 +1,276 @@
+"""Tests of speed-ups, costs and break-even between configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core import units
+from polybench.render.overhead import render
+from polybench.results import overhead, sweep
+from polybench.results.comparisons import add_comparisons
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import (
+    Allocation,
+    Allocations,
+    BlockCounters,
+    Cost,
+    Interference,
+    NativeAllocation,
+)
+from polybench.schema.result import Result, Status
+from polybench.schema.study import StudyDocument
+from polybench.schema.times import MeanStepTime, StepTimes
+from polybench.schema.training import AccuracyDifference, TimeToAccuracy, Training
+from tests.factories import WORKLOAD, measured, native_allocation, study, trainings, unmeasured
+
+
+def with_comparisons(*results: Result, prices: dict[str, float] | None = None) -> dict[str, Result]:
+    add_comparisons(results, "torch/cpu", prices or {})
+    return {result.configuration: result for result in results}
+
+
+def test_each_engine_on_cuda_is_compared_with_itself_on_the_cpu() -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("torch/cuda", 0.001),
+        measured("tf/cuda", 0.002), measured("torch+cudagraph/cuda", 0.0005),
+    )  # fmt: skip
+    assert by_name["torch/cpu"].gpu_speedup is None
+    for configuration, on_cpu, speedup in (
+        ("torch/cuda", "torch/cpu", 20),
+        ("tf/cuda", "tf/cpu", 5),
+        ("torch+cudagraph/cuda", "torch/cpu", 40),  # this variant does not run on the CPU
+    ):
+        found = by_name[configuration].gpu_speedup
+        assert found is not None
+        assert found.baseline == on_cpu
+        assert found.speedup == pytest.approx(speedup)
+        assert found.ci95 is not None
+        assert found.scope == "processes"
+
+
+def test_gpu_is_compared_with_the_cpu_in_the_same_environment() -> None:
+    configurations = [measured(f"torch{at}/cpu", 0.02) for at in ("", "@gpu")]
+    configurations += [measured(f"torch{at}/cuda", 0.001) for at in ("@gpu", "@other")]
+    by_name = with_comparisons(*configurations)
+    for configuration, on_cpu in (("torch@gpu/cuda", "torch@gpu/cpu"), ("torch@other/cuda", "torch/cpu")):
+        found = by_name[configuration].gpu_speedup
+        assert found is not None
+        assert found.baseline == on_cpu
+
+
+def test_one_process_has_the_single_process_scope() -> None:
+    by_name = with_comparisons(measured("torch/cpu", 0.02, processes=1), measured("torch/cuda", 0.001, processes=1))
+    found = by_name["torch/cuda"].gpu_speedup
+    assert found is not None
+    assert found.scope == "single_process"
+
+
+def test_speedup_of_means_includes_pauses_that_medians_ignore() -> None:
+    def configuration(name: str, steps: list[float]) -> Result:
+        means = MeanStepTime(sum(steps) / len(steps), None, 128.0, 390.0)
+        return measured(name, 0.01, step_times=StepTimes("step", 1, [[steps] * 2] * 2), mean_step_time=means)
+
+    by_name = with_comparisons(
+        configuration("torch/cpu", [0.01] * 4),
+        configuration("flux/cpu", [0.01, 0.01, 0.01, 0.03]),
+        measured("tf/cpu", 0.01),  # has no mean step time
+    )
+    found = by_name["flux/cpu"]
+    assert found.vs_baseline is not None
+    assert found.vs_baseline.speedup == pytest.approx(1.0)
+    assert found.vs_baseline.mean_speedup == pytest.approx(0.01 / 0.015)
+    assert found.vs_baseline.mean_ci95 == pytest.approx((0.01 / 0.015, 0.01 / 0.015))
+    baseline = by_name["torch/cpu"].vs_baseline
+    assert baseline is not None
+    assert (baseline.mean_speedup, baseline.mean_ci95) == (1.0, None)
+    assert by_name["tf/cpu"].mean_step_time is None
+
+
+def test_gpu_speedup_requires_a_ranked_result_on_the_cpu() -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, parity=ParityCheck("fail")),
+        measured("tf/cuda", 0.001), unmeasured("flux/cuda", "unavailable", "no NVIDIA driver"),
+    )  # fmt: skip
+    assert by_name["tf/cuda"].gpu_speedup is None
+    assert by_name["flux/cuda"].gpu_speedup is None
+
+
+def test_cost_is_time_times_price_relative_to_the_baseline() -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02), measured("torch/cuda", 0.001), prices={"cpu": 0.24, "cuda": 3.06}
+    )
+    hours = 390 * 0.001 / 3600
+    assert by_name["torch/cuda"].cost == Cost(pytest.approx(3.06 * hours), pytest.approx(3.06 * 0.001 / (0.24 * 0.02)))
+    assert with_comparisons(measured("torch/cpu", 0.02))["torch/cpu"].cost is None
+
+
+def test_only_native_bytes_are_compared_with_the_baseline() -> None:
+    host = Allocation(1, 2, "profiler", "tensors")
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, allocations=Allocations(host, None, native_allocation(2 << 20))),
+        measured("tf/cpu", 0.01, allocations=Allocations(host, None, native_allocation(5 << 20))),
+        measured("flux/cpu", 0.03, allocations=Allocations(host)),
+        measured(
+            "tf+xla/cpu", 0.01, parity=ParityCheck("fail"), allocations=Allocations(native=native_allocation(1 << 20))
+        ),
+    )
+    assert by_name["torch/cpu"].allocations.native == native_allocation(2 << 20, 1.0)
+    assert by_name["tf/cpu"].allocations == Allocations(host, None, native_allocation(5 << 20, 2.5))
+    assert by_name["flux/cpu"].allocations == Allocations(host)
+    assert by_name["tf+xla/cpu"].allocations.native == native_allocation(1 << 20)
+
+
+@pytest.mark.parametrize("reference", [None, native_allocation(0)])
+def test_ratio_of_native_bytes_requires_native_bytes_of_the_baseline(
+    reference: NativeAllocation | None,
+) -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, allocations=Allocations(native=reference)),
+        measured("tf/cpu", 0.01, allocations=Allocations(native=native_allocation(5 << 20))),
+    )
+    assert by_name["tf/cpu"].allocations.native == native_allocation(5 << 20)
+
+
+def test_break_even_is_computed_for_every_other_result() -> None:
+    by_name = with_comparisons(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("flux/cpu", 0.03))
+    assert {break_even.baseline for break_even in by_name["tf/cpu"].break_even_steps} == {
+        "torch/cpu",
+        "flux/cpu",
+    }
+
+
+@pytest.mark.parametrize(
+    "unranked", [{"parity": ParityCheck("fail")}, {"status": "failed"}], ids=["not identical", "failed"]
+)
+def test_break_even_ignores_results_that_are_not_ranked(unranked: dict[str, Any]) -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, **unranked), measured("flux/cpu", 0.03)
+    )
+    assert by_name["tf/cpu"].break_even_steps == []
+    assert [break_even.baseline for break_even in by_name["flux/cpu"].break_even_steps] == ["torch/cpu"]
+
+
+def test_accuracies_are_compared_seed_by_seed() -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, trainings=trainings(0.50, 0.60, 0.55)),
+        measured("tf/cpu", 0.01, trainings=trainings(0.52, 0.61, 0.58)),
+    )
+    assert by_name["torch/cpu"].accuracy_difference is None
+    found = by_name["tf/cpu"].accuracy_difference
+    assert found is not None
+    assert (found.baseline, found.epochs, found.seeds) == ("torch/cpu", 2, 3)
+    assert found.value == pytest.approx(0.02)
+    # t(0.975, 2 degrees of freedom) = 4.3027, times the differences' standard deviation 0.01 / sqrt(3)
+    assert found.ci95 == pytest.approx((0.02 - 0.024841, 0.02 + 0.024841), abs=1e-6)
+
+
+def test_unfinished_trainings_are_not_compared() -> None:
+    def with_last_unfinished(*accuracies: float) -> list[Training]:
+        *complete, last = trainings(*accuracies, epochs=1)
+        return [*complete, msgspec.structs.replace(last, complete=False)]
+
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, trainings=with_last_unfinished(0.5, 0.1)),
+        measured("tf/cpu", 0.01, trainings=with_last_unfinished(0.75, 0.7)),
+    )
+    assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 1, 1)
+
+
+def test_one_seed_has_no_interval() -> None:
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, trainings=trainings(0.5)),
+        measured("tf/cpu", 0.01, trainings=trainings(0.75)),
+    )
+    assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 2, 1)
+
+
+REACHED = TimeToAccuracy(0.5, 2.0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("reference", "other"),
+    [
+        ({}, {"parity": ParityCheck("fail")}),
+        ({}, {"trainings": trainings(0.5)}),  # fewer seeds, because it was interrupted
+        ({}, {"trainings": trainings(0.5, 0.6, epochs=1)}),
+        ({}, {"trainings": []}),
+        ({}, {"trainings": trainings(None, None)}),
+        ({"time_to_accuracy": REACHED}, {"time_to_accuracy": REACHED}),
+    ],
+    ids=["not ranked", "fewer seeds", "fewer epochs", "not trained", "not evaluated", "target accuracy"],
+)
+def test_only_equal_trainings_are_compared(reference: dict[str, Any], other: dict[str, Any]) -> None:
+    both = {"trainings": trainings(0.5, 0.6)}
+    by_name = with_comparisons(
+        measured("torch/cpu", 0.02, **both | reference), measured("tf/cpu", 0.01, **both | other)
+    )
+    assert by_name["tf/cpu"].accuracy_difference is None
+
+
+def test_comparisons_of_studies_ignore_affected_rounds() -> None:
+    """Make one of three rounds affected and ten times as slow: sweep and overhead use the other two."""
+
+    def at(batch_size: int, seconds: float) -> Result:
+        steps = [[[seconds], [10 * seconds], [seconds]] for _ in range(3)]
+        block = BlockCounters(1.0, 1.0, 0.0, 0.0)
+        blocks = [[block, msgspec.structs.replace(block, affected=True), block]] * 3
+        return measured(
+            "fake/cpu",
+            seconds,
+            workload=msgspec.structs.replace(WORKLOAD, batch_size=batch_size),
+            step_times=StepTimes("step", 1, steps),
+            interference=Interference(blocks=blocks, blocks_affected=3),
+        )
+
+    sizes = {16: study(at(16, 0.002)), 64: study(at(64, 0.005))}
+    points = [({"batch_size": size}, document) for size, document in sizes.items()]
+    _, second = sweep.build_sweep_document({"batch_size": list(sizes)}, points, [], 2).points
+    assert second.configurations[0].speedup == pytest.approx(64 * 0.002 / (16 * 0.005))
+    (engine,) = overhead.build_overhead_document(sizes, []).configurations
+    assert engine.overhead_seconds == pytest.approx(0.001)
+    assert engine.seconds_per_item == pytest.approx(0.003 / 48)
+
+
+@pytest.mark.parametrize(("calls", "expected"), [([4e-6, 2e-6, 3e-6], 3e-6), ([None, 2e-6, None], 2e-6)])
+def test_overhead_reports_the_python_call_overhead(calls: list[float | None], expected: float) -> None:
+    def at(batch_size: int, call: float | None) -> StudyDocument:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size)
+        return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, python_call_overhead_seconds=call))
+
+    sizes = {size: at(size, call) for size, call in zip((1, 2, 4), calls, strict=True)}
+    found = overhead.build_overhead_document(sizes, [])
+    assert found.configurations[0].python_call_overhead_seconds == pytest.approx(expected)
+    text = render(found, "table")
+    assert text.splitlines()[2].endswith("call")
+    assert units.format_seconds(expected) in text
+    assert "the bridge to Julia" in " ".join(text.split())
+
+
+def test_overhead_interrupted_at_any_size_is_interrupted() -> None:
+    def at(batch_size: int, status: Status) -> StudyDocument:
+        workload = msgspec.structs.replace(WORKLOAD, batch_size=batch_size)
+        return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, status=status))
+
+    sizes = {8: at(8, "ok"), 16: at(16, "interrupted"), 32: at(32, "ok")}
+    assert overhead.build_overhead_document(sizes, []).configurations[0].status == "interrupted"
+
+
+def test_costs_of_a_sweep_are_relative_to_the_most_frequent_baseline() -> None:
+    """The requested baseline failed at the first point, and the second point has no measurements."""
+
+    def at(baseline: str | None, *results: Result) -> StudyDocument:
+        document = study(*results)
+        return msgspec.structs.replace(document, settings=msgspec.structs.replace(document.settings, baseline=baseline))
+
+    broken = unmeasured("torch/cpu", "failed", "crashed")
+    torch, tf = (measured(configuration, 0.01, epoch_seconds=4.0) for configuration in ("torch/cpu", "tf/cpu"))
+    studies = [at("tf/cpu", broken, tf), at(None, broken), at("torch/cpu", torch, tf), at("torch/cpu", torch)]
+    points = [({"threads": threads}, document) for threads, document in enumerate(studies, 1)]
+    reference = sweep.build_sweep_document({"threads": [1, 2, 3, 4]}, points, [], 8).reference
+    assert reference is not None
+    assert (reference.configuration, reference.parameters) == ("torch/cpu", {"threads": 3})
+    nothing = sweep.build_sweep_document({"threads": [1]}, [({"threads": 1}, at(None, broken))], [], 8)
+    assert nothing.reference is None

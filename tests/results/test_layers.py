@@ -1,0 +1,91 @@
+"""Tests of the layers document: sums of operations and unattributed time add up to the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.networks import MODELS
+from polybench.networks.timed_layers import split_layers
+from polybench.protocol.layer_messages import OperationTime
+from polybench.results.layers import OperationTimes, build_layers_document
+from polybench.schema.layers import ConfigurationLayers, LayersDocument
+from polybench.schema.times import StepTimes
+from tests.factories import measured, study, unmeasured
+
+RESNET = MODELS["resnet32"]
+
+
+def times(seconds: float = 1e-4, gc_seconds: float | None = None) -> OperationTimes:
+    """Return two processes of two rounds; operations take 1.5 times as long in the second process."""
+
+    def one_round(factor: float) -> list[OperationTime]:
+        operations = [
+            OperationTime(index, operation, factor * seconds, gc_seconds)
+            for index, layer in enumerate(split_layers(RESNET))
+            for operation in ("forward", *(gradient.operation for gradient in layer.gradients()))
+        ]
+        return [*operations, OperationTime(None, "loss", factor * seconds, gc_seconds)]
+
+    return [[one_round(1.0)] * 2, [one_round(1.5)] * 2]
+
+
+def document(found: dict[str, OperationTimes], *, expand_blocks: bool = False) -> LayersDocument:
+    step_times = StepTimes("step", 1, [[[0.03, 0.04, 0.09], [0.04]], [[0.05], [0.05]]])
+    compared = study(
+        measured("torch/cpu", 0.04, step_times=step_times),
+        measured("torch+compile/cpu", 0.04, step_times=step_times),
+        unmeasured("flux/cpu", "unavailable", "no Julia", "polybench setup flux"),
+    )
+    return build_layers_document(compared, RESNET, found, ["torch+compile/cpu"], expand_blocks=expand_blocks)
+
+
+def configuration_layers(found: OperationTimes, *, expand_blocks: bool = False) -> ConfigurationLayers:
+    return document({"torch/cpu": found}, expand_blocks=expand_blocks).configurations[0]
+
+
+def test_operations_and_unattributed_time_add_up_to_the_step() -> None:
+    one = configuration_layers(times())
+    assert one.step_seconds == pytest.approx((0.04 + 0.05) / 2)
+    assert one.unattributed_seconds is not None
+    total = sum(row.seconds_per_step for row in one.rows)
+    assert total + one.unattributed_seconds == pytest.approx(one.step_seconds)
+    assert one.ci95 is not None
+    assert one.ci95[0] < one.unattributed_seconds < one.ci95[1]
+
+
+def test_block_is_the_sum_of_its_layers() -> None:
+    collapsed, expanded = configuration_layers(times()), configuration_layers(times(), expand_blocks=True)
+    assert len(collapsed.rows) < len(expanded.rows)
+    forward = {(row.layer, row.operation): row for row in collapsed.rows}["stage1.block1 + relu", "forward"]
+    layers = [row for row in expanded.rows if row.layer.startswith("stage1.block1") and row.operation == "forward"]
+    assert forward.seconds_per_step == pytest.approx(5 * 1.25e-4)
+    assert len(layers) == 5
+    assert forward.flops == sum(row.flops or 0 for row in layers) == 2 * 128 * 2 * 32 * 32 * 16 * 16 * 9
+    assert forward.seconds == [[pytest.approx(5e-4)] * 2, [pytest.approx(7.5e-4)] * 2]
+
+
+def test_rows_are_in_the_order_of_the_network() -> None:
+    rows = configuration_layers(times()).rows
+    assert [(row.layer, row.operation) for row in rows[:3]] == [
+        ("conv1", "forward"), ("conv1", "weight gradient"), ("norm1 + relu", "forward"),
+    ]  # fmt: skip
+    assert (rows[-1].layer, rows[-1].operation, rows[-1].flops) == ("step", "loss", None)
+
+
+def test_garbage_collection_is_reported_separately() -> None:
+    assert configuration_layers(times()).rows[0].gc_seconds_per_step is None
+    block = configuration_layers(times(gc_seconds=1e-5)).rows[4]
+    assert block.gc_seconds_per_step == pytest.approx(5e-5)
+
+
+def test_configurations_without_layers_have_a_step_time_or_a_reason() -> None:
+    _, compiled, flux = document({"torch/cpu": times()}).configurations
+    assert compiled.compiled_as_whole
+    assert compiled.rows == []
+    assert (compiled.step_seconds, compiled.unattributed_seconds) == (pytest.approx(0.045), None)
+    assert (flux.status, flux.reason, flux.step_seconds) == ("unavailable", "no Julia", None)
+
+
+def test_processes_without_measurements_are_left_out() -> None:
+    assert configuration_layers([[], *times()[1:]]).rows[0].seconds_per_step == pytest.approx(1.5e-4)
+    assert configuration_layers([[]]).rows == []

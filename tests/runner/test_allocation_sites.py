@@ -1,0 +1,70 @@
+"""`polybench allocations` with simulated engines: requests, results and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.engines.fake.engine import ALLOCATION_SITES
+from polybench.runner.allocation_sites import find_allocation_sites
+from polybench.schema.allocation_sites import AllocationsDocument
+from tests.runner.test_study import RecordingProgress
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 400)
+
+
+def find_sites(*engines: str) -> AllocationsDocument:
+    return find_allocation_sites(
+        Study(engines=engines, data="synthetic", devices=("cpu",), timeout=60.0), RecordingProgress()
+    )
+
+
+def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) -> None:
+    document = find_sites("fake", "fake", "fake+no_allocation_count", "fake+unavailable", "reference")
+    profiled, duplicate, failed, missing, unsupported = document.configurations
+    assert (profiled.source, profiled.coverage, profiled.sites) == (
+        ALLOCATION_SITES.source,
+        ALLOCATION_SITES.coverage,
+        ALLOCATION_SITES.sites,
+    )
+    assert (profiled.bytes_per_step, profiled.count_per_step, profiled.status) == (3 << 20, 12, "ok")
+    assert (duplicate.configuration, duplicate.sites) == ("fake/cpu#2", [])
+    assert (failed.status, failed.sites) == ("failed", [])
+    assert "the fake profiler does not start" in (failed.reason or "")
+    assert (missing.status, missing.hint) == ("unavailable", "use fake without +unavailable")
+    assert (unsupported.status, unsupported.sites) == ("unavailable", [])
+    assert document.schema == "polybench.allocations/2"
+    assert document.settings.model == "lenet"
+    assert not (own_folders / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("engines", "code"),
+    [
+        ("fake", 0),
+        ("fake,fake+unavailable", 0),
+        ("fake,fake+no_allocation_count", 1),
+        ("fake+unavailable", 4),
+    ],
+)
+def test_the_command_prints_one_document_and_has_the_usual_exit_codes(engines: str, code: int) -> None:
+    result = CliRunner().invoke(
+        app,
+        ["allocations", "--engines", engines, "--data", "synthetic", "--format", "json", "--devices", "cpu"],
+    )
+    assert result.exit_code == code, result.output
+    assert json.loads(result.stdout)["schema"] == "polybench.allocations/2"
+
+
+def test_an_unknown_format_is_bad_input() -> None:
+    result = CliRunner().invoke(app, ["allocations", "--engines", "fake", "--format", "latex"])
+    assert "latex" in str(result.exception)

@@ -1,0 +1,156 @@
+"""`polybench layers` with real processes finds a layer with an injected slowdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.core.layers import LSTM, Embedding
+from polybench.core.model import Model
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.engines import ENGINES
+from polybench.engines.fake.engine import STEP_SECONDS
+from polybench.networks.char_lstm import CHAR_LSTM
+from polybench.networks.imdb import IMDB_BILSTM
+from polybench.render.layer_table import slowdown_by_operation, sort_operations
+from polybench.runner.layers import run_layers
+from polybench.runner.progress import NullProgress
+from polybench.schema.layers import ConfigurationLayers, LayersDocument
+
+FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 1000)
+
+
+def measured(*engines: str, scripts_folder: Path | None = None, **fields: Any) -> LayersDocument:
+    return run_layers(Study(engines=engines, **(FAST | fields)), NullProgress(), scripts_folder=scripts_folder)
+
+
+def by_name(document: LayersDocument) -> dict[str, ConfigurationLayers]:
+    return {layers.configuration: layers for layers in document.configurations}
+
+
+def test_a_slow_layer_is_found(tmp_path: Path) -> None:
+    document = measured(
+        "fake", "fake+slow_last_layer", "fake+unavailable", "fake+crash",
+        scripts_folder=tmp_path / "scripts", processes=3, rounds_per_process=3, steps_per_round=5,
+    )  # fmt: skip
+    configurations = by_name(document)
+    assert configurations["fake+unavailable/cpu"].status == "unavailable"
+    assert configurations["fake+crash/cpu"].status == "failed"
+    first = sort_operations(document, "slowdown")[0]
+    assert first == ("dense3", "weight gradient")
+    slowdown = slowdown_by_operation(document)[first]
+    assert slowdown.configuration == "fake+slow_last_layer/cpu"
+    assert slowdown.seconds == pytest.approx(STEP_SECONDS, rel=0.2)
+    script = (tmp_path / "scripts" / "layer_torch.py").read_text()
+    assert "LAYER = nn.Linear(84, 10)" in script
+    assert "OPERATION = 'weight gradient'" in script
+    for configuration in ("fake/cpu", "fake+slow_last_layer/cpu"):
+        layers = configurations[configuration]
+        assert layers.step_times is not None
+        assert [len(process) for process in layers.step_times.values] == [3, 3, 3]
+        assert layers.step_seconds is not None
+        assert layers.unattributed_seconds is not None
+        total = sum(row.seconds_per_step for row in layers.rows) + layers.unattributed_seconds
+        assert total == pytest.approx(layers.step_seconds)
+
+
+class RecordingProgress(NullProgress):
+    """Records warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def on_warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.mark.parametrize(
+    ("model", "operation", "hint"),
+    [
+        (
+            CHAR_LSTM,
+            "weight gradient",
+            "only convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling and ReLU are supported",
+        ),
+        (
+            IMDB_BILSTM,
+            "weight gradient",
+            "for the whole training, run polybench scripts --model imdb-bilstm -o FOLDER",
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_warning_explains_why_no_script_is_written(model: Model, operation: str, hint: str, tmp_path: Path) -> None:
+    progress = RecordingProgress()
+    run_layers(slow_lstm(model, recurrent_activation="hard_sigmoid"), progress, scripts_folder=tmp_path)
+    (warning,) = (text for text in progress.warnings if "scripts" in text)
+    assert warning.startswith(f"no scripts for lstm, {operation}, the largest slowdown: ")
+    assert warning.endswith(hint)
+    assert not any(tmp_path.iterdir())
+
+
+def slow_lstm(model: Model, **options: Any) -> Study:
+    """Create a study whose last layer with weights, the injected slow one, is an LSTM."""
+    embeddings = [layer for layer in model.layers if isinstance(layer, Embedding)]
+    features = 128 if embeddings else model.classes
+    layers = (*embeddings, LSTM("lstm", features, model.classes, **options))
+    return Study(
+        engines=("fake", "fake+slow_last_layer"),
+        model=msgspec.structs.replace(model, layers=layers),
+        processes=1, rounds_per_process=1, steps_per_round=2, parity=False, **FAST,
+    )  # fmt: skip
+
+
+def test_scripts_for_an_lstm_are_written(tmp_path: Path) -> None:
+    progress = RecordingProgress()
+    run_layers(slow_lstm(IMDB_BILSTM), progress, scripts_folder=tmp_path)
+    assert not [text for text in progress.warnings if "scripts" in text]
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "layer.npz", "lstm_torch.py", "lstm_tf.py", "lstm_flux.jl",
+    }  # fmt: skip
+    script = (tmp_path / "lstm_torch.py").read_text()
+    assert "OPERATION = 'weight gradient'" in script
+    assert "NEEDS_INPUT_GRADIENT = True" in script
+    assert "BIDIRECTIONAL = False" in script
+
+
+@pytest.mark.slow
+def test_real_engines_time_the_same_layers() -> None:
+    document = measured("torch", "tf", processes=1, rounds_per_process=1, steps_per_round=2, parity=False)
+    configurations = {name: layers for name, layers in by_name(document).items() if layers.status != "unavailable"}
+    if "torch/cpu" not in configurations or "tf/cpu" not in configurations:
+        pytest.skip("PyTorch or TensorFlow is not installed")
+    torch, tf = configurations["torch/cpu"], configurations["tf/cpu"]
+    assert [(row.layer, row.operation) for row in torch.rows] == [(row.layer, row.operation) for row in tf.rows]
+    for layers in (torch, tf):
+        assert {row.operation for row in layers.rows if row.layer == "step"} == {"loss", "update", "call"}
+        assert layers.unattributed_seconds is not None
+        assert all(row.seconds == [[row.seconds_per_step]] for row in layers.rows)
+
+
+def test_layers_of_a_step_that_is_compiled_as_a_whole_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ENGINES["torch"].variants["compile"].compiled_as_whole
+    compiled = msgspec.structs.replace(ENGINES["fake"].variants["slow"], compiled_as_whole=True)
+    variants = {**ENGINES["fake"].variants, "slow": compiled}
+    monkeypatch.setitem(ENGINES, "fake", msgspec.structs.replace(ENGINES["fake"], variants=variants))
+    plain, whole = measured("fake", "fake+slow", processes=1, rounds_per_process=1, steps_per_round=2).configurations
+    assert (plain.compiled_as_whole, whole.compiled_as_whole) == (False, True)
+    assert plain.rows
+    assert whole.rows == []
+    assert whole.step_seconds == pytest.approx(2 * (plain.step_seconds or 0), rel=0.2)
+
+
+def test_layers_cannot_be_timed_with_a_pipeline_or_in_bf16() -> None:
+    for fields in ({"input": "pipeline"}, {"precision": "bf16"}):
+        with pytest.raises(BadInput, match="layers cannot be timed with"):
+            measured("fake", **fields)

@@ -1,0 +1,247 @@
+"""`polybench peak` in real processes: peaks are found, cached and used."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import polybench
+from polybench.cli import app
+from polybench.cli.output import peak_exit_code
+from polybench.core import interrupts
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.runner import peak
+from polybench.runner.peak import run_peak
+from polybench.runner.progress import NullProgress
+from polybench.schema import peak as peak_document
+from polybench.schema.peak import PeakDocument
+
+FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
+
+
+@pytest.fixture(autouse=True)
+def small_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use products of 64 and 512, which take the fake engine equally long: the peak is 700 GFLOP/s."""
+    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
+    monkeypatch.setitem(peak.MATRIX_SIZES, "cpu", (64, 512))
+    monkeypatch.setattr(peak, "last_level_cache_bytes", lambda threads: 1 << 16)
+    monkeypatch.setattr(peak_document, "MAX_DRIFT", math.inf)  # other tests run at the same time
+
+
+def measured(*engines: str, remeasure: bool = False, **fields: Any) -> PeakDocument:
+    return run_peak(Study(engines=engines, **(FAST | fields)), NullProgress(), remeasure=remeasure)
+
+
+def test_peaks_are_cached_and_later_studies_have_their_fraction_of_the_peak() -> None:
+    document = measured("fake+slow", "fake", "fake+unavailable")
+    peaks = {peak.kind: peak for peak in document.peaks}
+    assert set(peaks) == {"gemm", "convolution", "memory_bandwidth"}
+    product = peaks["gemm"]
+    assert product.engine == "fake"
+    assert product.shape.startswith("512x512x512, ")
+    assert product.ci95 is not None
+    assert product.ci95[0] <= product.value <= product.ci95[1]
+    assert peaks["convolution"].shape.startswith("conv1: 5x5 3->16 on 32x32, batch 8, ")
+    assert peaks["memory_bandwidth"].engine == "numpy"
+    assert [one.status for one in document.configurations] == ["ok", "ok", "unavailable"]
+
+    assert measured("fake").peaks == document.peaks  # from the cache
+    remeasured = measured("fake", remeasure=True)
+    assert remeasured.peaks != document.peaks
+    (new,) = (peak for peak in remeasured.peaks if peak.kind == "gemm")
+
+    fast: dict[str, Any] = {
+        "data": "synthetic",
+        "processes": 1,
+        "rounds_per_process": 2,
+        "steps_per_round": 5,
+        "batch_size": 8,
+    }
+    compared = polybench.compare(engines=["fake"], devices=["cpu"], threads=1, metrics=False, **fast)
+    comparison = compared.document.results[0].peak
+    assert comparison is not None
+    assert comparison.flops_per_second == new.value
+    assert compared.rows()[0]["pct_of_peak"] == comparison.fraction
+    layers = polybench.layers(engines=["fake"], devices=["cpu"], threads=1, **fast)
+    forward = next(row for row in layers.rows() if row["layer"] == "dense1")
+    assert forward["fraction_of_peak"] == pytest.approx(forward["flops_per_second"] / new.value)
+    text = layers.to_markdown()
+    assert "% of peak" in text
+    assert "fake on cpu in fp32; polybench peak, " in text
+
+
+class RecordingProgress(NullProgress):
+    """Records warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def on_warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def cache_file() -> Path:
+    (path,) = (Path(os.environ["XDG_CACHE_HOME"]) / "polybench" / "peaks").iterdir()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ('"fake": "1"', '"fake": "0"', "fake/cpu: fake 1, was 0; fake+slow/cpu: fake 1, was 0"),
+        ('"numpy": "', '"numpy": "0', "numpy: NumPy "),
+    ],
+)
+def test_peaks_of_other_versions_are_remeasured(old: str, new: str, change: str) -> None:
+    first = measured("fake", "fake+slow")
+    text = cache_file().read_text()
+    assert old in text
+    cache_file().write_text(text.replace(old, new))
+    remeasured = run_peak(Study(engines=("fake", "fake+slow"), **FAST), progress := RecordingProgress())
+    (warning,) = [text for text in progress.warnings if "outdated" in text]
+    assert change in warning
+    assert remeasured.peaks != first.peaks
+    # They replace the old peaks in the cache.
+    cached = run_peak(Study(engines=("fake",), **FAST), progress := RecordingProgress())
+    assert cached.peaks == remeasured.peaks
+    assert progress.warnings == []
+
+
+def test_versions_of_engines_that_reached_a_peak_are_checked() -> None:
+    """Only `fake+slow` is requested, but `fake` reached the peak."""
+    measured("fake", "fake+slow")
+    document = msgspec.json.decode(cache_file().read_bytes(), type=PeakDocument)
+    fast = next(one for one in document.configurations if one.configuration == "fake/cpu")
+    fast.versions["fake"] = "0"
+    cache_file().write_bytes(msgspec.json.encode(document))
+    run_peak(Study(engines=("fake+slow",), **FAST), progress := RecordingProgress())
+    assert any("fake/cpu: fake 1, was 0" in text for text in progress.warnings)
+
+
+def test_an_engine_that_is_still_unavailable_does_not_outdate_the_cache() -> None:
+    first = measured("fake", "fake+unavailable")
+    run_peak(Study(engines=("fake", "fake+unavailable"), **FAST), progress := RecordingProgress())
+    assert progress.warnings == []
+    assert measured("fake").peaks == first.peaks
+
+
+@pytest.fixture
+def signals() -> None:
+    """Restore the handler of Ctrl-C, which the process that started the tests may ignore."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class CtrlC(RecordingProgress):
+    """Interrupts at every stage whose name contains this text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def on_stage(self, text: str) -> None:
+        if self.text in text:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupted(at: str, **fields: Any) -> PeakDocument:
+    study = Study(engines=("fake",), **(FAST | fields))
+    with interrupts.defer_signals():
+        document = run_peak(study, CtrlC(at))
+    assert peak_exit_code(document) == 130
+    assert not list((Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*"))
+    return document
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_returns_finished_rounds_and_caches_nothing() -> None:
+    document = interrupted("round 3 of")
+    assert {one.kind for one in document.peaks} == {"gemm", "convolution", "memory_bandwidth"}
+    assert all(one.drift is not None and one.ci95 is None for one in document.peaks)  # of two rounds
+    assert "interrupted" in document.warnings[0]
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "polybench" / "peaks").exists()
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_before_any_measurement_returns_no_peaks() -> None:
+    assert interrupted("starting fake").peaks == []
+
+
+@pytest.mark.usefixtures("signals")
+def test_ctrl_c_twice_returns_the_peaks_of_the_previous_device() -> None:
+    class Second(CtrlC):
+        """Interrupts twice when the second device starts."""
+
+        stages = 0
+
+        def on_stage(self, text: str) -> None:
+            self.stages += self.text in text
+            if self.stages == 2:
+                super().on_stage(text)
+                super().on_stage(text)
+
+    with interrupts.defer_signals():
+        document = run_peak(Study(engines=("fake",), **(FAST | {"devices": ("cpu", "cuda")})), Second("preparing data"))
+    assert {one.device for one in document.peaks} == {"cpu"}
+    assert [(one.configuration, one.status) for one in document.configurations] == [
+        ("fake/cpu", "ok"), ("fake/cuda", "interrupted"),
+    ]  # fmt: skip
+    assert peak_exit_code(document) == 130
+    assert measured("fake").peaks == document.peaks  # from the cache
+
+
+def test_peaks_from_the_command_line_and_from_python() -> None:
+    command = ["peak", "--engines", "fake", "--devices", "cpu", "--threads", "1", "-q"]
+    result = CliRunner().invoke(app, [*command, "--batch-size", "8", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["schema"] == "polybench.peak/2"
+    assert {one["kind"]: one["unit"] for one in document["peaks"]} == {
+        "gemm": "FLOP/s", "convolution": "FLOP/s", "memory_bandwidth": "B/s",
+    }  # fmt: skip
+    result_from_python = polybench.peak(engines="fake", devices="cpu", threads=1, batch_size=8)
+    assert json.loads(json.dumps(result_from_python.rows())) == document["peaks"]
+    assert len(result_from_python.to_pandas()) == 3
+    assert "512x512x512" in str(result_from_python)
+    assert "| gemm" in result_from_python._repr_markdown_()
+
+
+def test_an_unavailable_engine_is_reported() -> None:
+    result = CliRunner().invoke(app, ["peak", "--engines", "fake+unavailable", "--devices", "cpu", "-q"])
+    assert result.exit_code == 4
+    assert "fake+unavailable/cpu: unavailable: the fake framework is not installed" in result.stdout
+
+
+def test_a_triad_that_exceeds_memory_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peak, "last_level_cache_bytes", lambda threads: 1 << 50)
+    document = measured("fake")
+    assert [one.kind for one in document.peaks] == ["gemm", "convolution"]
+    assert any("no triad" in text for text in document.warnings)
+
+
+def test_peaks_in_bf16_are_bad_input() -> None:
+    with pytest.raises(BadInput, match="fp32 or tf32"):
+        measured("fake", precision="bf16")
+
+
+@pytest.mark.slow
+def test_peaks_of_a_real_engine_are_plausible() -> None:
+    document = measured("torch", "fake+crash", remeasure=True)
+    torch = document.configurations[0]
+    if torch.status == "unavailable":
+        pytest.skip(torch.reason or "")
+    rates = {one.kind: one.value for one in document.peaks}
+    assert all(one.engine in ("torch", "numpy") for one in document.peaks)
+    assert 1e9 < rates["gemm"] < 1e12  # with one thread
+    assert 1e8 < rates["convolution"] < 1e12
+    assert 1e8 < rates["memory_bandwidth"] < 1e12
+    assert torch.versions["torch"]

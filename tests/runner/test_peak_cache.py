@@ -1,0 +1,136 @@
+"""Cached peaks, and the fraction of the peak that training steps reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.networks.flops import training_macs
+from polybench.networks.lenet import LENET
+from polybench.results.peak import KernelTiming
+from polybench.runner.peak_cache import PeakCache, add_peak_comparison
+from polybench.schema.parity import ParityCheck
+from polybench.schema.study import StudyDocument
+from tests.factories import measured, study, unmeasured
+from tests.results.test_peak import TORCH, gemm, peak_document
+
+WORKLOAD = measured("torch/cpu", 0.01).workload
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> PeakCache:
+    """A cache with a peak of 100 GFLOP/s on the host of `factories.study`."""
+    cache = PeakCache(tmp_path / "peaks")
+    cache.save(peak_document(gemm("numpy", 1e11)))
+    return cache
+
+
+def study_with(*results: Any, **settings: Any) -> StudyDocument:
+    document = study(*results)
+    return msgspec.structs.replace(document, settings=msgspec.structs.replace(document.settings, **settings))
+
+
+def test_a_step_has_its_fraction_of_the_peak(cache: PeakCache) -> None:
+    document = study_with(measured("torch/cpu", 0.01, versions=TORCH), unmeasured("tf/cpu", "failed", "crashed"))
+    add_peak_comparison(document, LENET, cache)
+    torch, tf = document.results
+    assert torch.peak is not None
+    assert torch.peak.flops_per_second == pytest.approx(1e11)
+    assert torch.step_time is not None
+    flops_per_second = 2 * training_macs(LENET) * 128 / torch.step_time.median
+    assert torch.peak.fraction == pytest.approx(flops_per_second / 1e11)
+    assert torch.peak.source == "100x100x100, forward, numpy on cpu in fp32; polybench peak, 2025-01-01"
+    assert tf.peak is None
+
+
+def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload(tmp_path: Path) -> None:
+    cache = PeakCache(tmp_path)
+    convolution = KernelTiming("convolution", "tf", "conv1, forward", 500, [1e-8] * 6)
+    cache.save(
+        peak_document(
+            gemm("numpy", 1e11),
+            convolution,
+            KernelTiming("memory_bandwidth", "numpy", "3 arrays", 300, [1e-8] * 6),
+        )
+    )
+    same = study_with(measured("torch/cpu", 0.01, versions=TORCH))
+    other = study_with(
+        measured("torch/cpu", 0.01, versions=TORCH, workload=msgspec.structs.replace(WORKLOAD, batch_size=64))
+    )
+    for document in (same, other):
+        add_peak_comparison(document, LENET, cache)
+    (with_same,), (with_other,) = ([result.peak for result in document.results] for document in (same, other))
+    assert with_same is not None
+    assert with_other is not None
+    assert (with_same.convolution_flops_per_second, with_same.bytes_per_second) == pytest.approx((5e10, 3e10))
+    assert (with_other.convolution_flops_per_second, with_other.bytes_per_second) == (
+        None,
+        with_same.bytes_per_second,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"versions": {"torch": "2.14.0"}},
+        {"device": "cuda"},
+        {"parity": ParityCheck("fail")},
+        {"workload": msgspec.structs.replace(WORKLOAD, threads=4)},
+        {"workload": msgspec.structs.replace(WORKLOAD, precision="bf16")},
+    ],
+)
+def test_a_peak_under_other_conditions_does_not_count(cache: PeakCache, change: dict[str, Any]) -> None:
+    document = study_with(measured("torch/cpu", 0.01, **({"versions": TORCH} | change)))
+    add_peak_comparison(document, LENET, cache)
+    assert document.results[0].peak is None
+
+
+def test_a_peak_measured_in_several_environments_counts_for_each_of_them(tmp_path: Path) -> None:
+    old = {"torch": "2.12.0"}
+    both = study_with(
+        measured("torch/cpu", 0.01, versions=TORCH), measured("torch@old/cpu", 0.01, versions=old),
+        measured("torch@new/cpu", 0.01, versions={"torch": "2.14.0"}),
+    )  # fmt: skip
+    cache = PeakCache(tmp_path / "both")
+    document = peak_document(gemm("numpy", 1e11))
+    current = document.configurations[0]
+    configurations = [current, msgspec.structs.replace(current, versions=old)]
+    cache.save(msgspec.structs.replace(document, configurations=configurations))
+    add_peak_comparison(both, LENET, cache)
+    assert [result.peak is not None for result in both.results] == [True, True, False]
+
+
+def test_a_peak_of_another_machine_or_malloc_policy_does_not_count(cache: PeakCache) -> None:
+    other_machine = study_with(measured("torch/cpu", 0.01, versions=TORCH))
+    other_machine.host.cpu = "Another CPU"
+    other_malloc = study_with(measured("torch/cpu", 0.01, versions=TORCH), malloc="system")
+    for document in (other_machine, other_malloc):
+        add_peak_comparison(document, LENET, cache)
+        assert document.results[0].peak is None
+
+
+def test_the_peak_of_a_simulated_engine_counts_only_for_simulated_engines(cache: PeakCache) -> None:
+    """`fake` is simulated: its 20 TFLOP/s are not those of this machine, and do not replace cached peaks."""
+    simulated = msgspec.structs.replace(
+        peak_document(gemm("fake", 2e13)).configurations[0], configuration="fake/cpu", engine="fake"
+    )
+    cache.save(msgspec.structs.replace(peak_document(gemm("fake", 2e13)), configurations=[simulated]))
+    document = study_with(
+        measured("torch/cpu", 0.01, versions=TORCH), measured("fake/cpu", 0.01, versions=simulated.versions)
+    )
+    add_peak_comparison(document, LENET, cache)
+    torch, fake = document.results
+    assert torch.peak is not None
+    assert fake.peak is not None
+    assert (torch.peak.flops_per_second, fake.peak.flops_per_second) == pytest.approx((1e11, 2e13))
+
+
+def test_an_unreadable_cache_file_is_ignored(cache: PeakCache, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "peaks").iterdir()
+    file.write_text("{")
+    document = study_with(measured("torch/cpu", 0.01, versions=TORCH))
+    add_peak_comparison(document, LENET, cache)
+    assert document.results[0].peak is None

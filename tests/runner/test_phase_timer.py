@@ -1,0 +1,129 @@
+"""Durations of timer phases and the estimated remaining time, with simulated time."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybench.planning.estimate import Estimate
+from polybench.runner import phase_timer
+from polybench.runner.phase_timer import Phase, PhaseTimer
+from polybench.runner.progress import NullProgress
+from polybench.schema.metadata import PhaseSeconds
+
+
+class RecordingProgress(NullProgress):
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_time_left(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+class Time:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    simulated = Time()
+    monkeypatch.setattr(phase_timer, "time", simulated)
+    return simulated
+
+
+def run_phase(timer: PhaseTimer, time: Time, phase: Phase, seconds: float) -> None:
+    with timer.phase(phase):
+        time.now += seconds
+
+
+def test_the_remaining_time_includes_all_later_phases(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
+    timer.plan_process_runs(2, 1)
+    run_phase(timer, time, "parity", 11.0)
+    run_phase(timer, time, "process_starts", 14.0)  # the first start compiles, so it does not predict the second
+    run_phase(timer, time, "rounds", 5.0)
+    run_phase(timer, time, "allocation_count", 3.0)
+    run_phase(timer, time, "process_starts", 6.0)
+    run_phase(timer, time, "rounds", 5.0)
+    run_phase(timer, time, "native_trace", 9.0)
+    run_phase(timer, time, "trainings", 50.0)
+    run_phase(timer, time, "trainings", 50.0)
+    assert progress.seconds == [180.0, 170.0, 10.0 + 5.0 + 8.0 + 100.0, 108.0, 100.0, 50.0]
+    assert timer.durations() == PhaseSeconds(
+        parity=11.0,
+        process_starts=[14.0, 6.0],
+        rounds=[5.0, 5.0],
+        allocation_count=3.0,
+        native_trace=9.0,
+        trainings=100.0,
+    )
+
+
+def test_groups_of_configurations_start_one_after_the_other(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(0.0, 0.0, 40.0, 40.0, 0.0, 0.0, 0.0)
+    timer.plan_process_runs(2, 2)
+    for timer.group, seconds in ((0, 3.0), (1, 5.0), (0, 1.0), (1, 2.0)):
+        run_phase(timer, time, "process_starts", seconds)
+        run_phase(timer, time, "rounds", 10.0)
+    assert progress.seconds == [80.0, 30.0 + 30.0, 20.0 + 20.0, 1.0 + 10.0]
+    assert (timer.durations().process_starts, timer.durations().rounds) == ([8.0, 3.0], [20.0, 20.0])
+
+
+def test_the_remaining_time_excludes_a_group_that_has_failed(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(0.0, 0.0, 60.0, 60.0, 20.0, 0.0, 0.0)
+    timer.plan_process_runs(3, 2)
+    run_phase(timer, time, "process_starts", 5.0)
+    run_phase(timer, time, "rounds", 8.0)
+    run_phase(timer, time, "allocation_count", 2.0)
+    timer.group = 1
+    run_phase(timer, time, "process_starts", 1.0)
+    run_phase(timer, time, "rounds", 0.0)
+    timer.drop_group(1)
+    timer.group = 0
+    for _ in range(2):
+        run_phase(timer, time, "process_starts", 4.0)
+        run_phase(timer, time, "rounds", 8.0)
+    # Both groups; both minus the finished part of the first; the first alone, twice and once.
+    assert progress.seconds == [140.0, 5 * 10.0 + 5 * 8.0 + 2.0, 2 * (10.0 + 8.0), 4.0 + 8.0]
+    assert (timer.durations().process_starts, timer.durations().rounds) == ([6.0, 4.0, 4.0], [8.0, 8.0, 8.0])
+
+
+def test_no_time_remains_for_allocation_counts_that_took_less_than_estimated(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(0.0, 0.0, 0.0, 0.0, 40.0, 0.0, 0.0)
+    timer.plan_process_runs(2, 2)
+    for timer.group in range(2):
+        run_phase(timer, time, "process_starts", 0.0)
+        run_phase(timer, time, "allocation_count", 5.0)
+    for timer.group in range(2):
+        run_phase(timer, time, "process_starts", 0.0)
+    assert progress.seconds == [40.0, 5.0, 0.0, 0.0]
+
+
+def test_the_remaining_time_of_a_resumed_study_excludes_completed_phases(time: Time) -> None:
+    progress = RecordingProgress()
+    timer = PhaseTimer(progress)
+    timer.estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
+    timer.subtract_completed(
+        {"parity": 1.0, "process_starts": 0.75, "rounds": 0.75, "allocation_count": 1.0, "trainings": 0.5}
+    )
+    run_phase(timer, time, "process_starts", 4.0)
+    run_phase(timer, time, "rounds", 9.0)
+    run_phase(timer, time, "native_trace", 8.0)
+    assert progress.seconds == [5.0 + 10.0 + 8.0 + 50.0, 58.0]
+
+
+def test_an_interrupted_phase_has_no_duration(time: Time) -> None:
+    timer = PhaseTimer(NullProgress())
+    with pytest.raises(KeyboardInterrupt), timer.phase("process_starts"):
+        raise KeyboardInterrupt
+    assert timer.durations().process_starts == []

@@ -1,0 +1,401 @@
+"""Resuming unfinished studies: finished measurements are restored and not repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from polybench.core.errors import BadInput, RequiredEngineMissing
+from polybench.core.spec import Study
+from polybench.engines import ENGINES, EngineSpec
+from polybench.machine import host
+from polybench.planning.estimate import Estimate
+from polybench.results.document import study_toml
+from polybench.runner.resumable import find_resumable, find_study
+from polybench.runner.resume import check_resumable_here, resume_study
+from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
+from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.anonymize import UNKNOWN_HOST
+from polybench.storage.store import Store
+from tests.environments import make_environment, site_packages, write_engine
+from tests.runner.test_failures import CallbackOnStage, saved
+from tests.runner.test_study import FAST, RecordingProgress, run, small_data
+
+__all__ = ["small_data"]
+
+FIELDS = FAST | {"processes": 2, "rounds_per_process": 2, "parity": False, "epochs": 1}
+STUDY = Study(engines=("fake", "fake+slow"), **FIELDS)
+
+RUN_UNTIL_KILLED = """
+import os, signal, sys
+import msgspec
+from pathlib import Path
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.storage.store import Store
+
+class KillAtStage(NullProgress):
+    def on_stage(self, text):
+        if sys.argv[3] in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+synthetic.IMAGES["train"] = 2000
+study = msgspec.convert(msgspec.json.decode(sys.argv[1]), Study)
+run_study(study, KillAtStage(), store=Store(Path(sys.argv[2])))
+"""
+
+
+def kill_at(stage: str, results: Path, study: Study = STUDY) -> StudyCheckpointStore:
+    """Run the study in a separate program, which is killed at this stage."""
+    encoded = msgspec.json.encode(study).decode()
+    done = subprocess.run([sys.executable, "-c", RUN_UNTIL_KILLED, encoded, str(results), stage], check=False)
+    assert done.returncode == -signal.SIGKILL
+    return StudyCheckpointStore(results)
+
+
+def stop_at(stage: str, results: Path) -> StudyDocument:
+    """Run the study in this process, and interrupt it at this stage."""
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    return run(*STUDY.engines, listener=CallbackOnStage(stage, stop), store=Store(results), **FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("stage", "process_runs", "trainings"),
+    [("process 1 of 2: round 2", 0, 0), ("process 2 of 2: round 1", 1, 0), ("fake+slow/cpu, seed 1", 2, 2)],
+)
+def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, trainings: int, tmp_path: Path) -> None:
+    checkpoints = kill_at(stage, tmp_path)
+    (id,) = checkpoints.ids()
+    before = checkpoints.read(id)
+    assert before.completed.process_runs == process_runs
+    runs = {run.configuration.name: run for run in before.runs}
+    trained = sum(len(run.trainings) for run in before.runs)
+    assert abs(trained - trainings) <= 1  # each seed trains configurations in random order
+    document = resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
+
+    stages = " ".join(listener.stages)
+    for number in range(2):
+        assert (f"process {number + 1} of 2: starting" in stages) == (number >= process_runs)
+    assert sum("training" in text for text in listener.stages) == 4 - trained
+    for result in document.results:
+        before_run = runs[result.configuration]
+        assert result.status == "ok"
+        assert [len(process) for process in result.nested_step_times] == [2, 2]
+        assert result.nested_step_times[:process_runs] == before_run.step_times[:process_runs]
+        assert [len(process) for process in result.interference.blocks] == [2, 2]
+        assert sorted(training.seed for training in result.trainings) == [0, 1]
+        assert all(training in result.trainings for training in before_run.trainings)
+    assert len(document.interference) == 4
+    assert document == saved(tmp_path)
+    assert document.finished
+    assert [(one.processes, one.trainings) for one in document.resumed] == [(process_runs, trained)]
+    assert any("resumed after" in text for text in document.warnings)
+    assert checkpoints.ids() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{id}.json", "logs"]
+
+
+def test_a_killed_training_is_resumed_after_its_last_epoch(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3, accuracy=True)
+    checkpoints = kill_at("epoch 3", tmp_path, study)
+    (id,) = checkpoints.ids()
+    (before,) = checkpoints.read(id).runs[0].trainings
+    assert len(before.epochs) == 2
+    listener = RecordingProgress()
+    document = resume_study(id, listener, store=Store(tmp_path))
+
+    assert [text for text in listener.stages if "epoch" in text] == ["training fake/cpu, seed 0, epoch 3"]
+    (training,) = document.results[0].trainings
+    assert training.complete
+    assert training.epochs[:2] == before.epochs
+    # The engine's accuracy depends on the steps of both processes.
+    accuracies = [epoch.accuracy or 0 for epoch in training.epochs]
+    assert accuracies == sorted(set(accuracies))
+    (warning,) = document.results[0].warnings
+    assert warning == "the training of seed 0 was resumed in another process after 2 epochs"
+    assert checkpoints.ids() == []
+
+
+def test_a_training_whose_last_epoch_was_not_saved_is_resumed_after_the_one_before(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=4)
+    checkpoints = kill_at("epoch 4", tmp_path, study)
+    (id,) = checkpoints.ids()
+    older, newer = sorted((checkpoints.folder / id).glob("training-*.npz"))
+    newer.unlink()
+    document = resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
+    assert older.name.endswith("-2.npz")
+    assert [text[-7:] for text in listener.stages if "epoch" in text] == ["epoch 3", "epoch 4"]
+    (training,) = document.results[0].trainings
+    assert len(training.epochs) == 4
+
+
+def test_a_training_with_a_corrupt_state_restarts(tmp_path: Path) -> None:
+    study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3)
+    checkpoints = kill_at("epoch 3", tmp_path, study)
+    (id,) = checkpoints.ids()
+    max((checkpoints.folder / id).glob("training-*.npz")).write_bytes(b"no archive")
+    document = resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
+    assert sum("epoch" in text for text in listener.stages) == 3
+    (training,) = document.results[0].trainings
+    assert training.complete
+    (warning,) = document.results[0].warnings
+    assert warning == "the training of seed 0 restarted: its saved state cannot be restored"
+
+
+def test_an_interrupted_study_is_listed_found_by_its_settings_and_resumed(tmp_path: Path) -> None:
+    stopped = stop_at("process 2 of 2: round 2", tmp_path)
+    assert [result.hint for result in stopped.results] == [f"polybench resume {stopped.id}"] * 2
+    listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
+    assert f"{stopped.id} (to resume)" in listed
+    assert find_study(STUDY, Store(tmp_path)) == stopped.id
+    other = msgspec.structs.replace(STUDY, processes=4)
+    with pytest.raises(BadInput, match="processes was 2, now 4: `polybench resume"):
+        find_study(other, Store(tmp_path))
+    result = CliRunner().invoke(app, ["resume", "last", "--results", str(tmp_path), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    document = from_json(result.stdout.encode())
+    assert document.id == stopped.id
+    assert {one.status for one in document.results} == {"ok"}
+    assert "(to resume)" not in CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
+    with pytest.raises(BadInput, match="cannot resume 'last'"):
+        find_resumable("last", Store(tmp_path))
+
+
+def test_a_study_with_several_environments_is_resumed_if_each_is_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EngineSpec("demo_engine:Engine", "", startup_seconds=1.0, copies_data=False, computes=False)
+    monkeypatch.setitem(ENGINES, "demo_engine", spec)
+    env = {name: str(make_environment(tmp_path / name)) for name in ("old", "new")}
+    versions = {"old": "1.0", "new": "2.0"}
+    for name, version in versions.items():
+        write_engine(site_packages(Path(env[name])), version)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    results, listener = tmp_path / "results", CallbackOnStage("process 2 of 2: starting", stop)
+    run("demo_engine@old", "demo_engine@new", env=env, store=Store(results), listener=listener, **FIELDS)
+    (id,) = StudyCheckpointStore(results).ids()
+    for name, version in versions.items():
+        write_engine(site_packages(Path(env[name])), "3.0.0")
+        with pytest.raises(BadInput, match=f"{id}: demo_engine was {version}, now 3.0.0: "):
+            resume_study(id, RecordingProgress(), store=Store(results))
+        write_engine(site_packages(Path(env[name])), version)
+    python = Path(env["new"]) / "bin/python"
+    python.rename(python.with_name("moved"))
+    python.write_text("#!/bin/sh\nexit 3\n")
+    python.chmod(0o755)
+    with pytest.raises(BadInput, match=f"{id}: demo_engine@new/cpu is unavailable: .* exited with code 3"):
+        resume_study(id, RecordingProgress(), store=Store(results))
+    python.with_name("moved").replace(python)
+
+    document = resume_study(id, RecordingProgress(), store=Store(results))
+    assert [result.status for result in document.results] == ["ok", "ok"]
+    assert [len(result.nested_step_times) for result in document.results] == [2, 2]
+    assert [result.versions["demo_engine"] for result in document.results] == ["1.0", "2.0"]
+
+
+def _change_machine(checkpoint: StudyCheckpoint) -> None:
+    checkpoint.header.host.cpu = "another"
+
+
+def _change_version(checkpoint: StudyCheckpoint) -> None:
+    for configuration_run in checkpoint.runs:
+        assert configuration_run.engine_info is not None
+        configuration_run.engine_info = msgspec.structs.replace(configuration_run.engine_info, versions={"fake": "0"})
+
+
+def _change_data(checkpoint: StudyCheckpoint) -> None:
+    checkpoint.settings.data_sha256 = "0" * 64
+
+
+def _change_threads(checkpoint: StudyCheckpoint) -> None:
+    checkpoint.runs[0].env_vars["OMP_NUM_THREADS"] = "99"
+
+
+def test_a_study_is_not_resumed_on_another_machine_or_with_other_versions(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    before, checkpoints = saved(tmp_path), StudyCheckpointStore(tmp_path)
+    changes: dict[str, Callable[[StudyCheckpoint], None]] = {
+        r"cpu was another, now ": _change_machine,
+        r"fake was 0, now 1": _change_version,
+        r"data_sha256 was 000\S*, now ": _change_data,
+        r"OMP_NUM_THREADS was 99, now ": _change_threads,
+    }
+    original = checkpoints.read(id)
+    for reason, change in changes.items():
+        change(changed := checkpoints.read(id))
+        checkpoints.write(id, changed)
+        with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}"):
+            resume_study(id, RecordingProgress(), store=Store(tmp_path))
+        checkpoints.write(id, original)
+    assert saved(tmp_path) == before
+    with checkpoints.lock(id), pytest.raises(BadInput, match="is still running"):
+        resume_study(id, RecordingProgress(), store=Store(tmp_path))
+    (checkpoints.folder / id / "study").write_bytes(b"\xde\xad")
+    with pytest.raises(BadInput, match="cannot read"):
+        resume_study(id, RecordingProgress(), store=Store(tmp_path))
+
+
+def _make_old(folder: Path) -> None:
+    an_hour_ago = time.time() - 3600
+    os.utime(folder, (an_hour_ago, an_hour_ago))
+
+
+def test_the_lock_of_a_running_study_does_not_expire(tmp_path: Path) -> None:
+    checkpoints = StudyCheckpointStore(tmp_path)
+    killed = checkpoints.folder / "killed"
+    killed.mkdir(parents=True)
+    (killed / "lock").touch()
+    with checkpoints.lock("running"):
+        _make_old(checkpoints.folder / "running")
+        _make_old(killed)
+        with checkpoints.lock("another"):
+            assert {path.name for path in checkpoints.folder.iterdir()} == {"running", "another"}
+            with pytest.raises(BadInput, match="is still running"), checkpoints.lock("running"):
+                pass
+
+
+def test_a_checkpoint_is_read_only_while_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    other, read = StudyCheckpointStore(tmp_path), StudyCheckpointStore.read
+
+    def check_lock_and_read(self: StudyCheckpointStore, name: str) -> StudyCheckpoint:
+        with pytest.raises(BadInput, match="is still running"), other.lock(name):
+            pass
+        return read(self, name)
+
+    monkeypatch.setattr(StudyCheckpointStore, "read", check_lock_and_read)
+    assert resume_study(id, RecordingProgress(), store=Store(tmp_path)).finished
+
+
+class TimeLeftProgress(RecordingProgress):
+    """Records the reported remaining time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_time_left(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def test_the_remaining_time_of_a_resumed_study_excludes_finished_phases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
+    monkeypatch.setattr("polybench.runner.study.estimate_duration", lambda *_, **__: estimate)
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    resume_study(id, listener := TimeLeftProgress(), store=Store(tmp_path))
+    assert listener.seconds[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first report precedes the data
+
+
+def test_a_study_that_was_killed_before_its_first_save_is_listed(tmp_path: Path) -> None:
+    checkpoints = kill_at("process 1 of 2: round 1", tmp_path)
+    (id,) = checkpoints.ids()
+    assert not list(tmp_path.glob("*.json"))
+    command = ["list", "--results", str(tmp_path)]
+    (row,) = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
+    assert (row["id"], row["finished"], row["resumable"], row["measured"]) == (id, False, True, 0)
+    assert (row["model"], row["dataset"]) == ("lenet", "synthetic")
+    assert row["configurations"] == ["fake/cpu", "fake+slow/cpu"]
+    assert f"{id} (to resume)" in CliRunner().invoke(app, command).stdout
+    assert (
+        CliRunner().invoke(app, [*command, "--engine", "flux"]).stdout.startswith("no saved study matches (1 searched)")
+    )
+    (checkpoints.folder / id / "study").write_bytes(b"\xde\xad")
+    assert "unreadable: cannot read" in CliRunner().invoke(app, command).stdout
+    (row,) = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)
+    # Without a saved document, `run ID` cannot repeat the study.
+    assert "start over with the same command without --resume" in row["unreadable"]
+    assert f"delete it with `polybench resume {id} --discard`" in row["unreadable"]
+
+
+def test_discarding_deletes_the_checkpoint_and_keeps_the_document(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    checkpoints, before = StudyCheckpointStore(tmp_path), saved(tmp_path)
+    (checkpoints.folder / id / "study").write_bytes(b"\xde\xad")
+    command = ["resume", "last", "--results", str(tmp_path)]
+    error = CliRunner().invoke(app, command).exception
+    assert isinstance(error, BadInput)
+    assert f"start over with `polybench run {id}`, or delete it with `polybench resume {id} --discard`" in str(error)
+    with checkpoints.lock(id):
+        assert "is still running" in str(CliRunner().invoke(app, [*command, "--discard"]).exception)
+        assert checkpoints.ids() == [id]
+    done = CliRunner().invoke(app, [*command, "--discard"])
+    assert (done.exit_code, done.stdout) == (0, f"deleted the checkpoint of {id}; it can no longer be resumed\n")
+    assert checkpoints.ids() == []
+    assert saved(tmp_path) == before
+    assert not checkpoints.folder.exists()
+
+
+def test_a_corrupt_checkpoint_does_not_hide_others(tmp_path: Path) -> None:
+    id = stop_at("process 2 of 2: starting", tmp_path).id
+    checkpoints = StudyCheckpointStore(tmp_path)
+    corrupt = checkpoints.folder / "99999999-corrupt"
+    corrupt.mkdir()
+    (corrupt / "study").write_bytes(b"\xde\xad")
+    assert find_study(STUDY, Store(tmp_path)) == id
+    other = msgspec.structs.replace(STUDY, processes=4)
+    with pytest.raises(BadInput, match=rf"processes was 2, now 4: .* resume {id}` .*; cannot read .*99999999-corrupt"):
+        find_study(other, Store(tmp_path))
+    checkpoints.remove(id)
+    with pytest.raises(BadInput, match=r"no unfinished study in .*; cannot read .*99999999-corrupt"):
+        find_study(STUDY, Store(tmp_path))
+
+
+def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> None:
+    results, engines = tmp_path / "results", ("fake", "fake+unavailable")
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    listener = CallbackOnStage("process 2 of 2: starting", stop)
+    run(*engines, listener=listener, store=Store(results), **FIELDS)
+    (id,) = StudyCheckpointStore(results).ids()
+    file = tmp_path / "study.toml"
+    file.write_text(study_toml(msgspec.structs.replace(STUDY, engines=engines)))
+    command = ["run", str(file), "--resume", "--results", str(results), "--quiet", "--format", "json"]
+    planned = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert (planned.exit_code, planned.stderr.splitlines()[0]) == (0, f"--resume would resume {id}")
+    error = CliRunner().invoke(app, [*command, "--strict"]).exception
+    assert isinstance(error, RequiredEngineMissing)
+    assert "fake+unavailable/cpu is unavailable" in str(error)
+    assert StudyCheckpointStore(results).ids() == [id]  # the measurements remain
+
+    done = CliRunner().invoke(app, [*command, "--anonymous"])
+    assert done.exit_code == 0, done.output
+    document = from_json(done.stdout.encode())
+    assert (document.id, document.host.hostname) == (id, UNKNOWN_HOST)
+    assert str(tmp_path) not in done.stdout + (results / f"{id}.json").read_text()
+    planned = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert "no unfinished study in" in str(planned.exception)
+
+
+def test_another_machine_cannot_resume_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    run("fake", listener=CallbackOnStage("process 2 of 2: starting", stop), store=Store(tmp_path), **FIELDS)
+    (id,) = StudyCheckpointStore(tmp_path).ids()
+    check_resumable_here(id, Store(tmp_path))
+    other_host = msgspec.structs.replace(host.this_host(), hostname="other")
+    monkeypatch.setattr(host, "this_host", lambda: other_host)
+    with pytest.raises(BadInput, match=rf"cannot resume {id}: hostname was .*, now other"):
+        check_resumable_here(id, Store(tmp_path))

@@ -1,0 +1,410 @@
+"""Whole studies with the fake engine, in real processes."""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.errors import BadInput, RequiredEngineMissing
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.engines import ENGINES
+from polybench.engines.fake.engine import (
+    ALLOCATIONS,
+    DATA_WAIT_SECONDS,
+    GC_SECONDS,
+    PIPELINE_BATCH_SECONDS,
+    STEP_SECONDS,
+)
+from polybench.machine import host
+from polybench.machine.meters.cpu import cpu_seconds
+from polybench.protocol.messages import Load, Loaded
+from polybench.protocol.process import WorkerProcess
+from polybench.runner.progress import ConfigurationProgress
+from polybench.runner.scratch import exclusive_lock
+from polybench.runner.study import run_study
+from polybench.schema.result import Result
+from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.store import Store
+from tests.scripts.test_plain import folder
+
+__all__ = ["folder"]
+
+FAST: dict[str, Any] = {
+    "data": "synthetic",
+    "processes": 2,
+    "rounds_per_process": 3,
+    "steps_per_round": 5,
+    "budget": 20.0,
+    "timeout": 60.0,
+}
+
+REAL_PIPELINE: dict[str, Any] = {
+    "input": "pipeline", "augment": True, "loader_workers": 1, "threads": 1, "batch_size": 8, "parity_steps": 1,
+    "metrics": False, "timeout": 300.0,
+}  # fmt: skip
+
+
+class RecordingProgress:
+    """Records stages and warnings."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.warnings: list[str] = []
+
+    def on_stage(self, text: str) -> None:
+        self.stages.append(text)
+
+    def on_time_left(self, seconds: float) -> None: ...
+
+    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None: ...
+
+    def on_warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+
+
+def run(
+    *engines: str, store: Store | None = None, listener: RecordingProgress | None = None, **fields: Any
+) -> StudyDocument:
+    study = Study(engines=engines, **(FAST | fields))
+    return run_study(study, listener or RecordingProgress(), store=store)
+
+
+@functools.cache
+def three_configurations() -> StudyDocument:
+    """Run a study once for all tests that read its result."""
+    return run("fake", "fake+slow", "fake", prices={"cpu": 3.6})
+
+
+def test_a_study_measures_every_configuration_in_every_process_and_round() -> None:
+    result = three_configurations()
+    assert [r.configuration for r in result.results] == ["fake/cpu", "fake+slow/cpu", "fake/cpu#2"]
+    for configuration in result.results:
+        assert configuration.status == "ok"
+        assert configuration.step_times is not None
+        assert [[len(r) for r in p] for p in configuration.step_times.values] == [[5, 5, 5]] * 2
+        assert configuration.step_time is not None
+        assert configuration.step_time.n == 30
+    slow = result.result("fake+slow/cpu")
+    assert slow.vs_baseline is not None
+    assert slow.vs_baseline.speedup == pytest.approx(0.5, rel=0.2)
+    assert slow.vs_baseline.scope == "processes"
+    assert result.settings.baseline == "fake/cpu"
+    assert len(result.interference) == 2 * 3
+
+
+def test_a_single_process_has_no_verdict_across_processes() -> None:
+    result = run("fake", "fake+slow", processes=1)
+    comparison = result.result("fake+slow/cpu").vs_baseline
+    assert comparison is not None
+    assert comparison.scope == "single_process"
+
+
+def test_a_failure_affects_only_its_configuration() -> None:
+    engines = [
+        "fake",
+        *(f"fake+{variant}" for variant in ("crash", "bad_message", "nan", "hang", "unavailable")),
+    ]
+    result = run(*engines, timeout=5.0)
+    by_name = {r.variant: r for r in result.results}
+    assert by_name[None].is_measured
+    assert "SIGSEGV" in (by_name["crash"].reason or "")
+    assert "invalid response" in (by_name["bad_message"].reason or "")
+    assert "the loss is nan" in (by_name["nan"].reason or "")
+    assert "timed out" in (by_name["hang"].reason or "")
+    for name in ("crash", "bad_message", "nan", "hang"):
+        assert by_name[name].status == "failed"
+        assert Path(by_name[name].log_path or "").exists()
+        assert by_name[name].vs_baseline is None
+    assert by_name["unavailable"].status == "unavailable"
+    assert by_name["unavailable"].log_path is None
+    assert by_name["unavailable"].hint
+
+
+def test_the_study_is_saved_after_each_phase_and_logs_are_deleted_if_nothing_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process_runs: list[int] = []
+    save = Store.save
+
+    def record_and_save(self: Store, document: StudyDocument) -> Path:
+        step_times = document.results[0].step_times
+        process_runs.append(len(step_times.values) if step_times else 0)
+        return save(self, document)
+
+    monkeypatch.setattr(Store, "save", record_and_save)
+    run("fake", store=Store(tmp_path))
+    # Twice after the last process run: before and after the count of native allocations.
+    assert process_runs == [0, 1, 2, 2, 2]
+    assert not list(tmp_path.glob("logs/*"))
+
+
+def test_strict_measures_nothing_if_an_engine_is_unavailable() -> None:
+    listener = RecordingProgress()
+    study = Study(engines=("fake", "fake+unavailable"), **FAST)
+    with pytest.raises(RequiredEngineMissing, match="fake\\+unavailable/cpu"):
+        run_study(study, listener, store=None, strict=True)
+    assert not any("round" in stage for stage in listener.stages)
+
+
+def test_a_missing_gpu_engine_is_unavailable() -> None:
+    result = run("fake+unavailable", devices=("cuda",), parity=False, processes=1)
+    assert result.results[0].configuration == "fake+unavailable/cuda"
+    assert result.results[0].status == "unavailable"
+    assert result.results[0].hint
+
+
+def test_the_study_is_repeated_from_its_toml() -> None:
+    fields = FAST | {"learning_rate": 0.5, "processes": 1, "rounds_per_process": 1}
+    result = run("fake", **fields)
+    decoded = msgspec.toml.decode(result.study.encode(), type=Study)
+    assert decoded == Study(engines=("fake",), **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"engines": ("torhc",)}, "did you mean 'torch'"),
+        ({"engines": ("torch+compiled",)}, "did you mean 'compile'"),
+        ({"engines": ("torch+compile+compile",)}, "repeats a variant"),
+        ({"engines": ("fake",), "model": "lennet"}, "did you mean 'lenet'"),
+        ({"engines": ("fake",), "optimizer": "momentun"}, "did you mean 'momentum'"),
+        ({"engines": ("fake",), "baseline": "torch/cpu"}, "unknown configuration"),
+        ({"engines": ("fake",), "batch_size": 2001}, "2001"),
+        ({"engines": ("fake",), "data": "/no/such/folder"}, "/no/such/folder"),
+        ({"engines": ("fake",), "devices": ("cpu",), "prices": {"cuda": 1.0}}, "device with a price"),
+        ({"engines": ("fake",), "precision": "tf32"}, "tf32"),
+        ({"engines": ("fake",), "loader_workers": 2}, "--loader-workers requires an input pipeline"),
+        ({"engines": ("fake",), "augment": True}, "--augment requires an input pipeline"),
+    ],
+)
+def test_bad_input_is_reported_before_anything_is_started(fields: dict[str, Any], message: str) -> None:
+    listener = RecordingProgress()
+    with pytest.raises(BadInput, match=message):
+        run_study(Study(**(FAST | fields)), listener, store=None)
+    assert set(listener.stages) <= {"preparing data"}
+
+
+def test_an_unwritable_results_folder_is_reported_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    listener = RecordingProgress()
+    with pytest.raises(BadInput, match="cannot write results"):
+        run_study(Study(engines=("fake",), **FAST), listener, store=Store(tmp_path / "file"))
+    assert listener.stages == []
+
+
+def test_configurations_that_exceed_memory_run_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "available_memory", lambda: 100 << 20)
+    listener = RecordingProgress()
+    result = run("fake", "fake+slow", "fake", listener=listener, parity=False)
+    assert any("3 groups" in text for text in result.warnings)
+    assert all(r.status == "ok" and r.vs_baseline for r in result.results)
+
+
+def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "usable_threads", lambda: 1)
+    listener = RecordingProgress()
+    with exclusive_lock():
+        result = run("fake", "fake", listener=listener, threads=2, margin=1e-6)
+    text = "\n".join(result.warnings)
+    assert "another study" in text
+    assert "2 threads on 1 usable cores" in text
+    assert "margin of error above" in text
+    assert listener.warnings == result.warnings
+
+
+def test_the_budget_limits_explicit_rounds() -> None:
+    result = run("fake", rounds_per_process=10_000, steps_per_round=200, budget=1.0, processes=2)
+    assert any("budget of 1 s" in text for text in result.warnings)
+    assert result.results[0].is_measured
+
+
+def test_costs_are_relative_to_the_baseline() -> None:
+    slow = three_configurations().result("fake+slow/cpu")
+    assert slow.cost is not None
+    assert slow.epoch_seconds is not None
+    assert slow.cost.dollars_per_epoch == pytest.approx(slow.epoch_seconds / 1000)
+    assert slow.cost.relative == pytest.approx(2.0, rel=0.2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_prints_and_saves_finished_measurements(number: int, folder: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "polybench",
+        "compare",
+        "--engines",
+        "fake,fake+slow",
+        "--data",
+        str(folder),
+        "--batch-size",
+        "16",
+        "--format",
+        "json",
+    ]
+    options = ["--results", str(tmp_path), "--rounds-per-process", "100000", "--budget", "1h", "--processes", "3"]
+    process = subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that runs tests in the background lets its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "round 3" in line:
+            break
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = from_json(out.encode())
+    assert {result.status for result in document.results} == {"interrupted"}
+    assert all(result.is_measured for result in document.results)
+    assert json.loads((tmp_path / f"{document.id}.json").read_text())["id"] == document.id
+
+
+def test_idle_workers_sleep(tmp_path: Path) -> None:
+    with WorkerProcess({}, tmp_path / "log") as worker:
+        worker.request(Load(ENGINES["fake"].factory), Loaded, 60.0)
+        before = cpu_seconds(worker.pid)
+        time.sleep(1.0)
+        assert cpu_seconds(worker.pid) - before < 0.02
+
+
+def test_memory_allocations_and_garbage_collection_are_in_the_result() -> None:
+    result = three_configurations().result("fake/cpu")
+    assert result.allocations.host == ALLOCATIONS
+    assert result.allocations.device is None
+    assert result.gc.seconds_per_step == pytest.approx(GC_SECONDS)
+    assert result.gc.full_collections is not None
+    memory = result.memory
+    assert memory.peak_rss_bytes is not None
+    assert memory.rss_after_import_bytes is not None
+    assert memory.peak_rss_bytes >= memory.rss_after_import_bytes > 0
+    assert memory.rss_anon_bytes is not None
+    assert memory.rss_file_bytes is not None
+
+
+def test_a_failed_allocation_count_is_a_warning() -> None:
+    result = run("fake+no_allocation_count", processes=1).result("fake+no_allocation_count/cpu")
+    assert result.status == "ok"
+    assert result.allocations.host is None
+    assert any("the fake profiler does not start" in text for text in result.warnings)
+
+
+def test_without_metrics_only_times_and_peak_memory_are_measured() -> None:
+    result = run("fake", processes=1, metrics=False).result("fake/cpu")
+    assert result.is_measured
+    assert result.allocations.host is None
+    assert result.memory.rss_anon_bytes is None
+    assert result.memory.peak_rss_bytes is not None
+
+
+def test_a_pipeline_has_separate_times_of_waiting_pipeline_and_training() -> None:
+    pipeline: dict[str, Any] = {"input": "pipeline", "augment": True, "threads": 1}
+    document = run("fake", "reference", processes=1, batch_size=100, **pipeline)
+    result = document.result("fake/cpu")
+    assert (result.workload.input, result.workload.loader_workers, result.workload.augment) == (
+        "pipeline",
+        1,
+        True,
+    )
+    assert (document.settings.loader_workers, document.settings.augment) == (1, True)
+    assert result.step_times is not None
+    assert result.step_times.resolution == "block"
+    assert result.pipeline is not None
+    assert result.pipeline.data_wait_seconds_per_step == pytest.approx(DATA_WAIT_SECONDS)
+    assert result.pipeline.compute_seconds_per_step == pytest.approx(STEP_SECONDS, rel=0.2)
+    assert result.pipeline.pipeline_items_per_second == pytest.approx(100 / PIPELINE_BATCH_SECONDS)
+    assert result.pipeline.training_items_per_second == pytest.approx(100 / STEP_SECONDS, rel=0.2)
+    unavailable = document.result("reference/cpu")
+    assert (unavailable.status, unavailable.hint) == ("unavailable", "use --input preload")
+
+
+@pytest.mark.slow
+def test_a_real_pipeline_passes_the_parity_check_and_is_timed() -> None:
+    """Tests TensorFlow. test_pinning.py tests PyTorch, and tests/engines all engines."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tensorflow is not installed")
+    (result,) = run("tf", processes=1, rounds_per_process=1, **REAL_PIPELINE).results
+    assert_pipeline_is_timed(result)
+
+
+def assert_pipeline_is_timed(result: Result) -> None:
+    assert (result.status, result.parity.status) == ("ok", "pass"), result
+    pipeline, seconds = result.pipeline, result.step_time
+    assert pipeline is not None
+    assert seconds is not None
+    assert pipeline.data_wait_seconds_per_step is not None
+    assert pipeline.compute_seconds_per_step is not None
+    assert pipeline.data_wait_seconds_per_step > 0
+    total = pipeline.data_wait_seconds_per_step + pipeline.compute_seconds_per_step
+    assert total == pytest.approx(seconds.mean)
+    assert pipeline.pipeline_items_per_second is not None
+    assert pipeline.training_items_per_second is not None
+
+
+def test_memory_groups_have_separate_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "available_memory", lambda: 1)
+    listener = RecordingProgress()
+    result = run(
+        "fake+slow",
+        "fake",
+        processes=1,
+        steps_per_round=None,
+        rounds_per_process=None,
+        budget=4.0,
+        batch_size=10,
+        listener=listener,
+    )
+    slow, fast = (configuration.step_times.values[0] for configuration in result.results if configuration.step_times)
+    assert any("2 groups" in warning for warning in listener.warnings)
+    # Each group has half of the budget, so its blocks have twice as many steps of half the duration.
+    assert len(fast[0]) == pytest.approx(2 * len(slow[0]), rel=0.25)
+    assert result.settings.steps_per_round is None
+
+
+def test_precisions_are_configurations_of_one_study() -> None:
+    result = run("fake", precision=("fp32", "bf16"), processes=1, rounds_per_process=1)
+    assert [r.configuration for r in result.results] == ["fake/cpu", "fake/cpu/bf16"]
+    other = result.results[1].vs_baseline
+    assert other is not None
+    assert (other.baseline, result.settings.precision) == ("fake/cpu", "fp32,bf16")
+
+
+def test_the_study_has_a_malloc_policy_and_a_variant_may_use_the_system_one() -> None:
+    result = run("fake", "fake+system_malloc", processes=1, rounds_per_process=1)
+    retain, system = (configuration.versions["environment"]["GLIBC_TUNABLES"] for configuration in result.results)
+    assert "trim_threshold" in retain
+    assert "arena_max=1" in retain
+    assert "trim_threshold" not in system
+    assert result.settings.malloc == "retain"
+    assert result.results[0].interference.minor_faults_per_step is not None
+    assert run("fake", malloc="system", processes=1, rounds_per_process=1).settings.malloc == "system"
+
+
+def test_a_variant_whose_allocator_is_not_installed_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    plain, *preloaded = run("fake", "fake+jemalloc", "fake+jemalloc", processes=1, rounds_per_process=1).results
+    assert plain.is_measured
+    assert [result.status for result in preloaded] == ["unavailable"] * 2
+    assert preloaded[0].hint == "apt-get install libjemalloc2"

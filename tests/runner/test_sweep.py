@@ -1,0 +1,250 @@
+"""Resuming unfinished sweeps: finished points are restored, the others are measured."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from polybench.cli import app
+from polybench.core.errors import BadInput
+from polybench.core.spec import Study
+from polybench.runner.resumable import ResumableRun, find_resumable, find_sweep
+from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.runner.sweep import resume_sweep, run_sweep
+from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.schema.study import StudyDocument, from_json, to_json
+from polybench.storage.store import Store
+from tests.runner.test_study import FAST, RecordingProgress, small_data
+
+__all__ = ["small_data"]
+
+FIELDS = FAST | {"processes": 2, "rounds_per_process": 1, "parity": False, "metrics": False}
+SPEC = SweepSpec(Study(engines=("fake", "fake+slow"), **FIELDS), {"batch_size": [8, 16, 32]})
+COMMAND = [
+    *("sweep", "--engines", "fake,fake+slow", "--batch-size", "8,16,32", "--data", "synthetic"),
+    *("--processes", "2", "--rounds-per-process", "1", "--steps-per-round", "5", "--budget", "20s", "--timeout", "60s"),
+    *("--no-parity", "--no-metrics", "--quiet"),
+]
+
+RUN_UNTIL_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from polybench.data import synthetic
+from polybench.runner.progress import NullProgress
+from polybench.runner.sweep import run_sweep
+from polybench.storage.store import Store
+from tests.runner.test_sweep import SPEC
+
+class KillAtPoint(NullProgress):
+    def on_stage(self, text):
+        if sys.argv[2] in text and "process 2" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+synthetic.IMAGES["train"] = 2000
+run_sweep(SPEC, KillAtPoint(), store=Store(Path(sys.argv[1])), argv=["sweep", "original"])
+"""
+
+
+def kill(results: Path) -> str:
+    """Run the sweep in a separate program, which is killed in the second process run of its second point."""
+    command = [sys.executable, "-c", RUN_UNTIL_KILLED, str(results), "point 2 of 3"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (id,) = SweepCheckpointStore(results).ids()
+    return id
+
+
+class InterruptAtPoint(RecordingProgress):
+    """Raises KeyboardInterrupt in the second process run of the second point."""
+
+    def on_stage(self, text: str) -> None:
+        super().on_stage(text)
+        if "point 2 of " in text and "process 2 of 2: starting" in text:
+            raise KeyboardInterrupt
+
+
+def stop(results: Path, spec: SweepSpec = SPEC, **fields: Any) -> str:
+    """Run the sweep in this process, interrupt it there, and return its ID."""
+    arguments = {"argv": ["sweep", "original"]} | fields
+    outcome = run_sweep(spec, InterruptAtPoint(), store=Store(results), **arguments)
+    assert outcome.resumable_id is not None
+    return outcome.resumable_id
+
+
+def documents(results: Path) -> dict[str, StudyDocument]:
+    read = (from_json(path.read_bytes()) for path in results.glob("*.json"))
+    return {document.id: document for document in read}
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
+    id = kill(tmp_path)
+    before, points = documents(tmp_path), SweepCheckpointStore(tmp_path).read(id).started
+    (stopped,) = StudyCheckpointStore(tmp_path).ids()
+    (finished,) = set(points.values()) - {stopped}
+    rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
+    assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
+    assert (rows[id]["points"], rows[id]["planned"]) == (2, 3)
+    assert {one: row["sweep"] for one, row in rows.items()} == {id: None, stopped: id, finished: id}
+    assert finished not in invoke("list", "--results", str(tmp_path)).stdout
+    assert finished in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
+    assert [rows[one]["resumable"] for one in (id, stopped, finished)] == [True, True, False]
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, "sweep")
+    assert find_resumable(stopped, Store(tmp_path)) == ResumableRun(stopped)
+
+    outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
+    assert outcome.resumable_id is None
+    assert [one.point.values["batch_size"] for one in outcome.finished] == [8, 16, 32]
+    after = documents(tmp_path)
+    assert {one.document.id for one in outcome.finished} == set(after) >= set(points.values())
+    assert after[finished] == before[finished]
+    assert not any("point 1 of 3" in text for text in listener.stages)
+    assert [one.processes for one in after[stopped].resumed] == [1]
+    assert {tuple(document.argv) for document in after.values()} == {("sweep", "original")}
+    assert all(result.status == "ok" for document in after.values() for result in document.results)
+    assert SweepCheckpointStore(tmp_path).ids() == StudyCheckpointStore(tmp_path).ids() == []
+
+
+@pytest.mark.parametrize("command", [lambda _: [*COMMAND, "--resume"], lambda _: ["resume", "last", "--quiet"]])
+def test_a_sweep_is_resumed_by_its_command_or_its_id(command: Callable[[str], list[str]], tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    done = invoke(*command(id), "--results", str(tmp_path), "--format", "json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["schema"] == "polybench.sweep/2"
+    assert document["argv"] == ["sweep", "original"]  # not the command that resumed it
+    assert [point["parameters"]["batch_size"] for point in document["points"]] == [8, 16, 32]
+    assert {point["id"] for point in document["points"]} == set(documents(tmp_path))
+    with pytest.raises(BadInput, match="cannot resume 'last'"):
+        find_resumable("last", Store(tmp_path))
+
+
+def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(spec: SweepSpec, _: Any, **arguments: Any) -> Any:
+        return run_sweep(spec, InterruptAtPoint(), **arguments)
+
+    monkeypatch.setattr("polybench.runner.sweep.run_sweep", interrupted)
+    done = invoke(*(word for word in COMMAND if word != "--quiet"), "--results", str(tmp_path))
+    (id,) = SweepCheckpointStore(tmp_path).ids()
+    assert done.exit_code == 130
+    assert f"resume with: polybench resume {id}" in done.stderr
+    assert list(tmp_path.glob("sweeps/*.json"))  # the finished points are saved
+    listed = json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)
+    assert [row["id"] for row in listed if row["kind"] == "sweep"] == [id]
+
+
+def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
+    stop(tmp_path, SweepSpec(SPEC.study, {"batch_size": [1, 16]}, "overhead"))
+    done = invoke("resume", "last", "--results", str(tmp_path), "--format", "json", "--quiet")
+    assert json.loads(done.stdout)["schema"] == "polybench.overhead/2"
+
+
+def _change_machine(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
+    checkpoint.host.cpu = "another"
+
+
+def _change_polybench(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
+    checkpoint.tool_version = msgspec.structs.replace(checkpoint.tool_version, version="0.0.1")
+
+
+def _change_version(_: SweepCheckpoint, document: StudyDocument) -> None:
+    for result in document.results:
+        result.versions["fake"] = "0"
+
+
+def _change_variable(_: SweepCheckpoint, document: StudyDocument) -> None:
+    for result in document.results:
+        result.versions["environment"]["OMP_NUM_THREADS"] = "99"
+
+
+def _change_data(_: SweepCheckpoint, document: StudyDocument) -> None:
+    document.settings.data_sha256 = "0" * 64
+
+
+def test_a_sweep_is_not_resumed_on_another_machine_or_with_other_versions(tmp_path: Path) -> None:
+    id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
+    sweeps, store = SweepCheckpointStore(tmp_path), Store(tmp_path)
+    (finished,) = set(sweeps.read(id).started.values()) - set(StudyCheckpointStore(tmp_path).ids())
+    path = tmp_path / f"{finished}.json"
+    original, document = sweeps.read(id), path.read_bytes()
+    hint = ": start over with `polybench sweep --batch-size 8,16,32`"
+    for reason, change in {
+        r"cpu was another, now ": _change_machine,
+        r"polybench's version was 0.0.1, now ": _change_polybench,
+        r"fake was 0, now 1": _change_version,
+        r"OMP_NUM_THREADS was 99, now ": _change_variable,
+        r"data_sha256 was 000\S*, now ": _change_data,
+    }.items():
+        change(checkpoint := sweeps.read(id), changed := from_json(document))
+        sweeps.write(id, checkpoint)
+        path.write_bytes(to_json(changed))
+        with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}.*{hint}"):
+            resume_sweep(id, RecordingProgress(), store=store)
+        sweeps.write(id, original)
+    path.write_bytes(document)
+    with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
+        resume_sweep(id, RecordingProgress(), store=store)
+    other = SPEC._replace(axes={"batch_size": [8, 64]})
+    with pytest.raises(BadInput, match=r"swept values was .*8, 16, 32.*, now .*8, 64.*resume " + id):
+        find_sweep(other, store)
+    assert sweeps.ids() == [id]
+    assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
+
+
+def test_a_point_without_a_document_is_measured_again(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    outcome = resume_sweep(id, RecordingProgress(), store=Store(tmp_path))
+    assert len(outcome.finished) == len(documents(tmp_path)) == 3
+
+
+def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> None:
+    folder = SweepCheckpointStore(tmp_path).folder / "20990101-000000-abcd"
+    folder.mkdir(parents=True)
+    (folder / "sweep").write_bytes(b"\xde\xad")
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(folder.name, "sweep")
+    error = invoke("resume", "last", "--results", str(tmp_path), "--quiet").exception
+    assert isinstance(error, BadInput)
+    assert "start over with the same command without --resume" in str(error)
+    id = stop(tmp_path)
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, "sweep")
+
+
+def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
+    id = stop(tmp_path)
+    checkpoints = StudyCheckpointStore(tmp_path)
+    (stopped,) = checkpoints.ids()
+    (finished,) = set(SweepCheckpointStore(tmp_path).read(id).started.values()) - {stopped}
+    (checkpoints.folder / stopped / "study").write_bytes(b"\xde\xad")
+    interrupted = documents(tmp_path)[stopped]
+
+    outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
+    assert any(stopped in text and "starts over" in text for text in listener.warnings)
+    assert outcome.resumable_id is None
+    ids = {one.document.id for one in outcome.finished}
+    assert (len(ids), finished in ids, stopped in ids) == (3, True, False)
+    assert documents(tmp_path)[stopped] == interrupted  # its document remains
+    assert checkpoints.ids() == []
+
+
+def test_an_anonymous_sweep_stays_anonymous(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "marys-laptop")
+    stop(tmp_path, argv=["sweep", "--results", str(tmp_path)], anonymous=True)
+    done = invoke("resume", "last", "--results", str(tmp_path), "--format", "json", "--quiet")
+    assert json.loads(done.stdout)["host"]["hostname"] == "<host>"
+    for text in (done.stdout, *(path.read_text() for path in tmp_path.glob("*.json"))):
+        assert "marys-laptop" not in text
+        assert str(tmp_path) not in text

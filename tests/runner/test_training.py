@@ -1,0 +1,157 @@
+"""Whole trainings with the fake engine in real processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from polybench.core.spec import Study
+from polybench.data import synthetic
+from polybench.engines import ENGINES
+from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
+from polybench.protocol.messages import BlockMeasured, MeasureBlock, Prepare, Prepared, Train, Trained
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.schema.study import StudyDocument
+from polybench.schema.training import AccuracyDifference, TrainedEpoch, Training
+from polybench.storage.store import Store
+from tests import small_datasets
+from tests.worker_sessions import InProcess
+
+STEPS = 2000 // 128
+FAST: dict[str, Any] = {
+    "data": "synthetic",
+    "processes": 2,
+    "rounds_per_process": 1,
+    "steps_per_round": 2,
+    "timeout": 60.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
+    monkeypatch.setitem(synthetic.IMAGES, "test", 1000)
+
+
+def run(*engines: str, store: Store | None = None, **fields: Any) -> StudyDocument:
+    return run_study(Study(engines=engines, **(FAST | fields)), NullProgress(), store=store)
+
+
+def test_epochs_are_trained_and_evaluated_for_each_seed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = run("fake", "fake+slow", store=store, epochs=2, accuracy=True, seed=7)
+    for result in document.results:
+        assert [training.seed for training in result.trainings] == [7, 8]
+        for epochs in (training.epochs for training in result.trainings):
+            assert len(epochs) == 2
+            expected = [n * STEPS / (n * STEPS + STEPS_TO_HALF_CORRECT) for n in (1, 2)]
+            assert [epoch.accuracy for epoch in epochs] == pytest.approx(expected, abs=0.002)
+            assert all(len(epoch.steps_per_second) == 10 for epoch in epochs)
+        assert result.accuracy == pytest.approx(expected[-1], abs=0.002)
+        assert result.accuracy_std == 0
+    # The fake engine's accuracy depends only on the number of steps.
+    slow = document.result("fake+slow/cpu").accuracy_difference
+    assert slow == AccuracyDifference("fake/cpu", 0.0, (0.0, 0.0), epochs=2, seeds=2)
+    fast = document.result("fake/cpu")
+    assert fast.epoch_seconds == pytest.approx(STEPS * STEP_SECONDS, rel=0.2)
+    assert fast.step_time is not None
+    assert fast.step_time.n == 2 * 2  # from the rounds
+    assert store.load("last").result("fake/cpu").trainings == fast.trainings
+
+
+def test_training_ends_with_the_epoch_that_reaches_the_target_accuracy() -> None:
+    fake = run("fake", processes=1, target_accuracy=0.7).result("fake/cpu")
+    (training,) = fake.trainings
+    accuracies = [epoch.accuracy or 0 for epoch in training.epochs]
+    assert accuracies[-2] < 0.7 <= accuracies[-1]
+    assert fake.time_to_accuracy is not None
+    assert fake.time_to_accuracy.seconds == sum(epoch.seconds for epoch in training.epochs)
+    assert fake.accuracy_std is None
+
+
+def test_a_target_accuracy_that_is_not_reached_has_no_time() -> None:
+    fake = run("fake", processes=1, target_accuracy=0.99, epochs=1).result("fake/cpu")
+    assert fake.time_to_accuracy is not None
+    assert fake.time_to_accuracy.seconds is None
+    assert (fake.time_to_accuracy.seeds_reached, fake.time_to_accuracy.seeds) == (0, 1)
+
+
+def test_a_failed_training_keeps_finished_epochs() -> None:
+    failed = run("fake+diverge", processes=1, epochs=2).result("fake+diverge/cpu")
+    assert failed.status == "failed"
+    assert "the loss is nan after" in (failed.reason or "")
+    assert failed.is_measured
+    assert len(failed.trainings[0].epochs) == 1
+
+
+class InterruptAtStage(NullProgress):
+    """Raises KeyboardInterrupt at the beginning of this stage."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def on_stage(self, text: str) -> None:
+        if text == self._stage:
+            raise KeyboardInterrupt
+
+
+def test_accuracy_includes_only_complete_trainings() -> None:
+    study = Study(engines=("fake",), **FAST, epochs=2, accuracy=True)
+    fake = run_study(study, InterruptAtStage("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    assert [(len(training.epochs), training.complete) for training in fake.trainings] == [
+        (2, True),
+        (1, False),
+    ]
+    assert fake.accuracy == fake.trainings[0].accuracy
+    assert fake.accuracy_std is None
+    assert fake.epoch_seconds is not None  # from the finished epochs
+
+
+def test_an_interrupted_training_does_not_count_as_a_miss_of_the_target() -> None:
+    study = Study(engines=("fake",), **FAST, epochs=3, target_accuracy=0.7)
+    fake = run_study(study, InterruptAtStage("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    assert [training.complete for training in fake.trainings] == [True, False]
+    assert fake.time_to_accuracy is not None
+    assert (fake.time_to_accuracy.seeds_reached, fake.time_to_accuracy.seeds) == (1, 1)
+    assert fake.time_to_accuracy.seconds is not None
+
+
+@pytest.mark.parametrize(("target", "seconds"), [(0.3, 1.0), (0.5, 3.0), (0.9, None)])
+def test_time_to_accuracy_is_the_sum_of_epochs(target: float, seconds: float | None) -> None:
+    epochs = [TrainedEpoch(1.0, [1.0], 1.0, 0.3), TrainedEpoch(2.0, [1.0], 1.0, 0.5)]
+    assert Training(0, epochs).time_to_accuracy(target) == seconds
+
+
+def test_an_engine_with_call_overhead_trains_an_epoch_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", f"{repository}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    spec = msgspec.structs.replace(ENGINES["fake"], factory="tests.runner.call_overhead_engine:CallOverheadEngine")
+    monkeypatch.setitem(ENGINES, "fake", spec)
+    fit = run("fake", processes=1, epochs=1).results[0]
+    assert [len(epoch.steps_per_second) for epoch in fit.trainings[0].epochs] == [1]
+
+
+def test_a_pipeline_may_prefetch_across_segments_of_an_epoch(tmp_path: Path) -> None:
+    files = small_datasets.files(tmp_path)
+    worker = InProcess("tests.runner.test_training:IdleCounter")
+    worker.request(Prepare(small_datasets.job(), str(files.weights), files.epoch), Prepared)
+    before = IdleCounter.waits
+    for step in range(3):
+        worker.request(Train(step, 1), Trained)
+    assert IdleCounter.waits == before
+    worker.request(MeasureBlock(1), BlockMeasured)
+    assert IdleCounter.waits == before + 1
+
+
+class IdleCounter(FakeEngine):
+    """Counts calls of `wait_until_idle`."""
+
+    waits = 0
+
+    def wait_until_idle(self) -> None:
+        type(self).waits += 1

@@ -1,0 +1,187 @@
+"""The programs of single layers, run like users run them, compared with the reference."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from polybench.core.errors import EngineUnavailable
+from polybench.core.job import Job
+from polybench.core.layers import LSTM, Dense, Operation
+from polybench.core.model import Model
+from polybench.core.spec import Workload
+from polybench.engines.flux.julia.discovery import check, find
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.lenet import LENET
+from polybench.networks.resnet32 import RESNET32
+from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.scripts.layer import write_programs
+from polybench.worker.layers import write_layer_tensors
+
+LSTMS = msgspec.structs.replace(
+    LENET,
+    name="lstms",
+    input_shape=(6, 5),
+    classes=3,
+    layers=(
+        LSTM("first", 5, 4, sequence=True),
+        LSTM("both", 4, 3, bidirectional=True, sequence=True),
+        LSTM("both_last", 6, 7, bidirectional=True),
+        Dense("dense", 14, 3),
+    ),
+)
+WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
+PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative error ([\d.e+-]+)")
+
+
+@pytest.fixture(scope="module")
+def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tensors_of(LENET, tmp_path_factory.mktemp("lenet"))
+
+
+@pytest.fixture(scope="module")
+def lstms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tensors_of(LSTMS, tmp_path_factory.mktemp("lstms"))
+
+
+def tensors_of(model: Model, folder: Path) -> Path:
+    """Write the tensors of the model's layers for four inputs of noise, and its weights; return the folder."""
+    random = np.random.default_rng(0)
+    weights: dict[str, Any] = dict(initial_weights(model, 0))
+    np.savez(folder / "weights.npz", **weights)
+    reference, job = ReferenceEngine(), Job(model, WORKLOAD, "cpu", "float64")
+    reference.build(job, weights)
+    noise = random.random((1, 4, *model.input_shape), np.float32)
+    reference.load(noise, random.integers(0, model.classes, (1, 4)))
+    write_layer_tensors(reference, job, folder)
+    return folder
+
+
+def written(tensors: Path, folder: Path, name: str, part: Operation, model: Model = LENET) -> list[str]:
+    index, piece = next(one for one in enumerate(split_layers(model)) if one[1].name == name)
+    return write_programs(folder, piece, part, tensors / f"{index}.npz", tensors / "weights.npz", WORKLOAD)
+
+
+CASES: list[tuple[str, Operation]] = [
+    ("conv2 + relu", "forward"),
+    ("conv2 + relu", "input gradient"),
+    ("conv2 + relu", "weight gradient"),
+    ("conv2 + relu", "activation"),
+    ("max_pool1", "input gradient"),
+    ("dense1", "weight gradient"),
+]
+
+
+ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main__') for one in sys.argv[1:]]"
+"""Code that runs all programs in one process, because importing the framework takes time."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
+def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, framework: str, script: str) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    folders = [tmp_path / str(number) for number in range(len(CASES))]
+    for folder, (name, part) in zip(folders, CASES, strict=True):
+        assert script in written(lenet, folder, name, part)
+    programs = [str(folder / script) for folder in folders]
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], times=len(CASES))
+
+
+CASES_OF_LSTMS: list[tuple[str, Operation]] = [
+    ("first", "forward"),
+    ("first", "weight gradient"),  # whole: its input has no gradient
+    *((name, part) for name in ("both", "both_last") for part in ("forward", "input gradient", "weight gradient")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "script"), [("torch", "lstm_torch.py"), ("tensorflow", "lstm_tf.py")])
+def test_the_lstm_program_computes_the_expected_result(
+    lstms: Path, tmp_path: Path, framework: str, script: str
+) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    folders = [tmp_path / str(number) for number in range(len(CASES_OF_LSTMS))]
+    for folder, (name, part) in zip(folders, CASES_OF_LSTMS, strict=True):
+        assert script in written(lstms, folder, name, part, LSTMS)
+    programs = [str(folder / script) for folder in folders]
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(programs), differences=True)
+
+
+def test_only_frameworks_that_support_the_lstm_get_a_program(lstms: Path, tmp_path: Path) -> None:
+    shape = {"input_shape": (6, 5), "needs_input_gradient": True}
+
+    def scripts(**options: Any) -> list[str]:
+        piece = TimedLayer("first", "first", (LSTM("first", 5, 4, sequence=True, **options),), **shape)
+        return write_programs(tmp_path, piece, "forward", lstms / "0.npz", lstms / "weights.npz", WORKLOAD)
+
+    assert scripts() == ["layer.npz", "lstm_torch.py", "lstm_tf.py", "lstm_flux.jl"]
+    assert scripts(recurrent_activation="hard_sigmoid") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), CASES_OF_LSTMS[-3:])
+def test_the_lstm_program_in_flux_computes_the_expected_result(
+    lstms: Path, tmp_path: Path, name: str, part: Operation
+) -> None:
+    assert "lstm_flux.jl" in written(lstms, tmp_path, name, part, LSTMS)
+    run_julia(tmp_path, "lstm_flux.jl", differences=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), [CASES[2]])  # Julia takes half a minute
+def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path, name: str, part: Operation) -> None:
+    assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
+    run_julia(tmp_path, "layer_flux.jl")
+
+
+def run_julia(folder: Path, script: str, *, differences: bool = False) -> None:
+    try:
+        check(julia := find())
+    except EngineUnavailable as missing:
+        pytest.skip(missing.reason)
+    options = [f"--project={julia.project}", "--startup-file=no", "--threads=1"]
+    run(folder, [julia.executable, *options, str(folder / script)], differences=differences)
+
+
+def run(folder: Path, command: list[str], times: int = 1, *, differences: bool = False) -> None:
+    """Run programs and check their output; differences of times may be negative."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    printed = PRINTED.findall(done.stdout)
+    assert len(printed) == times, done.stdout + done.stderr
+    for _, milliseconds, error in printed:
+        assert differences or float(milliseconds) > 0
+        assert float(error) < 1e-5, printed
+
+
+def test_repeated_images_multiply_the_weight_gradient(lenet: Path, tmp_path: Path) -> None:
+    written(lenet, tmp_path, "dense1", "weight gradient")
+    with np.load(tmp_path / "layer.npz") as file:
+        assert file["x"].shape == (8, 200)
+        np.testing.assert_allclose(file["expected"], file["dy"].T @ file["x"], rtol=1e-4, atol=1e-7)
+
+
+def test_an_addition_has_no_program(tmp_path: Path) -> None:
+    piece: TimedLayer = next(piece for piece in split_layers(RESNET32) if piece.name.endswith("(sum)"))
+    assert write_programs(tmp_path / "none", piece, "forward", tmp_path, tmp_path, WORKLOAD) == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_every_layer_with_weights_has_a_program_in_each_language() -> None:
+    from polybench.scripts.layer import _EXPRESSIONS
+
+    for piece in split_layers(RESNET32):
+        if piece.weight_shapes():
+            texts = {script: make(piece.layer, True) for script, make in _EXPRESSIONS.items()}
+            assert texts["layer_torch.py"], piece.name
+            assert texts["layer_flux.jl"], piece.name

@@ -1,0 +1,58 @@
+"""The linear fit of step times finds planted values and is robust against outliers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polybench.stats.overhead_fit import fit_line, fit_overhead
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+COSTS = st.floats(1e-6, 1.0)
+
+
+@settings(deadline=None)  # the first call imports SciPy
+@given(overhead=COSTS, per_item=COSTS)
+def test_an_exact_line_is_found(overhead: float, per_item: float) -> None:
+    line = fit_line(SIZES, [overhead + per_item * size for size in SIZES])
+    # A part that is a hundred-millionth of every step cannot be distinguished from 0.
+    assert line.overhead == pytest.approx(overhead, rel=1e-4, abs=1e-8 * per_item)
+    assert line.per_item == pytest.approx(per_item, rel=1e-4, abs=1e-8 * overhead)
+
+
+def test_planted_values_are_found_within_5_percent_and_within_their_intervals() -> None:
+    draw = random.Random(2)
+
+    def process() -> list[float]:
+        return [(2e-3 + 10e-6 * size) * (1 + 0.01 * draw.gauss(0, 1)) for size in SIZES]
+
+    found = fit_overhead(SIZES, [process() for _ in range(5)])
+    assert found.overhead == pytest.approx(2e-3, rel=0.05)
+    assert found.per_item == pytest.approx(10e-6, rel=0.05)
+    assert found.batch_size_at_50pct_overhead == pytest.approx(200, rel=0.1)
+    assert found.overhead_ci95 is not None
+    assert found.overhead_ci95[0] < 2e-3 < found.overhead_ci95[1]
+    assert found.max_relative_residual < 0.03
+
+
+def test_one_outlier_hardly_moves_the_line() -> None:
+    times = [2e-3 + 10e-6 * size for size in SIZES]
+    times[3] *= 3
+    line = fit_line(SIZES, times)
+    assert line.overhead == pytest.approx(2e-3, rel=0.05)
+    assert line.per_item == pytest.approx(10e-6, rel=0.05)
+
+
+def test_no_coefficient_is_negative() -> None:
+    line = fit_line(SIZES, [size**1.2 for size in SIZES])
+    assert line.overhead >= 0
+    assert line.per_item > 0
+
+
+def test_one_process_gives_no_interval_and_one_batch_size_no_line() -> None:
+    assert fit_overhead((1, 2), [[1.0, 2.0]]).overhead_ci95 is None
+    with pytest.raises(ValueError, match="two batch sizes"):
+        fit_overhead((1, 1), [[1.0, 1.0]])

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from polybench.stats.statistics import (
+    Ratio,
+    difference,
+    is_significant,
+    mean_over_rounds,
+    mean_step,
+    median_interval,
+    ratio,
+    relative_half_width,
+    steps_to_break_even,
+    summarize_step_times,
+    upward_trend,
+)
+
+Nested = list[list[list[float]]]
+
+seconds = st.floats(1e-5, 10)
+rounds = st.lists(st.lists(seconds, min_size=1, max_size=5), min_size=1, max_size=4)
+nested = st.lists(rounds, min_size=1, max_size=4)
+
+
+def scaled(step_times: Nested, factor: float) -> Nested:
+    return [[[factor * second for second in one] for one in process] for process in step_times]
+
+
+def test_the_interval_of_a_median_is_the_range_of_six_values() -> None:
+    assert median_interval([3.0, 1.0, 2.0, 9.0, 4.0, 5.0]) == (1.0, 9.0)
+    assert median_interval([3.0, 1.0, 2.0, 9.0, 4.0]) is None  # 1 in 16 has all five on one side
+
+
+class TestMeanOverRounds:
+    @given(st.lists(st.lists(st.tuples(*[st.floats(-1, 10)] * 3), min_size=1, max_size=4), min_size=1, max_size=4))
+    def test_a_total_is_the_sum_of_its_parts(self, processes: list[list[tuple[float, ...]]]) -> None:
+        parts = [[[values[part] for values in rounds] for rounds in processes] for part in range(3)]
+        total_values = [[sum(values) for values in rounds] for rounds in processes]
+        total = sum(mean_over_rounds(part)[0] for part in parts)
+        assert mean_over_rounds(total_values)[0] == pytest.approx(total, abs=1e-12)
+
+    def test_the_interval_is_over_processes(self) -> None:
+        value, interval = mean_over_rounds([[1.0, 1.0, 1.0], [2.0], [3.0]])
+        # Mean 2, standard error 1/sqrt(3), t(2) = 4.3027.
+        assert value == 2
+        assert interval == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), rel=1e-4)
+
+    def test_the_interval_of_one_process_is_over_rounds(self) -> None:
+        assert mean_over_rounds([[1.0, 2.0, 3.0]]) == mean_over_rounds([[1.0], [2.0], [3.0]])
+        assert mean_over_rounds([[1.0]]) == (1.0, None)
+        with pytest.raises(ValueError, match="no values"):
+            mean_over_rounds([[]])
+
+
+class TestSummarizeStepTimes:
+    def test_all_step_times_are_summarized(self) -> None:
+        summary = summarize_step_times([[[1.0, 2.0], [3.0]], [[4.0, 10.0]]], "step")
+        # Medians 1.5 and 3 are from one process, 7 is from another.
+        assert summary.median == pytest.approx(math.sqrt(math.sqrt(1.5 * 3) * 7))
+        assert (summary.mean, summary.min, summary.n) == (4.0, 1.0, 5)
+        assert summary.std == pytest.approx(np.std([1, 2, 3, 4, 10], ddof=1))
+        assert summary.p05 == pytest.approx(1.2)
+        assert summary.p95 == pytest.approx(8.8)
+
+    def test_the_interval_is_over_processes(self) -> None:
+        summary = summarize_step_times([[[1.0] * 9, [1.0]], [[math.e] * 3], [[math.e**2]]], "step")
+        # Logs 0, 1, 2: mean 1, standard error 1/sqrt(3), t(2) = 4.3027.
+        half = 4.302653 / math.sqrt(3)
+        assert summary.ci95 == pytest.approx((math.exp(1 - half), math.exp(1 + half)))
+
+    def test_the_interval_of_one_process_is_over_rounds(self) -> None:
+        assert summarize_step_times([[[1.0], [1.1], [1.2]]], "step").ci95 is not None
+        assert summarize_step_times([[[1.0, 1.1]]], "step").ci95 is None
+
+    def test_block_means_have_no_quantiles(self) -> None:
+        summary = summarize_step_times([[[1.0, 2.0]]], "block")
+        assert summary.p05 is summary.p95 is summary.std is None
+        assert summary.median == pytest.approx(1.5)
+
+    def test_one_step_time_has_no_standard_deviation(self) -> None:
+        summary = summarize_step_times([[[1.0]]], "step")
+        assert summary.std is None
+        assert summary.p05 == summary.p95 == 1.0
+
+    def test_empty_rounds_are_skipped(self) -> None:
+        assert summarize_step_times([[[], [1.0]], [], [[2.0]]], "step").n == 2
+
+    def test_no_step_times_are_an_error(self) -> None:
+        with pytest.raises(ValueError, match="no step times"):
+            summarize_step_times([[[]]], "step")
+
+    @given(nested)
+    def test_statistics_are_ordered(self, step_times: Nested) -> None:
+        summary = summarize_step_times(step_times, "step")
+        assert summary.p05 is not None
+        assert summary.p95 is not None
+        assert summary.min <= summary.p05 <= summary.p95
+        largest = max(second for process in step_times for one in process for second in one)
+        assert summary.min * (1 - 1e-12) <= summary.median <= largest * (1 + 1e-12)
+
+    @given(nested)
+    @example([[[1.0] * 9], [[1.1]], [[1.12]], [[1.12]], [[1.12]]])  # the median of all step times is outside
+    def test_the_interval_contains_the_value(self, step_times: Nested) -> None:
+        summary = summarize_step_times(step_times, "step")
+        if summary.ci95:
+            low, high = summary.ci95
+            assert low * (1 - 1e-12) <= summary.median <= high * (1 + 1e-12)
+
+    @given(nested, st.data())
+    def test_the_ratio_of_two_medians_is_the_speedup(self, one: Nested, data: st.DataObject) -> None:
+        # Effects of rounds move the medians of rounds and the medians of their ratios differently.
+        factors = [data.draw(st.floats(0.1, 10)) for _ in one]
+        two = [
+            [[factor * second for second in part] for part in process]
+            for factor, process in zip(factors, one, strict=True)
+        ]
+        found = summarize_step_times(one, "step").median / summarize_step_times(two, "step").median
+        assert found == pytest.approx(ratio(one, two).value)
+
+
+class TestMeanStep:
+    def test_a_rare_pause_is_in_the_mean_only(self) -> None:
+        paused = [[[1.0, 1.0, 1.0, 2.0], [1.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]]]
+        assert mean_step(paused)[0] == pytest.approx(1.25)
+        assert summarize_step_times(paused, "step").median == 1.0
+        assert ratio([[[1.25]], [[1.25]]], paused, fmean).value == pytest.approx(1.0)
+        assert ratio([[[1.25]], [[1.25]]], paused).value == pytest.approx(1.25)
+
+    @given(nested)
+    def test_mean_and_median_agree_for_rounds_of_one_step(self, step_times: Nested) -> None:
+        blocks = [[[fmean(one)] for one in process] for process in step_times]
+        summary = summarize_step_times(blocks, "block")
+        assert mean_step(blocks) == (summary.median, summary.ci95) == mean_step(step_times)
+
+    def test_no_step_times_are_an_error(self) -> None:
+        with pytest.raises(ValueError, match="no step times"):
+            mean_step([[[]]])
+
+
+class TestRatio:
+    def test_a_ratio_above_one_is_faster(self) -> None:
+        assert ratio([[[2.0, 2.0, 9.0]]], [[[1.0]]]).value == pytest.approx(2)
+
+    def test_known_values(self) -> None:
+        baseline = [[[2.0], [4.0]], [[1.0], [1.0]]]
+        other = [[[1.0], [1.0]], [[1.0], [1.0]]]
+        found = ratio(baseline, other)
+        # Process means of the logs: 1.5 log 2 and 0; t(1) = 12.7062.
+        centre = 0.75 * math.log(2)
+        half = 12.706205 * (1.5 * math.log(2) / math.sqrt(2)) / math.sqrt(2)
+        assert found.value == pytest.approx(math.exp(centre))
+        assert found.ci95 == pytest.approx((math.exp(centre - half), math.exp(centre + half)))
+        assert found.scope == "processes"
+
+    def test_an_outlying_round_does_not_move_it(self) -> None:
+        unaffected = [[[1.0]] * 5, [[1.1]] * 5]
+        burst = [[[1.0], [30.0], [1.0], [1.0], [1.0]], [[1.1]] * 5]
+        assert ratio(burst, unaffected) == ratio(unaffected, unaffected)
+
+    def test_only_rounds_of_both_are_paired(self) -> None:
+        baseline = [[[2.0], [2.0], [50.0]], [[2.0]], [[99.0]]]
+        other = [[[1.0], [1.0]], [[1.0], [7.0]]]
+        found = ratio(baseline, other)
+        assert found.value == pytest.approx(2)
+        assert found.ci95 == pytest.approx((2, 2))
+
+    def test_one_process_has_the_scope_single_process(self) -> None:
+        found = ratio([[[2.0], [2.2]]], [[[1.0], [1.0]]])
+        assert found.scope == "single_process"
+        assert found.ci95 is not None
+
+    def test_one_round_has_no_interval(self) -> None:
+        assert ratio([[[2.0]]], [[[1.0]]]) == Ratio(2.0, None, "single_process")
+
+    @pytest.mark.parametrize(("one", "two"), [([], [[[1.0]]]), ([[[1.0]]], [[]]), ([[[], [1.0]]], [[[1.0]]])])
+    def test_no_common_round_is_an_error(self, one: Nested, two: Nested) -> None:
+        with pytest.raises(ValueError, match="no round"):
+            ratio(one, two)
+
+    @given(nested, nested)
+    def test_the_inverse_ratio_has_the_inverse_interval(self, one: Nested, two: Nested) -> None:
+        forth, back = ratio(one, two), ratio(two, one)
+        assert forth.value * back.value == pytest.approx(1)
+        if forth.ci95 and back.ci95:
+            assert forth.ci95[0] * back.ci95[1] == pytest.approx(1)
+
+    @given(nested, nested, st.floats(0.01, 100))
+    def test_the_ratio_does_not_depend_on_the_unit(self, one: Nested, two: Nested, factor: float) -> None:
+        assert ratio(scaled(one, factor), scaled(two, factor)).value == pytest.approx(ratio(one, two).value)
+        assert ratio(one, scaled(two, factor)).value == pytest.approx(ratio(one, two).value / factor)
+
+    @given(nested, nested)
+    def test_the_interval_contains_the_value(self, one: Nested, two: Nested) -> None:
+        found = ratio(one, two)
+        if found.ci95:
+            low, high = found.ci95
+            assert low * (1 - 1e-12) <= found.value <= high * (1 + 1e-12)
+
+    @given(nested)
+    def test_a_configuration_does_not_differ_from_itself(self, step_times: Nested) -> None:
+        assert ratio(step_times, step_times).value == 1
+        assert not is_significant(ratio(step_times, step_times))
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("interval", "expected"),
+        [((1.01, 1.2), True), ((0.8, 0.99), True), ((0.9, 1.1), False), (None, None)],
+    )
+    def test_a_ratio_is_significant_if_its_interval_excludes_1(
+        self, interval: tuple[float, float] | None, expected: bool | None
+    ) -> None:
+        assert is_significant(Ratio(1.0, interval, "processes")) is expected
+
+    def test_one_process_is_inconclusive(self) -> None:
+        assert is_significant(Ratio(2.0, (1.9, 2.1), "single_process")) is None
+
+    def test_the_half_width_is_relative(self) -> None:
+        assert relative_half_width(Ratio(2.0, (1.9, 2.1), "processes")) == pytest.approx(0.05)
+        assert relative_half_width(Ratio(2.0, None, "single_process")) == math.inf
+
+
+class TestDifference:
+    def test_the_interval_is_that_of_students_paired_test(self) -> None:
+        one, two = [0.51, 0.49, 0.53, 0.50], [0.52, 0.49, 0.55, 0.51]
+        value, interval = difference(one, two)
+        expected = ttest_rel(two, one).confidence_interval(0.95)
+        assert value == pytest.approx(0.01)
+        assert interval == pytest.approx((expected.low, expected.high))
+
+    def test_common_effects_of_pairs_do_not_widen_it(self) -> None:
+        assert difference([0.1, 0.9], [0.2, 1.0])[1] == pytest.approx((0.1, 0.1))
+
+    def test_one_pair_has_no_interval(self) -> None:
+        assert difference([0.5], [0.75]) == (0.25, None)
+
+    def test_unpaired_values_are_rejected(self) -> None:
+        for one, two in (([], []), ([0.5], [0.5, 0.6])):
+            with pytest.raises(ValueError, match=r"pairs|longer"):
+                difference(one, two)
+
+
+class TestUpwardTrend:
+    def noisy(self, seed: int, rise: float, rounds: int = 8) -> Nested:
+        rng = np.random.default_rng(seed)
+        drift = np.log1p(rise) * np.arange(rounds) / (rounds - 1)
+        levels = rng.normal(0, 0.03, (5, 1)) + rng.normal(0, 0.01, (5, rounds)) + drift
+        step_times: Nested = np.exp(levels)[:, :, None].tolist()
+        return step_times
+
+    def test_a_rise_is_found(self) -> None:
+        found = upward_trend(self.noisy(0, rise=0.06))
+        assert found == pytest.approx(0.06, abs=0.02)
+
+    def test_one_outlying_round_is_not_a_trend(self) -> None:
+        step_times = [[[1.0 + 0.001 * (-1) ** one_round] for one_round in range(8)] for _ in range(5)]
+        step_times[4][7] = [3.0]
+        assert upward_trend(step_times) is None
+
+    def test_a_fall_is_not_a_rise(self) -> None:
+        assert upward_trend(self.noisy(1, rise=-0.1)) is None
+
+    def test_a_trend_is_rarely_found_in_noise(self) -> None:
+        assert sum(upward_trend(self.noisy(seed, rise=0)) is not None for seed in range(300)) <= 6
+
+    def test_constant_times_have_no_trend(self) -> None:
+        assert upward_trend([[[1.0]] * 8] * 3) is None
+
+    def test_a_trend_requires_five_rounds(self) -> None:
+        assert upward_trend([[[float(n)] for n in range(1, 5)]] * 5) is None
+        assert upward_trend([[[float(n)] for n in range(1, 6)]] * 5) is not None
+
+
+class TestBreakEven:
+    def test_known_values(self) -> None:
+        assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 17
+        assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 18
+
+    def test_an_earlier_start_needs_no_steps(self) -> None:
+        assert steps_to_break_even(1.0, 1.0, 1.0, 0.5) == 0
+
+    @pytest.mark.parametrize("step", [0.5, 0.6])
+    def test_a_slower_step_never_breaks_even(self, step: float) -> None:
+        assert steps_to_break_even(5.0, step, 1.0, 0.5) is None
+
+    @given(st.floats(0, 100), seconds, st.floats(0, 100), seconds)
+    def test_the_result_is_the_first_step_at_which_a_has_caught_up(
+        self, start_a: float, a: float, start_b: float, b: float
+    ) -> None:
+        steps = steps_to_break_even(start_a, a, start_b, b)
+        if steps:
+            tolerance = 1e-9 * (1 + start_a + start_b + steps * (a + b))
+            # A start includes the first step.
+            assert start_a + (steps - 1) * a <= start_b + (steps - 1) * b + tolerance
+            assert start_a + (steps - 2) * a >= start_b + (steps - 2) * b - tolerance

@@ -1,0 +1,171 @@
+"""Tests that studies are saved atomically and found by ID, prefix or `last`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from polybench.core.errors import BadInput
+from polybench.data.disk import atomic_write
+from polybench.machine import host
+from polybench.runner.scratch import exclusive_lock
+from polybench.storage.store import Store, results_folder, write_file_atomically
+from polybench.storage.study_summary import Filters
+from tests.factories import layers, measured, study
+
+
+def test_saved_study_can_be_loaded(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = study()
+    path = store.save(document)
+    assert path.name == f"{document.id}.json"
+    assert store.load(document.id) == document
+    assert store.load(document.id[:6]).id == store.load("last").id == store.load(str(path)).id == document.id
+
+
+def test_saving_again_replaces_the_document(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    document = study()
+    store.save(document)
+    document.warnings.append("later")
+    store.save(document)
+    assert store.load("last").warnings[-1] == "later"
+    assert len(list(tmp_path.iterdir())) == 1  # no temporary file remains
+
+
+def test_failed_write_preserves_the_old_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_file_atomically(path, b"old")
+
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        write_file_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_hidden_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    study = "20261122-101010-ab12.json"
+    with contextlib.suppress(SystemExit), atomic_write(tmp_path / study):
+        (temporary,) = tmp_path.iterdir()
+        shutil.copy(temporary, tmp_path / "copy")
+        raise SystemExit
+    (tmp_path / "copy").rename(temporary)
+    foreign = [
+        ".notes.json.swp",
+        ".package.json.bak",
+        f".{study}.swp",
+        f".{study}.bak",
+        f".x.json{temporary.suffix}",
+    ]
+    for name in foreign:
+        (tmp_path / name).touch()
+    for path in tmp_path.iterdir():
+        os.utime(path, (1, 1))
+    Store(tmp_path).ensure_writable()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(foreign)
+
+
+def test_unwritable_folder_is_bad_input_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="--no-save"):
+        Store(tmp_path / "file" / "results").ensure_writable()
+
+
+def test_names_that_match_no_study_or_several_are_bad_input(tmp_path: Path) -> None:
+    for name in ("20260101-a", "20260101-b"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    store = Store(tmp_path)
+    with pytest.raises(BadInput, match="ambiguous ID '20260101': 2 studies begin with it"):
+        store.load("20260101")
+    with pytest.raises(BadInput, match="no study 'x'"):
+        store.load("x")
+    with pytest.raises(BadInput, match="cannot read the study"):
+        store.load("last")
+
+
+def test_layers_documents_are_saved_beside_the_studies(tmp_path: Path) -> None:
+    store, document = Store(tmp_path), study()
+    store.save(document)
+    old = layers(document, {}, {})
+    new = msgspec.structs.replace(old, id="20250104-000000-abcd")
+    for one in (new, old):
+        store.save(one)
+    (tmp_path / "layers" / "20250105-broken.json").write_text('{"schema": ')
+    assert [one.id for one in store.layers()] == [new.id, old.id]
+    assert list(store.studies()) == [document]
+    assert store.load("last") == document
+    with pytest.raises(BadInput, match="is a layers document, not a study"):
+        store.load(old.id)
+
+
+def test_document_of_another_kind_is_named_in_the_error(tmp_path: Path) -> None:
+    path = Store(tmp_path).save(layers(study(), {}, {}))
+    with pytest.raises(BadInput, match=r"schema is 'polybench.layers/2', this version reads"):
+        Store(tmp_path).load(str(path))
+
+
+def test_results_folder_comes_from_argument_environment_or_user(
+    tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert results_folder(tmp_path) == tmp_path
+    assert results_folder() == own_folders / "results"
+    monkeypatch.delenv("POLYBENCH_RESULTS")
+    assert results_folder().name == "results"
+
+
+def test_concurrent_studies_are_detected() -> None:
+    with exclusive_lock() as first:
+        assert first
+        with exclusive_lock() as second:
+            assert not second
+    with exclusive_lock() as third:
+        assert third
+
+
+def test_study_on_another_machine_with_the_same_folder_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with exclusive_lock():
+        monkeypatch.setattr(host, "boot_id", lambda: "another")
+        with exclusive_lock() as alone:
+            assert alone
+
+
+def test_last_is_the_study_that_started_last(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    start_times = {"b": "2026-01-03T00:00:00+02:00", "z": "2026-01-01", "a": "2026-01-02T23:00:00Z"}
+    for name, created in start_times.items():
+        store.save(msgspec.structs.replace(study(), id=name, created=created))
+    assert store.load("last").id == "a"
+    assert [one.id for one in store.studies()] == ["a", "b", "z"]
+
+
+def test_newer_schema_is_refused_with_a_fix(tmp_path: Path) -> None:
+    path = Store(tmp_path).save(study())
+    path.write_text(path.read_text().replace("polybench.study/2", "polybench.study/3"))
+    with pytest.raises(BadInput, match=r"'polybench.study/3', this .* pip install --upgrade polybench-dl"):
+        Store(tmp_path).load("last")
+    assert "a newer polybench wrote it" in str(Store(tmp_path).summaries()[0].unreadable_reason)
+
+
+def test_document_of_an_unreleased_version_is_refused(tmp_path: Path) -> None:
+    path = Store(tmp_path).save(study())
+    path.write_text(path.read_text().replace("polybench.study/2", "polybench.study/1"))
+    with pytest.raises(BadInput, match="written by an unreleased version of polybench; measure again"):
+        Store(tmp_path).load("last")
+
+
+def test_only_matching_studies_are_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save(study(measured("torch/cpu", 0.01)))
+    store.save(msgspec.structs.replace(study(measured("tf/cpu", 0.01)), id="other"))
+    assert [one.id for one in store.studies(Filters(engine="tf"))] == ["other"]

@@ -1,0 +1,191 @@
+"""Tests that the index of saved studies always agrees with the documents."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from polybench.schema.study import to_json
+from polybench.storage import study_index
+from polybench.storage.store import Store
+from polybench.storage.study_index import StudyIndex
+from polybench.storage.study_summary import StudySummary, summarize_study
+from tests.factories import measured, study
+
+SAVE_REPEATEDLY = """
+import sys
+from pathlib import Path
+import msgspec
+from polybench.storage.store import Store
+from tests.factories import measured, study
+store = Store(Path(sys.argv[1]))
+document = study(measured("torch/cpu", 0.01))
+print("ready", flush=True)
+for number in range(10_000):
+    document.id = f"{number:06d}"
+    store.save(document)
+    store.summaries()
+"""
+
+
+def save(folder: Path, *ids: str) -> None:
+    for number, id in enumerate(ids):
+        created = f"2026-01-{number + 1:02d}T00:00:00Z"
+        Store(folder).save(msgspec.structs.replace(study(measured("torch/cpu", 0.01)), id=id, created=created))
+
+
+def ids(index: StudyIndex) -> list[str]:
+    return [one.id for one in index.summaries()]
+
+
+def read_without_index(folder: Path) -> list[StudySummary]:
+    """Return summaries without an index."""
+    paths = sorted(folder.glob("*.json"))
+    found = [summarize_study(path.stem, path.read_bytes(), path.stat().st_mtime) for path in paths]
+    return sorted(found, key=lambda one: (one.started_at, one.file))
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> StudyIndex:
+    save(tmp_path / "results", "b", "a", "c")
+    return StudyIndex(tmp_path / "results", tmp_path / "cache")
+
+
+def test_saved_changed_and_removed_studies_are_noticed(index: StudyIndex, tmp_path: Path) -> None:
+    assert ids(index) == ["b", "a", "c"]  # by start time
+    folder = tmp_path / "results"
+    (folder / "a.json").unlink()
+    (folder / "d.json").write_text("{}")
+    text = (folder / "c.json").read_text()
+    (folder / "c.json").write_text(text.replace('"lenet"', '"LENET"'))
+    assert index.summaries() == read_without_index(folder)
+    assert [(one.file, one.model) for one in index.summaries()][:2] == [("b", "lenet"), ("c", "LENET")]
+
+
+def test_only_changed_studies_are_read_again(index: StudyIndex, tmp_path: Path) -> None:
+    index.summaries()
+    save(tmp_path / "results", "e")
+    with patch.object(study_index, "summarize_study", wraps=summarize_study) as summarize:
+        index.summaries()
+        index.summaries()
+    assert [call.args[0] for call in summarize.call_args_list] == ["e"]
+
+
+def test_lost_index_is_rebuilt(index: StudyIndex) -> None:
+    expected = index.summaries()
+    index.path.unlink()
+    assert index.summaries() == expected
+    assert index.path.exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_corrupt_index_is_rebuilt(index: StudyIndex, seed: int) -> None:
+    expected = index.summaries()
+    with closing(sqlite3.connect(index.path)) as database, database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    rng = random.Random(seed)
+    content = bytearray(index.path.read_bytes())
+    start = rng.randrange(len(content)) if seed else 0
+    for position in range(start, min(start + 4000, len(content))):
+        content[position] = rng.randrange(256)
+    index.path.write_bytes(content[: -rng.randrange(1, 5000)] if seed % 2 else content)
+    assert index.summaries() == expected
+    with patch.object(study_index, "summarize_study", wraps=summarize_study) as summarize:
+        assert index.summaries() == expected
+    assert not summarize.called  # the new index is used
+
+
+def test_row_with_a_changed_letter_is_corrupt(index: StudyIndex) -> None:
+    expected = index.summaries()
+    with closing(sqlite3.connect(index.path)) as database, database:
+        changed = "CAST(replace(CAST(summary AS TEXT), 'lenet', 'tenet') AS BLOB)"
+        database.execute(f"UPDATE studies SET summary = {changed}")
+    assert index.summaries() == expected
+
+
+def test_index_of_another_version_is_rebuilt(index: StudyIndex) -> None:
+    expected = index.summaries()
+    with closing(sqlite3.connect(index.path)) as database, database:
+        database.execute("PRAGMA user_version=7")
+        database.execute("DROP TABLE studies")
+        database.execute("CREATE TABLE studies (other)")
+    assert index.summaries() == expected
+
+
+def test_documents_are_read_if_there_cannot_be_an_index(tmp_path: Path) -> None:
+    save(tmp_path / "results", "a")
+    (tmp_path / "cache").write_text("not a folder")
+    index = StudyIndex(tmp_path / "results", tmp_path / "cache")
+    assert ids(index) == ["a"]
+    assert not index.path.exists()
+
+
+def test_documents_are_read_while_another_process_holds_the_lock(
+    index: StudyIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.summaries()
+    monkeypatch.setattr(study_index, "_LOCK_TIMEOUT", 0.01)
+    save(index._folder, "d")
+    other = sqlite3.connect(index.path)
+    other.execute("BEGIN IMMEDIATE")
+    assert "d" in ids(index)
+    other.close()
+    assert index.path.exists()
+
+
+def test_names_that_are_not_utf8_and_dangling_links_are_listed(index: StudyIndex) -> None:
+    Path(os.fsdecode(os.fsencode(index._folder) + b"/\xff.json")).write_text("{}")
+    (index._folder / "link.json").symlink_to("nowhere")
+    (index._folder / "folder.json").mkdir()
+    found = {one.file: one.unreadable_reason for one in index.summaries()}
+    assert found["\\udcff"]
+    assert "directory" in str(found["folder"])
+    assert "No such file" in str(found["link"])
+
+
+def test_concurrent_processes_see_all_studies(index: StudyIndex) -> None:
+    program = "import sys; from pathlib import Path; from polybench.storage.study_index import StudyIndex\n"
+    program += "index = StudyIndex(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+    program += "print({len(index.summaries()) for _ in range(30)})"
+    command = [sys.executable, "-c", program, str(index._folder), str(index.path.parent)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0] for process in running] == ["{3}\n"] * 3
+
+
+def test_killed_writer_leaves_only_complete_studies(tmp_path: Path, own_folders: Path) -> None:
+    folder = tmp_path / "results"
+    for number in range(3):
+        command = [sys.executable, "-c", SAVE_REPEATEDLY, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.05 + 0.03 * number)
+            process.send_signal(signal.SIGKILL)
+        found = Store(folder).summaries()
+        assert found == read_without_index(folder)
+        assert found
+        assert [one.unreadable_reason for one in found] == [None] * len(found)
+
+
+def test_document_of_an_unreleased_version_is_listed_as_unreadable() -> None:
+    text = to_json(study()).replace(b"polybench.study/2", b"polybench.study/1")
+    found = summarize_study("old", text, 0.0)
+    assert "written by an unreleased version of polybench" in (found.unreadable_reason or "")
+
+
+def test_fastest_configuration_is_ranked() -> None:
+    document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, status="failed"))
+    found = summarize_study("x", to_json(document), 0.0)
+    assert found.fastest is not None
+    assert found.fastest.configuration == "torch/cpu"

@@ -1,0 +1,96 @@
+"""The timing loop: the order of its calls, its timed steps, and failures."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from polybench.core.errors import ConfigurationFailed
+from polybench.engines.fake.engine import FakeEngine
+from polybench.worker.timing_loop import measure_block
+
+
+class Recorder(FakeEngine):
+    """Records calls, with a clock that counts one second per step."""
+
+    def __init__(self, resolution: str = "step", loss: float = 1.0) -> None:
+        super().__init__()
+        self.timing_resolution = resolution  # type: ignore[assignment]
+        self.calls: list[str] = []
+        self._value = loss
+
+    def reset(self) -> None:
+        self.calls.append("reset")
+
+    def run_steps(self, first: int, n: int) -> float:
+        self.calls.append(f"run {first}+{n}")
+        return float(n)
+
+    def loss(self) -> float:
+        self.calls.append("loss")
+        return self._value
+
+
+def test_a_block_resets_runs_two_untimed_steps_then_times_each_step() -> None:
+    engine = Recorder()
+    assert measure_block(engine, 3).step_times == [1.0, 1.0, 1.0]
+    assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+1", "run 3+1", "run 4+1", "loss"]
+
+
+def test_every_block_times_the_same_steps() -> None:
+    engine = Recorder()
+    measure_block(engine, 3)
+    first, engine.calls = engine.calls, []
+    measure_block(engine, 3)
+    assert engine.calls == first
+
+
+def test_steps_that_can_only_be_timed_together_have_one_mean_time() -> None:
+    engine = Recorder("block")
+    assert measure_block(engine, 10).step_times == [1.0]
+    assert engine.calls[-2:] == ["run 2+10", "loss"]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_fails(loss: float) -> None:
+    with pytest.raises(ConfigurationFailed, match=r"the loss is .* after 5 steps"):
+        measure_block(Recorder(loss=loss), 3)
+
+
+def test_an_injected_delay_is_waited_and_added() -> None:
+    class Quick(Recorder):
+        def run_steps(self, first: int, n: int) -> float:
+            return 0.01
+
+    for seconds in measure_block(Quick(), 4, injected_delay=0.5).step_times:
+        assert seconds >= 0.015
+
+
+def test_call_overhead_is_the_time_of_the_call_beyond_the_engines_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class WithCallOverhead(Recorder):
+        def run_steps(self, first: int, n: int) -> float:
+            nonlocal now
+            now += 0.005
+            return 0.002
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    block = measure_block(WithCallOverhead(), 3)
+    assert block.step_times == [0.002] * 3
+    assert block.call_overhead_seconds == pytest.approx(0.003)
+
+
+def test_call_overhead_is_unknown_if_the_engine_simulates_its_clock() -> None:
+    assert measure_block(Recorder(), 3).call_overhead_seconds is None
+
+
+def test_data_wait_includes_only_the_timed_steps() -> None:
+    class Waiting(Recorder):
+        def data_wait_seconds(self) -> float:
+            return 0.25 * sum(call.startswith("run") for call in self.calls)
+
+    assert measure_block(Waiting(), 3).data_wait_seconds == pytest.approx(0.75)
+    assert measure_block(Recorder(), 3).data_wait_seconds is None
