@@ -151,9 +151,9 @@ def _plain(given: Inputs, configuration: Configuration, steps: int) -> list[str]
 def _repeated(text: str, engine: str) -> str:
     """Return the program with a loop that restarts the training for each line on standard input."""
     if engine not in _KEEP:
-        sys.exit(f"the plain script of {engine} is not written to begin again; {', '.join(_KEEP)} are")
+        sys.exit(f"the plain script of {engine} cannot be restarted; {', '.join(_KEEP)} are")
     begin = _TRAINING_BEGINS.search(text)
-    assert begin, f"the plain script of {engine} trains where nobody finds it"
+    assert begin, f"the plain script of {engine} has no line that starts the training"
     again = _AGAIN_JULIA if engine == "flux" else _AGAIN_PYTHON.format(restart=_RESTART[engine].strip())
     return f"{text[: begin.start()]}{_KEEP[engine]}\n{text[begin.start() :]}{again}"
 

@@ -150,7 +150,7 @@ def main() -> None:
     ours, theirs = _split(sys.argv[1:])
     options = parser.parse_args(ours, argparse.Namespace(more=theirs))
     if options.processes < 2:
-        parser.error("--processes 1 has no verdict; give 2 or more")
+        parser.error("one process is inconclusive; give --processes 2 or more")
     kinds = KINDS if options.kind == "both" else (options.kind,)
     options.folder.mkdir(parents=True, exist_ok=True)
     if not options.resume and any(list(options.folder.glob(f"{kind}-*.json")) for kind in kinds):

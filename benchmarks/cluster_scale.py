@@ -24,7 +24,7 @@ import msgspec
 from kill_recovery import write_images
 
 from polybench.analysis.merge import merge
-from polybench.cluster import run as fleet_run
+from polybench.cluster import run as run_module
 from polybench.cluster.executor import Event, Node
 from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import Message, Saved, Task, encode_line, message_decoder
@@ -75,11 +75,11 @@ class Replayed:
         """Do nothing."""
         return []
 
-    def machines(self) -> list[Node]:
+    def nodes(self) -> list[Node]:
         """Do nothing; benchmarks have no other tasks."""
         return []
 
-    def start(self, group: MachineGroup, task: Task, near: str | None = None) -> None:  # noqa: ARG002
+    def start(self, group: MachineGroup, task: Task, preferred_host: str | None = None) -> None:  # noqa: ARG002
         """Start replaying for this machine."""
         self._tasks[group.label] = task
 
@@ -108,7 +108,7 @@ class Replayed:
 def one_size(folder: Path, machines: int, configurations: int) -> None:
     """Print a line of JSON."""
     lines = (folder / "lines").read_bytes().splitlines(keepends=True)
-    fleet_run.make_executor = lambda *_, **__: Replayed(lines)  # type: ignore[assignment]
+    run_module.make_executor = lambda *_, **__: Replayed(lines)  # type: ignore[assignment]
     groups = [MachineGroup(label=f"m{number}", price=1.0) for number in range(machines)]
     fleet = ClusterRun(study=study(folder, configurations), groups=groups, on="replayed")
     before = resource.getrusage(resource.RUSAGE_SELF)

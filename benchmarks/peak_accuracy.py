@@ -95,10 +95,10 @@ def main() -> None:
         after = best(options.threads, options.julia)
         ratios.append(measured / math.sqrt(before[0] * after[0]))
         fastest.append(after[1])
-        print(f"roof {measured / 1e9:.1f}, best {before[0] / 1e9:.1f} and {after[0] / 1e9:.1f} GFLOP/s")
+        print(f"peak {measured / 1e9:.1f}, best {before[0] / 1e9:.1f} and {after[0] / 1e9:.1f} GFLOP/s")
         before = after
     ratio = statistics.median(ratios)
-    what = f"roof / best plain program, median of {options.rounds} rounds"
+    what = f"peak / best plain program, median of {options.rounds} rounds"
     within = abs(ratio - 1) <= TARGET
     report("roofs", [Figure(what, ratio, f"within {TARGET:.0%}", within)], ratios=ratios, fastest=fastest)
 

@@ -82,7 +82,7 @@ function bench(
     check_rounds(rounds, steps)
     check_available(PolyBench.device(device))
     disable_tf32!(PolyBench.device(device))
-    retain_malloc(malloc)
+    apply_malloc_policy(malloc)
     network = model(name)
     batch_size = something(batch, network.batch_size)
     images = dataset(network, data, seed)
@@ -115,7 +115,7 @@ function bench(
     check_rounds(rounds, steps)
     applicable(loss, user_model, batch...) ||
         throw(ArgumentError("the loss has no method for loss(model, batch...): pass a function with these arguments"))
-    retain_malloc(malloc)
+    apply_malloc_policy(malloc)
     return with_blas_threads(blas_threads) do
         run = UserModelRun(user_model, loss, batch, optimizer)
         measure(run, "$title, $(Threads.nthreads()) threads", rounds, steps, nothing)
@@ -197,13 +197,13 @@ function with_blas_threads(f, n::Int)
 end
 
 """
-    retain_malloc(policy)
+    apply_malloc_policy(policy)
 
 With `"retain"`, set the malloc parameters of polybench's workers (`polybench/protocol/environment.py`): allocations below
 1 GiB have no mapping of their own, free memory at the top of the heap is not returned, and all threads share one arena.
 This has an effect with glibc only. It cannot be undone, so `"system"` is an error afterwards.
 """
-function retain_malloc(policy::AbstractString)
+function apply_malloc_policy(policy::AbstractString)
     policy in ("retain", "system") || throw(ArgumentError("malloc \"$policy\" is unknown: expected \"retain\" or \"system\""))
     policy == "system" && RETAINS_MALLOC[] && throw(
         ArgumentError(

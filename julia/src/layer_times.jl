@@ -47,7 +47,7 @@ function layers(
     rounds >= 1 || throw(ArgumentError("$rounds rounds: expected at least 1"))
     check_available(PolyBench.device(device))
     disable_tf32!(PolyBench.device(device))
-    retain_malloc(malloc)
+    apply_malloc_policy(malloc)
     return with_blas_threads(blas_threads) do
         operations = chain_operations(PolyBench.device(device), chain, x)
         foreach(((_, operation),) -> seconds(operation, 1), operations)  # compiles them

@@ -62,7 +62,7 @@ def result_changes(a: Result, b: Result) -> Changed:
 
 
 def workload_difference(a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result) -> str | None:
-    """Describe a difference between the work of two results; None if there is none."""
+    """Describe a difference between the work of two results; None if their work is equal."""
     for name in WORKLOAD:
         one, two = (_plain(getattr(result.workload, name)) for result in (result_a, result_b))
         if one != two:

@@ -39,7 +39,7 @@ TargetOption = Annotated[
         "--on",
         metavar="TARGET",
         help="Where to measure: ray://HOST:PORT or auto (the Ray cluster that runs on this machine), slurm,"
-        " or local (another process). Each machine of a study file measures the study independently.",
+        " or local (another process). If a study file lists several machines, each measures the whole study.",
         rich_help_panel=MEASUREMENT_PANEL,
         show_default="this process",
     ),

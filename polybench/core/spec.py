@@ -1,7 +1,7 @@
 """Specification of a measurement: Study, Workload, Configuration. The only place with defaults.
 
-Every record here is valid once it exists, without knowledge of the machine's engines and devices. Only the
-names of engines and models are checked elsewhere, against their tables.
+A record checks itself when it is created. Only the names of engines and models are checked elsewhere, against
+their tables.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of the table: engine x variant x environment x device, numbered if requested repeatedly."""
+    """One row of the table: engine, variants, environment and device. Equal rows are numbered by `repeat`."""
 
     engine: str
     variants: tuple[str, ...]

@@ -136,7 +136,7 @@ def _pipeline_notes(study: StudyDocument) -> list[str]:
         if loading and training:
             notes.append(
                 f"{result.configuration}: {units.format_count(rate)} images/s, "
-                f"{rate / min(loading, training):.0%} of the slower stage alone "
+                f"{rate / min(loading, training):.0%} of the rate of its slower stage "
                 f"(input pipeline {units.format_count(loading)}, training {units.format_count(training)})"
             )
     return notes

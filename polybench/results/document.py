@@ -146,7 +146,7 @@ def build_settings(
 
 
 def _common(numbers: Iterable[int]) -> int | None:
-    """Return the number if all are equal; None if they differ or there are none."""
+    """Return the number if all are equal; None if they differ or `numbers` is empty."""
     distinct = set(numbers)
     return distinct.pop() if len(distinct) == 1 else None
 

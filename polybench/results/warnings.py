@@ -59,6 +59,8 @@ def _interference(document: StudyDocument, study: Study) -> Iterator[str]:
     if rerun or affected:
         remeasured = f"CPU contention: {rerun} of {blocks} timing blocks {_were(rerun)} re-measured"
         rest = f"; {affected} {_are(affected)} still affected" if affected else "; none is still affected"
+        if not rerun:
+            remeasured, rest = f"CPU contention: {affected} of {blocks} timing blocks {_are(affected)} affected", ""
         programs = document.host.busiest_programs
         busy = f"; busiest programs: {', '.join(programs)}" if programs else ""
         longer = f"{2 * study.wait_idle:g}s" if study.wait_idle else "30s"

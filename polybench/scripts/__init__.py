@@ -75,7 +75,7 @@ def make_script(configuration: Configuration, workload: Workload, steps: int) ->
 
 
 def script_file_for(configuration: Configuration, workload: Workload) -> str:
-    """Return the file that trains this configuration's network; "" if there is none."""
+    """Return the file that trains this configuration's network; "" without one."""
     script = _SCRIPTS.get(configuration.engine, "")
     return script.replace("train_", "train_sequence_") if workload.model in TOKEN_MODELS else script
 

@@ -204,7 +204,7 @@ class Filters(NamedTuple):
     versions: Sequence[tuple[str, str]] = ()
 
     def matches(self, study: StudySummary) -> bool:
-        """Return True if the study matches. Unreadable studies match only if there is no criterion."""
+        """Return True if the study matches. Unreadable studies match only without any criterion."""
         if self == NO_FILTERS or study.unreadable_reason is not None:
             return self == NO_FILTERS
         return (

@@ -32,7 +32,7 @@ class BlockTimes(NamedTuple):
 
 
 def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockTimes:
-    """Time training steps 2, 3, ... of the same training, in every block anew.
+    """Reset the model, run two untimed steps, then time the next `steps` steps. All blocks time the same steps.
 
     Args:
         engine: built, loaded and warm.

@@ -117,7 +117,10 @@ def test_native_allocation_notes_appear_with_their_columns() -> None:
 def test_pipeline_throughput_is_compared_with_its_stages() -> None:
     pipeline = Pipeline(0.001, 0.009, 25_000.0, 14_000.0)
     notes = footnotes(study(measured("torch/cpu", 0.01, pipeline=pipeline)), [])
-    assert "torch/cpu: 12,800 images/s, 91% of the slower stage alone (input pipeline 25,000, training 14,000)" in notes
+    assert (
+        "torch/cpu: 12,800 images/s, 91% of the rate of its slower stage (input pipeline 25,000, training 14,000)"
+        in notes
+    )
     unknown_rates = footnotes(study(measured("torch/cpu", 0.01, pipeline=Pipeline(0.001, 0.009))), [])
     assert not any("alone" in note for note in unknown_rates)
 

@@ -40,6 +40,13 @@ def test_affected_blocks_are_reported_with_busy_programs_and_a_fix() -> None:
     ]
 
 
+def test_affected_blocks_are_reported_when_none_was_re_measured() -> None:
+    affected = BlockCounters(1.0, 2.0, 0.9, 0.0)
+    document = study(measured("torch/cpu", 0.0165, interference=Interference(blocks_affected=1, blocks=[[affected]])))
+    (text,) = final_warnings(document, Study(), cut_short=False)
+    assert text == "CPU contention: 1 of 1 timing blocks is affected; close busy programs or try --wait-idle 30s"
+
+
 def test_swapping_is_reported() -> None:
     document = study(measured("torch/cpu", 0.0165))
     document.interference.append(RoundInterference(0, 1, 0.1, 1.0, 0.0, 4096, True))

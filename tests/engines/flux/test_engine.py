@@ -158,7 +158,7 @@ def test_missing_julia_is_unavailable_with_reason_and_hint(monkeypatch: pytest.M
     monkeypatch.setenv(EXECUTABLE, "/nowhere/julia")
     monkeypatch.setenv(PROJECT, "/nowhere")
     monkeypatch.delenv(FOUND_BY, raising=False)
-    with pytest.raises(EngineUnavailable, match="there is no Julia at /nowhere/julia") as caught:
+    with pytest.raises(EngineUnavailable, match="no Julia at /nowhere/julia") as caught:
         FluxEngine().load_framework()
     assert caught.value.hint == f"correct {EXECUTABLE} and {PROJECT}, or unset both"
 

@@ -211,7 +211,7 @@ def version_of(julia: Julia) -> tuple[int, ...]:
             capture_output=True, text=True, timeout=_VERSION_SECONDS, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        raise EngineUnavailable(f"there is no Julia at {origin}", julia.other_julia) from None
+        raise EngineUnavailable(f"no Julia at {origin}", julia.other_julia) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineUnavailable(f"{origin} does not run: {error}", julia.other_julia) from error
     match = re.match(r"julia version (\d+)\.(\d+)\.(\d+)", run.stdout)

@@ -161,7 +161,7 @@ def library_of(julia: Julia) -> dict[str, str]:
 def planned_steps(julia: Julia | None, *, more: Sequence[str] = ()) -> Iterator[str]:
     """Yield a sentence per step that setup would do."""
     if julia is None:
-        yield "juliapkg would look for juliaup or julia, and download Julia if there is none (about 200 MB)"
+        yield "juliapkg would look for juliaup or julia, and otherwise download Julia (about 200 MB)"
         yield "then it would install Flux with dependencies (about 100 packages, 100 MB)"
     else:
         if missing := missing_packages(julia, more):

@@ -219,7 +219,7 @@ def test_hint_for_unsupported_julia(found_by: str, hint: str, executable: Make) 
 
 
 def test_missing_julia_is_reported() -> None:
-    with pytest.raises(EngineUnavailable, match=r"there is no Julia at /nowhere/julia \(from a test\)"):
+    with pytest.raises(EngineUnavailable, match=r"no Julia at /nowhere/julia \(from a test\)"):
         check(Julia("/nowhere/julia", "/nowhere", "a test"))
 
 
