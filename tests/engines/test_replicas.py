@@ -107,7 +107,7 @@ def test_two_replicas_equal_one_process(engine: str, worker: Any, checker: Parit
 
     # With the framework's own dropout; JAX cannot omit the gradient exchange.
     session.request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
-    allreduce_seconds = session.request(TimeAllReduce(2), AllReduceTimed, TIMEOUT).seconds
+    allreduce_seconds = session.request(TimeAllReduce(2), AllReduceTimed, TIMEOUT).seconds_per_step
     assert (allreduce_seconds is None) == (engine == "jax")
 
     # Without dropout, since a checkpoint has the generator of rank 0 only.
