@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     torch.manual_seed(0)
-    network: nn.Module = getattr(independent_torch, options.model)()
+    network: nn.Module = getattr(independent_torch, options.model.replace("-", "_"))()
     seen: Counter[str] = Counter()
     denormal: Counter[str] = Counter()
 

@@ -149,7 +149,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     metrics: bool = True
     """Measure allocations, memory, utilization and energy in addition to times."""
     injected_delays: dict[str, PositiveFloat] = {}
-    """For tests: configuration -> busy wait added to each of its step times, as a fraction of the median."""
+    """For tests: configuration -> busy wait added to each of its steps, as a fraction of the median untimed step."""
 
     def __post_init__(self) -> None:
         if not self.engines:

@@ -18,7 +18,7 @@ from polybench.core.model import Model
 from polybench.core.optimizer_formulas import apply_update
 from polybench.core.optimizers import Optimizer
 from polybench.core.spec import Workload
-from polybench.parity_check.zero_gradients import GRADIENT_FLOOR, TIMED_ZERO_FLOOR, max_drift, total_norm
+from polybench.parity_check.zero_gradients import BENCHMARK_ZERO_FLOOR, GRADIENT_FLOOR, max_drift, total_norm
 from polybench.schema.parity import KnownDeviation, PrecisionResult, TensorComparison
 
 FLOAT64_TOLERANCE = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
@@ -119,7 +119,7 @@ class ExpectedUpdate:
             updated_weights, optimizer_state = apply_update(self._optimizer, rate, weights, gradient, _arrays(file))
             scale = float(np.linalg.norm(np.ravel(updated_weights - weights)))
             if name in self._zero_gradients:
-                rounding = self._tolerance["gradient"] * TIMED_ZERO_FLOOR * total_norm(state.gradients)
+                rounding = self._tolerance["gradient"] * BENCHMARK_ZERO_FLOOR * total_norm(state.gradients)
                 drift = max_drift(self._optimizer, step + 1, rounding, weights.size)
                 scale = max(scale, max(drift) / self._tolerance["weight"])
             saved: dict[str, Any] = optimizer_state | {
@@ -228,7 +228,7 @@ def _arrays(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _floor(name: str, zero_gradients: Collection[str]) -> float:
-    return TIMED_ZERO_FLOOR if name in zero_gradients else GRADIENT_FLOOR
+    return BENCHMARK_ZERO_FLOOR if name in zero_gradients else GRADIENT_FLOOR
 
 
 def _error(

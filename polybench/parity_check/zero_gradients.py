@@ -21,13 +21,13 @@ from polybench.core.optimizers import Optimizer
 GRADIENT_FLOOR = 1e-6
 """Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""
 
-TIMED_ZERO_FLOOR = 1e-3
-"""Minimum scale of a zero gradient's error in the timed part, as a fraction of the norm of all gradients.
+BENCHMARK_ZERO_FLOOR = 1e-3
+"""Minimum scale of a zero gradient's error at the benchmark precision, relative to the norm of all gradients.
 
 Float32 leaves 1e-6 of this norm if the bias of a convolution sums 65,536 terms before batch norm. The
-tolerance is 5e-2 of this floor, which is 50 times as much. Adam and RMSprop make full updates of such
-gradients, so the timed part hardly checks these updates. They cannot change the loss, and the float64 part
-checks them."""
+tolerance is 5e-2 of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
+full updates of such gradients, so the part at the benchmark precision hardly checks these updates. They
+cannot change the loss, and the float64 part checks them."""
 
 
 def total_norm(gradients: Path) -> float:
@@ -57,8 +57,9 @@ def max_drift(optimizer: Optimizer, steps: int, error: float, size: int) -> list
     Args:
         optimizer: the optimizer.
         steps: number of steps from the start of the training.
-        error: norm of each gradient, spread evenly over all values and equal in all steps. In one step, this
-            is the worst case. Errors that grow from step to step lead slightly farther if above epsilon.
+        error: norm of each gradient, spread evenly over all values and equal in all steps. For one step, an
+            even spread is the worst case. Errors that grow from step to step and exceed the optimizer's
+            epsilon can exceed the bound slightly.
         size: number of values in the tensor.
     """
     w, gradient = np.zeros(()), np.array(error / math.sqrt(size))

@@ -23,8 +23,8 @@ from polybench.schema.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.storage.study_index import StudyIndex
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 
-_MIN_DOCUMENT_BYTES = 1 << 16
-"""Minimum size of a study's document with step times."""
+_PROBE_BYTES = 1 << 16
+"""Bytes that a test of the folder writes: about the smallest document of a study with step times."""
 
 STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 """Start of a study's ID: date and time."""
@@ -69,7 +69,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder) as file:
-                file.write(bytes(_MIN_DOCUMENT_BYTES))
+                file.write(bytes(_PROBE_BYTES))
                 file.flush()
             remove_stale(self.folder, rf"{STUDY_ID.pattern}.*\.json")
         except OSError as error:

@@ -21,8 +21,8 @@ class BlockTimes(NamedTuple):
         step_times: seconds per step; one value per step, or one per block if the engine times steps together.
         gc_stats: of the engine's garbage collector during the timed steps.
         data_wait_seconds: total over all timed steps.
-        call_overhead_seconds: median time of a call from Python beyond the engine's own step times. It is
-            None if the engine's step times exceed the time of the call, as those of a simulated clock may.
+        call_overhead_seconds: median of the time that Python measures around a call, minus the step times that
+            the engine reports. None if negative, which happens only with a simulated clock.
     """
 
     step_times: list[float]

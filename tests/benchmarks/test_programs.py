@@ -26,7 +26,7 @@ COUNTS = {
 def test_networks_have_equally_many_weights(framework: str) -> None:
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
-    program = COUNTS[framework] + f"\nfor name in {NETWORKS}: print(count(getattr(p, name)()))"
+    program = COUNTS[framework] + f"\nfor name in {NETWORKS}: print(count(getattr(p, name.replace('-', '_'))()))"
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
     outputs = subprocess.check_output(
         [sys.executable, "-c", program], cwd=PROGRAMS, env={**os.environ, **quiet}, text=True
