@@ -49,6 +49,13 @@ NAMES = {
     # Values of options.
     "keep": "retain",
     "lost": "slowdown",
+    # Networks and variants.
+    "all_threads": "all_cores",
+    "default_threads": "framework_threads",
+    "nofuse": "no_fusion",
+    "rosetta": "dlframeworks-cnn",
+    "smallvgg": "small-vgg",
+    "systemheap": "system_malloc",
     # Columns.
     "allocated": "alloc_bytes_per_step",
     "allocations": "allocs_per_step",

@@ -11,7 +11,9 @@ from polybench.core import old_names
 from polybench.core.errors import BadInput
 from polybench.core.names import lookup_or_suggest
 from polybench.core.spec import Study
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.metrics import GROUPS, METRICS
+from polybench.networks import MODELS
 from polybench.planning.study_file import parse
 from tests.cli.test_cli import Run, run
 
@@ -41,6 +43,8 @@ __all__ = ["run"]
         (["setup", "flux", "--with", "Enzyme"], "no such option --with: it is now --add-package"),
         (["limit"], "no such command limit: it is now peak"),
         (["compare", "--malloc", "keep"], "unknown malloc 'keep': it is now 'retain'"),
+        (["compare", "--model", "rosetta"], "unknown model 'rosetta': it is now 'dlframeworks-cnn'"),
+        (["compare", "--engines", "tf+nofuse"], "unknown variant of tf 'nofuse': it is now 'no_fusion'"),
         (["compare", "--columns", "roof"], "unknown column 'roof': it is now 'pct_of_peak'"),
         (["compare", "--columns", "run_delay"], "unknown column 'run_delay': it is now 'cpu_wait_time'"),
         (["compare", "--columns", "disturbance"], "unknown column 'disturbance': it is now 'interference'"),
@@ -97,6 +101,7 @@ def test_every_new_name_exists_and_no_old_one_does() -> None:
     assert not old_names.COMMANDS.keys() & commands.keys()
     columns = METRICS | GROUPS
     others = {*Study.__struct_fields__, "quick_overrides", "resources", "upload", "retain", "slowdown"}
+    others |= MODELS.keys() | ALLOCATOR_VARIANTS.keys() | {name for spec in ENGINES.values() for name in spec.variants}
     assert set(old_names.NAMES.values()) <= columns.keys() | others
     assert not old_names.NAMES.keys() & (columns.keys() | others)
 
