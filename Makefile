@@ -1,40 +1,40 @@
-# Each target does all its own set-up, in a virtual environment of this folder.
+# Each target first creates the virtual environment if it is missing.
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
-# A file stays in one process: its tests share workers, which take seconds to start.
+# All tests of a file run in one process, because they share workers, which take seconds to start.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
-# Without torch, whose oldest version the index has with several GB of CUDA only, no CPU build: OLDEST_EXTRAS adds it.
+# Without torch: the index has its oldest version only with several GB of CUDA libraries. OLDEST_EXTRAS can add it.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
 OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,pandas,test
 
-# Where a GPU is there may be no index: the Python that has the frameworks will do.
+# A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))
 
 .PHONY: docs compare test test-all gpu gpu-wheels oldest coverage lint readme notebooks gallery schema clean
 
 compare: $(INSTALLED)
-	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is a row that says so
+	@$(VENV)/bin/polybench setup flux --if-missing || true # without Julia, flux is listed as unavailable
 	$(VENV)/bin/polybench compare --engines flux,torch,tf $(ARGS)
 
 test: $(INSTALLED)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(INSTALLED) # all of them: with those marked slow, and those that CI leaves out, marked exhaustive
+test-all: $(INSTALLED) # with the tests marked slow or exhaustive
 	$(PYTEST) $(ARGS)
 
-gpu: # all that needs a GPU, in build/gpu, within nine minutes; 4 where there is none
+gpu: # everything that needs a GPU, in build/gpu, within nine minutes; exit code 4 without a GPU
 	$(GPU_PYTHON) -m tests.gpu $(ARGS)
 
-gpu-wheels: # build/gpu-wheels: what a machine with a GPU and without an index needs besides its frameworks
+gpu-wheels: # build/gpu-wheels: packages for a GPU machine without an index
 	$(GPU_PYTHON) -m tests.gpu.wheels $(ARGS)
 
 oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
 	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)
 
-coverage: $(INSTALLED) # of workers, too, whose imports take half as long again: not for every commit
+coverage: $(INSTALLED) # includes workers; about half as slow again, so not for every commit
 	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=90 $(ARGS)
 
 lint: $(INSTALLED)
@@ -48,7 +48,7 @@ readme: $(INSTALLED) # the README's tables and julia/models, from the code
 	$(VENV)/bin/python -m tests.readme
 	$(VENV)/bin/python -m tests.julia_models
 
-notebooks: $(INSTALLED) # docs/notebooks: executed here and now, so on a machine that does nothing else
+notebooks: $(INSTALLED) # executes docs/notebooks; needs an idle machine
 	$(VENV)/bin/python -m tests.notebooks $(ARGS)
 
 gallery: $(INSTALLED) # the figures of docs/gallery, from its saved studies
