@@ -16,9 +16,9 @@ import msgspec
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
 from polybench.data import cifar10, fetch, image_folder
 from polybench.data.cifar10_pickle import read_pickle
+from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
 from polybench.planning.study_file import parse
 from polybench.protocol.messages import Load
 from polybench.protocol.process import WorkerProcess

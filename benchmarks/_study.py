@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc, Study
 from polybench.data import synthetic
 from polybench.machine.meters.kernel import KernelDelta, kernel_counts
 from polybench.planning import shared_files
@@ -24,6 +23,7 @@ from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import BlockMeasured, Load, Loaded, MeasureBlock, Prepare, Prepared, Request
 from polybench.protocol.process import WorkerProcess
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc, Study
 from polybench.scripts import TOKEN_MODELS
 from polybench.scripts.script_folder import write_inputs
 

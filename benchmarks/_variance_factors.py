@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from polybench.core.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import TUNABLES, malloc_env_vars
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h

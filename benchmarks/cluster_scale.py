@@ -30,11 +30,10 @@ from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import Message, Saved, Task, encode_line, message_decoder
 from polybench.cluster.node import run_task
 from polybench.cluster.run import run_on_cluster
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.spec import Study
 from polybench.render.merge import render
 from polybench.runner.cluster_checkpoint import ClusterRun
 from polybench.runner.progress import NullProgress
+from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import from_json, to_json
 from polybench.storage.store import Store
 

@@ -18,9 +18,9 @@ import sys
 from _report import Figure, report
 from _study import TIMEOUT, Inputs, inputs, measure, warm_worker
 
-from polybench.core.spec import Configuration
 from polybench.machine.meters.observer import Observer
 from polybench.protocol.messages import AllocationsCounted, CountAllocations
+from polybench.schema.options import Configuration
 from polybench.stats.statistics import ratio
 
 TARGET = 1.02

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from polybench.core.spec import Malloc
 from polybench.engines.flux.julia.discovery import check, find
 from polybench.machine import host
 from polybench.protocol.environment import inherited_env_vars, malloc_env_vars
+from polybench.schema.options import Malloc
 
 PROGRAMS = Path(__file__).parent / "programs"
 POLICIES: tuple[Malloc, ...] = ("system", "retain")

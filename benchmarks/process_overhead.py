@@ -40,10 +40,10 @@ from _result_file import ResultFile, Row
 from _study import Inputs, inputs, measure, warm_worker, watched
 from tabulate import tabulate
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc
+from polybench.errors import EngineUnavailable
 from polybench.machine import host
 from polybench.protocol.environment import TUNABLES
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc
 from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.stats.statistics import ratio
 

@@ -38,9 +38,9 @@ from _study import Inputs, inputs, measure, warm_workers, watched
 from _variance_factors import FACTORS, Factor, apply_factor
 from tabulate import tabulate
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration
+from polybench.errors import EngineUnavailable
 from polybench.machine import host
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration
 from polybench.stats.statistics import summarize_step_times
 
 _COUNT = 400_000

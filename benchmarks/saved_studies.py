@@ -42,9 +42,9 @@ def write_studies(folder: Path, studies: int, configurations: int) -> int:
     """Write both folders, `many` and `large`; return the peak resident bytes of this process."""
     import msgspec
 
-    from polybench.core.spec import Study
     from polybench.runner.progress import NullProgress
     from polybench.runner.study import run_study
+    from polybench.schema.options import Study
     from polybench.schema.study import to_json
     from polybench.schema.times import StepTimes
     from polybench.storage.store import Store

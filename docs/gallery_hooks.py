@@ -10,7 +10,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.api.html_fragments import study_section
-from polybench.core import units
 from polybench.figures.caption import caption_for
 from polybench.html_report import Section, render_report
 from polybench.html_report.sweep_section import headline, sweep_title
@@ -18,6 +17,7 @@ from polybench.render import render_study
 from polybench.render import sweep as sweeps
 from polybench.render.summary import summary_sentences
 from polybench.render.tables import format_table
+from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.schema.sweep import SweepDocument
 from polybench.storage.store import Store

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polybench.core.errors import (
+from polybench.errors import (
     BadInput,
     ConfigurationFailed,
     EngineUnavailable,
     PolybenchError,
     RequiredEngineMissing,
+    __version__,
 )
-from polybench.core.version import __version__
 
 if TYPE_CHECKING:
     from polybench.api import DiffResult as DiffResult

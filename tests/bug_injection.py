@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.core.layers import BatchNorm
-from polybench.core.optimizer_formulas import State
 from polybench.data.augmentation import augment
 from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference import layers as reference_layers
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import Pass, loss_and_gradients
+from polybench.networks.layers import BatchNorm
+from polybench.networks.optimizer_formulas import State
 
 ZERO = np.zeros(())
 

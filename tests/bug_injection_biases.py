@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from polybench.core.job import Job
 from polybench.engines.base import Array, Weights
+from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import Pass
 

@@ -8,14 +8,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.layers import GATES, REVERSE
 from polybench.engines.base import Array, Snapshot, Weights
+from polybench.engines.job import Job
 from polybench.engines.reference import sequences
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.layers import Output
 from polybench.engines.reference.network import LayerObserver, Pass
 from polybench.engines.reference.sequences import Activation
+from polybench.networks.layers import GATES, REVERSE
 
 right = sequences.lstm
 

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from typer.testing import CliRunner
 
-from polybench.core.interrupts import SIGNALS
+from polybench.machine.interrupts import SIGNALS
 from tests import julia_depot
 
 # Machines are shared, so a slow example or strategy is not an error.

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
 from polybench.networks.char_lstm import CHAR_LSTM
 from polybench.networks.imdb import IMDB_BILSTM, fasttext
 from polybench.networks.lenet import LENET
 from polybench.networks.mnist import MNIST_CNN
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.networks.small_vgg import small_vgg
 from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 

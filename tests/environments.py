@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 
 ENGINE_SOURCE = """
-from polybench.core.job import EngineInfo
+from polybench.engines.job import EngineInfo
 from polybench.engines.fake.engine import FakeEngine
 
 VERSION = {version!r}

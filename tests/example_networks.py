@@ -2,7 +2,7 @@
 
 import msgspec
 
-from polybench.core.layers import (
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -17,8 +17,8 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.networks.resnet32 import BLOCKS, CHANNELS, RESNET32
 
 # Every layer and option for images, in a network small enough for finite differences.

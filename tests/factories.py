@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.layers import Operation
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.networks.layers import Operation
+from polybench.networks.optimizers import Optimizer
 from polybench.schema.layers import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
+from polybench.schema.options import Workload
 from polybench.schema.parity import KnownDeviation, ParityCheck
 from polybench.schema.resources import Memory, NativeAllocation, SizeClasses
 from polybench.schema.result import Result

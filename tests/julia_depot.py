@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, check, find
 from polybench.engines.flux.julia.managed_project import use_managed_project
 from polybench.engines.flux.julia.package import NAME, package_folder
+from polybench.errors import EngineUnavailable
 
 DEPOT = Path(__file__).parents[1] / "build" / "julia"
 """The first depot, before the user's, whose packages are found as well; kept for later runs."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from polybench.core.model import Model
 from polybench.networks import MODELS
+from polybench.networks.model import Model
 
 IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3}
 """Networks of color images; PolyBench.jl has data for these only."""

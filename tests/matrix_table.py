@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core.optimizers import Optimizer
 from polybench.networks import MODEL_NAMES, MODELS, find_model
+from polybench.networks.optimizers import Optimizer
 from tests import engine_matrix as cases
 from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from polybench.core.model import Model
-from polybench.core.optimizers import FORMULAS
 from polybench.engines import ENGINES, EngineSpec
 from polybench.metrics import GROUPS, METRICS
 from polybench.metrics.base import Metric
 from polybench.networks import MODEL_NAMES, MODELS
+from polybench.networks.model import Model
+from polybench.networks.optimizers import FORMULAS
 from polybench.render import FORMATS
 from tests.matrix_table import matrix
 from tests.tested_on_table import ran

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
 from polybench.data import Dataset
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import EpochFile, write_epoch
+from polybench.engines.job import Job
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 
 
 class Files(NamedTuple):

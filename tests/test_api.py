@@ -17,10 +17,10 @@ import pytest
 
 import polybench
 from polybench.api import Options, StudyResult
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.errors import BadInput
 from polybench.machine import host
+from polybench.schema.options import Study
 from polybench.schema.study import from_json
 from tests.factories import typical_study
 from tests.figures.documents import full_study, full_sweep

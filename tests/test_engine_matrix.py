@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.optimizers import Optimizer
 from polybench.engines import ENGINES
+from polybench.networks.optimizers import Optimizer
 from tests import engine_matrix
 from tests.matrix_table import matrix as table
 

@@ -16,12 +16,12 @@ import tomli_w
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.prices import merge_prices
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.study_file import REFERENCES, read
+from polybench.schema.options import merge_prices
 from polybench.schema.study import from_json
 from tests import small_datasets
 

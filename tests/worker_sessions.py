@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.protocol.messages import (
     Load,
     Loaded,

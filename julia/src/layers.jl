@@ -1,5 +1,5 @@
 """
-A layer record: a `Dict` of names to values, as `polybench/core/layers.py` declares it; `type` is the type of the layer.
+A layer record: a `Dict` of names to values, as `polybench/networks/layers.py` declares it; `type` is the type of the layer.
 This file builds Flux's layers from records, written as Flux's users write them.
 """
 const Record = AbstractDict{String}
@@ -24,7 +24,7 @@ TensorSpec(name, field, size, role) = TensorSpec(name, field, size, role, true)
 """
     tensor_specs(record)
 
-Return the tensors of a layer, in the order of `polybench/core/layers.py`.
+Return the tensors of a layer, in the order of `polybench/networks/layers.py`.
 """
 tensor_specs(record::Record) = tensor_specs(kind(record), record)
 tensor_specs(::Val, _) = TensorSpec[]

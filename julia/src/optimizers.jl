@@ -1,5 +1,5 @@
 """
-Flux's own optimizers with the constants of the canonical formulas (`polybench/core/optimizers.py`).
+Flux's own optimizers with the constants of the canonical formulas (`polybench/networks/optimizers.py`).
 
 `Descent`, `Nesterov`, `RMSProp` and `Adam` compute these formulas; they add epsilon to the root, `Adam` to that of
 the bias-corrected v. `WeightDecay`, first in a chain, adds to the gradient. `Momentum` and `Nesterov` include the rate

@@ -17,11 +17,10 @@ from polybench.analysis.explanation_text import pair_statements, recommendation_
 from polybench.analysis.recommendations import find_recommendations
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.analysis.suggested_measurements import excluded_configurations, suggested_measurements
-from polybench.core import units
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results
+from polybench.schema import units
 from polybench.schema.explanation import Breakdown, Comparison, ExplanationDocument, Statement
 from polybench.schema.layers import LayersDocument
 from polybench.schema.result import Result

@@ -14,9 +14,9 @@ from polybench.analysis.breakdown import (
     data_wait_seconds,
 )
 from polybench.analysis.recommendations import Recommendation
-from polybench.core import units
 from polybench.planning.suggested_commands import has_layers
 from polybench.results.interference import page_fault_fraction
+from polybench.schema import units
 from polybench.schema.explanation import Breakdown, Comparison, Component, Statement
 from polybench.schema.result import Result
 

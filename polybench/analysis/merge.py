@@ -9,14 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.analysis.setting_changes import format_value
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
-from polybench.core.prices import merge_prices, parse_price_key
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.results.comparisons import compare_results, throughput_ratio
 from polybench.results.interference import inconclusive_reason
 from polybench.results.replicas import device_count
 from polybench.schema.configuration_status import status_fields
 from polybench.schema.merge import Machine, MachineResult, MergeDocument
+from polybench.schema.options import merge_prices, parse_price_key
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

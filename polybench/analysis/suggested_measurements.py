@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polybench.analysis.related_studies import find_layers, find_variations
-from polybench.core.spec import Study
 from polybench.planning.suggested_commands import (
     command_line,
     engine_of,
@@ -19,6 +18,7 @@ from polybench.planning.suggested_commands import (
 from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
 from polybench.schema.explanation import Comparison, Statement
 from polybench.schema.layers import LayersDocument
+from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.diff import DiffRow
 from polybench.stats.log_ratio_change import LogRatioChange, q_values
 

@@ -21,8 +21,7 @@ from polybench.api.results import (
     SweepResult,
 )
 from polybench.api.saved import diff, explain, history, load, load_overhead, load_sweep, merge, report
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import SINGLE_MACHINE
+from polybench.errors import BadInput
 from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
@@ -34,6 +33,7 @@ from polybench.runner.peak import run_peak
 from polybench.runner.study import new_header, run_study
 from polybench.runner.sweep import run_sweep
 from polybench.runner.sweep_checkpoint import SweepSpec
+from polybench.schema.options import SINGLE_MACHINE
 from polybench.storage.past_durations import CheckScope
 
 __all__ = [

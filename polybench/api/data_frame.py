@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput, PolybenchError
+from polybench.errors import BadInput, PolybenchError, install_command
 
 
 class DataFrameMixin:

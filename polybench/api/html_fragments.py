@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.analysis.related_documents import related_documents
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report import Section, StudySection
 from polybench.schema.study import StudyDocument
 from polybench.schema.sweep import SweepDocument

@@ -9,16 +9,15 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from polybench.core.errors import BadInput, format_validation_error
-from polybench.core.model import Model
-from polybench.core.names import lookup_or_suggest, split_names
-from polybench.core.spec import Study, reject_unused_environments
+from polybench.errors import BadInput, format_validation_error, lookup_or_suggest, split_names
+from polybench.networks.model import Model
 from polybench.planning.network_file import with_network
 from polybench.runner.progress import CallbackProgress, NullProgress, Progress
+from polybench.schema.options import Study, reject_unused_environments
 
 
 class Options(TypedDict, total=False):
-    """The fields of core.spec.Study, which documents their meanings and defaults.
+    """The fields of schema.options.Study, which documents their meanings and defaults.
 
     They are repeated here because type checkers do not support a computed TypedDict; a test compares both.
     """

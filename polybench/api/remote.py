@@ -11,11 +11,11 @@ import msgspec
 from polybench.api.results import MergeResult, StudyResult
 from polybench.cluster.cluster_table import cluster_table
 from polybench.cluster.run import run_on_cluster
-from polybench.core.errors import BadInput, format_validation_error
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput, format_validation_error
 from polybench.runner.cluster_checkpoint import ClusterRun
 from polybench.runner.progress import Progress
 from polybench.schema.merge import MergeDocument
+from polybench.schema.options import MachineGroup
 
 
 class MachineKeys(TypedDict, total=False):

@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.api.data_frame import DataFrameMixin, to_data_frame, write_parquet
 from polybench.api.html_fragments import study_section
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export, operations
 from polybench.figures.caption import caption_for
 from polybench.html_report import render_report

@@ -22,8 +22,7 @@ from polybench.api.results import (
     StudyResult,
     SweepResult,
 )
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import Section, render_report
 from polybench.storage.dismissed_changes import load_dismissed
 from polybench.storage.filter_parsing import FILTER_NAMES, filters_from_text

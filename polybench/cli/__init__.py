@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from polybench import errors
 from polybench.cli.allocations import allocations
 from polybench.cli.columns import columns
 from polybench.cli.compare import compare
@@ -37,10 +38,8 @@ from polybench.cli.show import show
 from polybench.cli.sweep import sweep
 from polybench.cli.terminal import echo, prepare_stdout, printable
 from polybench.cli.view import view
-from polybench.core import interrupts, old_names
-from polybench.core.distribution import import_name_conflict
-from polybench.core.errors import PolybenchError
-from polybench.core.version import __version__
+from polybench.errors import PolybenchError, __version__, import_name_conflict
+from polybench.machine import interrupts
 
 app = typer.Typer(
     help="Train the identical network in Flux, PyTorch, TensorFlow, JAX and Keras, and compare their speed.",
@@ -133,12 +132,12 @@ def _report_usage(error: Any) -> int:
 def _renamed(error: Any, context: Any) -> str | None:
     """Return the message for an option or command that has a new name, if the error is about one."""
     option = getattr(error, "option_name", "")
-    if (new := old_names.OPTIONS.get(option)) is not None:
+    if (new := errors.OLD_OPTIONS.get(option)) is not None:
         known = {spelling for parameter in context.command.params for spelling in parameter.opts}
         if new in known or not new.startswith("-"):
             return f"no such option {option}: it is now {new}"
     match = re.search(r"No such command '(\w+)'", error.format_message())
-    if match and (new := old_names.COMMANDS.get(match[1])) is not None:
+    if match and (new := errors.OLD_COMMANDS.get(match[1])) is not None:
         return f"no such command {match[1]}: it is now {new}"
     return None
 

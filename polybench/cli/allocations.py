@@ -12,10 +12,10 @@ from polybench.cli.options import OUTPUT_PANEL, WORKLOAD
 from polybench.cli.output import check_writable, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.core import interrupts
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.schema.allocation_sites import AllocationsDocument
+from polybench.schema.options import Study
 
 
 @with_options(*WORKLOAD, "timeout", "format", "output", "anonymous", "quiet", "verbose")

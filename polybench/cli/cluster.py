@@ -15,13 +15,11 @@ from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import check_writable, exit_code, print_and_exit
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo
-from polybench.core import interrupts
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import SINGLE_MACHINE, MachineGroup, check_machine_groups
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study, check_machine_groups
 
 if TYPE_CHECKING:
     from polybench.cluster.driver import ClusterResult

@@ -7,7 +7,7 @@ from polybench.cli.execute import execute, print_plan
 from polybench.cli.options import OPTIONS
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.core.spec import Study
+from polybench.schema.options import Study
 
 
 @with_options(*(name for name in OPTIONS if name != "published"))

@@ -11,8 +11,7 @@ from polybench.cli.output import check_writable, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import RECORD_FORMATS
 from polybench.schema.diff import DiffDocument
 

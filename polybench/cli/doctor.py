@@ -10,7 +10,7 @@ from polybench.cli.cluster import UploadOption, reject_upload
 from polybench.cli.doctor_cluster import diagnose_cluster, without_internal_engines
 from polybench.cli.options import MEASUREMENT_PANEL, TableOrJson
 from polybench.cli.terminal import echo
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 
 if TYPE_CHECKING:
     from polybench.runner.doctor import Report
@@ -55,7 +55,7 @@ def doctor(
 
 
 def _text(report: Report) -> str:
-    from polybench.core import units
+    from polybench.schema import units
 
     machine, data, cache = report["machine"], report["data"], report["cache"]
     load = "idle" if machine["idle"] else "BUSY: stop other programs before measuring"

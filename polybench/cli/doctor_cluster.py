@@ -8,7 +8,8 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.terminal import echo
-from polybench.core import interrupts, units
+from polybench.machine import interrupts
+from polybench.schema import units
 
 if TYPE_CHECKING:
     from polybench.cluster.doctor import ClusterDiagnosis

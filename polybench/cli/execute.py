@@ -14,12 +14,12 @@ from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import check_writable, exit_code, parse_columns, print_and_exit
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo, width
-from polybench.core import interrupts, units
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.render import FORMATS, PARITY_FORMATS, render_study
+from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import Study
 
 if TYPE_CHECKING:
     from polybench.planning.estimate import PastMeasurements

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.study import StudyDocument
 
 

@@ -9,8 +9,8 @@ import typer
 
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
+from polybench.schema.options import Study
 
 
 @with_options("model", "data", "batch_size", "seed")

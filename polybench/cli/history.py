@@ -12,8 +12,7 @@ from polybench.cli.option_parsers import parse_fraction
 from polybench.cli.options import TableOrJson
 from polybench.cli.output import check_writable, write
 from polybench.cli.signature import with_options
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.schema.history import HistoryDocument
 from polybench.storage.study_summary import Filters
 

@@ -16,11 +16,10 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
 from polybench.cli.terminal import echo
-from polybench.core import interrupts
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS
+from polybench.schema.options import Study
 
 _EXCLUDED = {
     "input", "loader_workers", "augment", "epochs", "accuracy", "target_accuracy", "metrics",

@@ -14,7 +14,7 @@ from polybench.cli.options import TableOrJson
 from polybench.cli.rows import print_table
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import terminal_width
-from polybench.core import units
+from polybench.schema import units
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from polybench.cli.terminal import printable
-from polybench.core import units
 from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.schema import units
 
 _BAR_WIDTH = 30
 """Characters."""

@@ -10,7 +10,7 @@ from polybench.cli.option_parsers import parse_pairs
 from polybench.cli.output import check_writable, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 from polybench.render import RECORD_FORMATS
 
 

@@ -10,11 +10,10 @@ import typer
 from polybench.cli.rows import Rows, print_table
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 
 if TYPE_CHECKING:
-    from polybench.core.model import Model
+    from polybench.networks.model import Model
 
 Format = Annotated[str, typer.Option("--format", help="Format: table, json, or toml (a network file of one network).")]
 
@@ -88,8 +87,8 @@ def _row(model: Model) -> dict[str, Any]:
 def _table(rows: Rows) -> str:
     from tabulate import tabulate
 
-    from polybench.core import units
     from polybench.networks.catdog import DEPTHS
+    from polybench.schema import units
 
     lines = [
         (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from polybench.core import units
-from polybench.core.layers import Layer, Named, Shape, layer_shapes
-from polybench.core.model import Model
 from polybench.networks.flops import macs
+from polybench.networks.layers import Layer, Named, Shape, layer_shapes
+from polybench.networks.model import Model
+from polybench.schema import units
 
 
 def layer_details(model: Model) -> dict[str, Any]:

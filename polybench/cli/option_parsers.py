@@ -8,9 +8,8 @@ from typing import get_args
 
 import typer
 
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest, split_names
-from polybench.core.spec import Precision
+from polybench.errors import BadInput, lookup_or_suggest, split_names
+from polybench.schema.options import Precision
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

@@ -1,4 +1,4 @@
-"""The options that commands share. ADD AN OPTION: a field of core.spec.Study, and its row here.
+"""The options that commands share. ADD AN OPTION: a field of schema.options.Study, and its row here.
 
 A row adds the help to a field and takes its type and default. A command gets rows by their names, with
 `signature.with_options`.
@@ -25,10 +25,10 @@ from polybench.cli.option_parsers import (
     parse_replicas,
 )
 from polybench.cli.output_options import OutputOptions
-from polybench.core.names import split_names
-from polybench.core.optimizers import OPTIMIZERS
-from polybench.core.spec import Study
+from polybench.errors import split_names
+from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS
+from polybench.schema.options import Study
 
 
 class Option(NamedTuple):

@@ -13,8 +13,7 @@ import typer
 
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo, print_result
-from polybench.core.errors import BadInput, PolybenchError
-from polybench.core.names import split_names
+from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.metrics import select_metrics
 from polybench.metrics.base import Metric
 from polybench.schema.layers import LayersDocument

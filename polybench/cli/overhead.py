@@ -12,8 +12,8 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume
 from polybench.cli.sweep_runner import run_and_print_sweep
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
+from polybench.schema.options import Study
 
 
 @with_options(*SHARED_FIELDS, "threads", *OUTPUT_FIELDS)

@@ -7,9 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study, environments_of, reject_unused_environments
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.schema.options import Study, environments_of, reject_unused_environments
 
 
 def make_study(**fields: Any) -> Study:

@@ -6,7 +6,7 @@ from polybench.cli.execute import execute
 from polybench.cli.options import WORKLOAD, TableOrJson
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.core.spec import Study
+from polybench.schema.options import Study
 
 
 @with_options(*WORKLOAD, "parity_steps", "timeout", "strict", "output", "anonymous", "quiet", "verbose")

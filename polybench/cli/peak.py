@@ -13,10 +13,10 @@ from polybench.cli.output import check_writable, peak_exit_code, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
-from polybench.core import interrupts
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS
+from polybench.schema.options import Study
 
 
 @with_options(

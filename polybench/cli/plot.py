@@ -12,8 +12,7 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested, find_layers
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument
 

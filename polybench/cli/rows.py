@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polybench.cli.terminal import echo
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 
 Rows = list[dict[str, Any]]
 

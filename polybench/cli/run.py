@@ -26,8 +26,8 @@ from polybench.cli.signature import with_options
 from polybench.cli.sweep import print_points
 from polybench.cli.sweep_runner import reject_options, run_and_print_sweep
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from polybench.cli.output_options import OutputOptions
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.explanation import ExplanationDocument
 from polybench.schema.history import HistoryDocument
 

@@ -11,8 +11,8 @@ import typer
 from polybench.cli.options import WORKLOAD
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput, EngineUnavailable
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Study
+from polybench.errors import BadInput, EngineUnavailable
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study
 
 if TYPE_CHECKING:
     from polybench.planning.plan import Plan

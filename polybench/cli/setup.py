@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from polybench.cli.terminal import echo
-from polybench.core.errors import BadInput, EngineUnavailable
+from polybench.errors import BadInput, EngineUnavailable
 
 app = typer.Typer(help="Install what an engine needs in addition to its Python package.", no_args_is_help=True)
 

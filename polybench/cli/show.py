@@ -15,7 +15,7 @@ from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested
 from polybench.cli.signature import with_options
 from polybench.cli.sweep_runner import reject_options
 from polybench.cli.terminal import width
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 from polybench.render import FORMATS, RECORD_FORMATS, render_study
 from polybench.schema.history import HistoryDocument
 from polybench.schema.study import StudyDocument

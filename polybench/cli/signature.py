@@ -11,7 +11,7 @@ from polybench.cli.filters import parse_filters
 from polybench.cli.options import OPTIONS, Option
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.overrides import Overrides, make_study
-from polybench.core.spec import Study
+from polybench.schema.options import Study
 from polybench.storage.study_summary import Filters
 
 Command = Callable[..., None]

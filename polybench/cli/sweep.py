@@ -16,9 +16,9 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.sweep_runner import run_and_print_sweep
 from polybench.cli.terminal import echo
-from polybench.core import units
-from polybench.core.spec import Study
 from polybench.render import RECORD_FORMATS
+from polybench.schema import units
+from polybench.schema.options import Study
 
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""

@@ -10,9 +10,8 @@ from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import check_writable, exit_code, print_and_exit
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo
-from polybench.core import interrupts
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS
 from polybench.schema.overhead import OverheadDocument
 from polybench.schema.sweep import SweepDocument

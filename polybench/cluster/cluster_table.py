@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from polybench.analysis.merge import machine_name, merge
 from polybench.cluster.driver import ClusterResult
-from polybench.core.machine_groups import split_baseline
-from polybench.core.spec import Study
 from polybench.schema.merge import MergeDocument
+from polybench.schema.options import Study, split_baseline
 from polybench.schema.study import StudyDocument
 
 

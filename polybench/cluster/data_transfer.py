@@ -12,8 +12,8 @@ from pathlib import Path
 
 import platformdirs
 
-from polybench.core.errors import BadInput
 from polybench.data.file_cache import sha256
+from polybench.errors import BadInput
 
 MAX_UPLOAD_BYTES = 4 << 30
 """Maximum size of an upload; larger data should be on every machine, or on a shared file system."""

@@ -20,11 +20,11 @@ from polybench.cluster.messages import (
     WarningRaised,
 )
 from polybench.cluster.progress_aggregator import ProgressAggregator
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
 from polybench.runner.doctor import Report
 from polybench.runner.progress import Progress
 from polybench.runner.study import new_id
+from polybench.schema.options import Study
 
 _WAIT_SECONDS = 60.0
 """Maximum duration of one wait for events, as in the driver of a study."""

@@ -25,11 +25,10 @@ from polybench.cluster.messages import (
     WarningRaised,
 )
 from polybench.cluster.progress_aggregator import ProgressAggregator
-from polybench.core.errors import BadInput, PolybenchError, RequiredEngineMissing
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.spec import Study
+from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
 from polybench.runner.cluster_checkpoint import ClusterCheckpoint, ClusterCheckpointStore
 from polybench.runner.progress import Progress
+from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 

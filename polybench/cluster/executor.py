@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from polybench.cluster.messages import Message, Task
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 
 
 class NodeLost(msgspec.Struct, frozen=True):

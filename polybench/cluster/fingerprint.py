@@ -7,12 +7,10 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from polybench.cluster.messages import Fingerprint
-from polybench.core.distribution import install_command
-from polybench.core.names import EngineName
-from polybench.core.spec import Study
-from polybench.core.version import __version__
 from polybench.engines.plugins import find_engine
+from polybench.errors import __version__, install_command
 from polybench.parity_check.check_cache import source_files
+from polybench.schema.options import EngineName, Study
 
 
 def current_fingerprint() -> Fingerprint:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from polybench.cluster.executor import Event, Node, NodeLost
 from polybench.cluster.messages import Finished, Rejected, Task
 from polybench.cluster.node_process import NodeProcess
-from polybench.core import interrupts
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import SINGLE_MACHINE, MachineGroup
+from polybench.errors import BadInput
+from polybench.machine import interrupts
+from polybench.schema.options import SINGLE_MACHINE, MachineGroup
 
 
 class LocalExecutor:

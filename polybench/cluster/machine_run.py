@@ -8,14 +8,14 @@ import msgspec
 
 from polybench.cluster.executor import NodeLost
 from polybench.cluster.messages import Saved, Started
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.units import plural
+from polybench.errors import BadInput
 from polybench.results.document import study_toml
 from polybench.runner.cluster_checkpoint import MachineStudy
 from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.units import plural
 from polybench.storage.anonymize import UNKNOWN_HOST, anonymize, is_anonymized, scrub_text
 from polybench.storage.store import Store
 

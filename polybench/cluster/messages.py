@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.spec import Study
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import Study
 from polybench.schema.result import Status
 from polybench.storage.past_durations import CheckScope
 
@@ -114,7 +114,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
 
     text: str
     exit_code: int
-    """Exit code of the error's class in core.errors."""
+    """Exit code of the error's class in errors."""
 
 
 Message = Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Saved | Diagnosed | Finished | Rejected

@@ -35,8 +35,8 @@ from polybench.cluster.messages import (
     encode_line,
     request_decoder,
 )
-from polybench.core import interrupts
-from polybench.core.errors import BadInput, PolybenchError
+from polybench.errors import BadInput, PolybenchError
+from polybench.machine import interrupts
 from polybench.runner.doctor import diagnose
 from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.resume import resume_study

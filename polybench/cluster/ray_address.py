@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 _CLIENT_PORT = 10001
 _CONNECT_SECONDS = 3.0

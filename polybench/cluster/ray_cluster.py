@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from polybench.cluster.package_upload import package_copy
 from polybench.cluster.ray_address import discover
-from polybench.core import interrupts
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput, install_command
+from polybench.machine import interrupts
+from polybench.schema.options import MachineGroup
 
 T = TypeVar("T")
 

@@ -17,11 +17,10 @@ from polybench.cluster.executor import Event, Node, NodeLost
 from polybench.cluster.fingerprint import current_fingerprint, differences
 from polybench.cluster.messages import Finished, Message, Rejected, StageChanged, Task
 from polybench.cluster.ray_cluster import RayCluster, RayNode, missing_resources
-from polybench.core import interrupts
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
 from polybench.data import DATASET_NAMES
+from polybench.errors import BadInput, install_command
+from polybench.machine import interrupts
+from polybench.schema.options import MachineGroup
 
 _REQUEST_SECONDS = 20.0
 """Maximum wait of a node for its next message; messages are returned at once."""

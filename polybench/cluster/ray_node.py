@@ -19,7 +19,7 @@ from polybench.cluster.executor import NodeLost
 from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import Fingerprint, Message, Rejected, StageChanged, Task
 from polybench.cluster.node_process import NodeProcess
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 _RAY_VARIABLES = ("RAY_", "OMP_NUM_THREADS")
 """Prefixes of the variables that Ray sets for its workers; a study must not see them."""

@@ -10,7 +10,6 @@ import msgspec
 
 from polybench.cluster.driver import ClusterResult, Driver
 from polybench.cluster.executor import make_executor, supports_upload
-from polybench.core.machine_groups import check_machine_groups
 from polybench.machine import host
 from polybench.planning.plan import check_remote
 from polybench.runner.cluster_checkpoint import (
@@ -22,6 +21,7 @@ from polybench.runner.cluster_checkpoint import (
 from polybench.runner.progress import Progress
 from polybench.runner.resume_checks import polybench_changes, reject_changed
 from polybench.runner.study import new_id
+from polybench.schema.options import check_machine_groups
 from polybench.storage.store import Store
 
 

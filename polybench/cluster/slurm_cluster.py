@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from polybench.cluster.slurm_folder import JobFolder
 from polybench.cluster.slurm_job import NodeJob
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 
 _COMMAND_TIMEOUT = 8.0
 """Seconds; SLURM's commands themselves try for minutes."""

@@ -19,10 +19,9 @@ from polybench.cluster.executor import Event, Node, NodeLost
 from polybench.cluster.messages import Finished, Message, Rejected, StageChanged, Task, WarningRaised
 from polybench.cluster.slurm_cluster import END_STATES, PERMANENT_REASONS, UNKNOWN_JOB, JobState, SlurmCluster
 from polybench.cluster.slurm_folder import HEARTBEAT_SECONDS, JobFolder
-from polybench.core import interrupts
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput, install_command
+from polybench.machine import interrupts
+from polybench.schema.options import MachineGroup
 from polybench.storage.store import results_folder
 
 _POLL_SECONDS = 0.5

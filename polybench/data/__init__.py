@@ -15,7 +15,6 @@ import numpy as np
 import platformdirs
 from numpy.typing import DTypeLike
 
-from polybench.core.errors import BadInput
 from polybench.data import cifar10, imdb_archive, imdb_tokens, mnist, synthetic, synthetic_sequences
 from polybench.data.array_chunks import (
     CLASSES,
@@ -33,6 +32,7 @@ from polybench.data.array_chunks import (
 from polybench.data.disk import check_free_space
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.data.image_folder import find_images, is_image_folder, read_images
+from polybench.errors import BadInput
 
 _MAX_BYTES = 50_000 * (IMAGE_BYTES + 1)
 

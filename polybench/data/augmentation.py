@@ -19,7 +19,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.spec import MAX_CROP_OFFSET
+MAX_CROP_OFFSET = 4
+"""Largest shift of an image by `augment`, in pixels, in each direction."""
 
 Augmentations = NDArray[np.int8]
 """(..., 3): flip (0 or 1), dy, dx of each image."""

@@ -17,7 +17,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 Order = NDArray[np.int64]
 

@@ -25,10 +25,10 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
 from polybench.data.cifar10_pickle import read_pickle
 from polybench.data.disk import exists, is_file
+from polybench.errors import BadInput
 
 Batches = Iterator[tuple[Pixels, Pixels]]
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import platformdirs
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 _DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _STALE_SECONDS = 3600.0

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from polybench.core.errors import BadInput
 from polybench.data import cifar10
 from polybench.data.array_chunks import Split
 from polybench.data.disk import check_free_space
+from polybench.errors import BadInput
 
 DatasetVersion = Literal["binary", "python"]
 

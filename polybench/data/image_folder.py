@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import Chunk, Pixels, Shape, Split
+from polybench.errors import BadInput, install_command
 
 _BATCH_IMAGES = 64
 """Images read in parallel: Pillow decodes and resizes without Python's global lock."""

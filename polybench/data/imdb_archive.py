@@ -16,8 +16,8 @@ from gzip import GzipFile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import Split
+from polybench.errors import BadInput
 
 ARCHIVE, FOLDER = "aclImdb_v1.tar.gz", "aclImdb"
 HINT = f"IMDb is {ARCHIVE}, or the folder {FOLDER} that it unpacks to"

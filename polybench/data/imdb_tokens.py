@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import Chunk, Split
 from polybench.data.imdb_archive import HINT, Review, read_reviews
+from polybench.errors import BadInput
 
 CLASSES = 2
 MIN_TOKENS = 3

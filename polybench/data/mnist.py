@@ -17,8 +17,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import Chunk, Pixels, Split
+from polybench.errors import BadInput
 
 IMAGE_SHAPE = (1, 28, 28)
 CLASSES = 10

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Shape, Split
+from polybench.errors import BadInput
 
 IMAGES: dict[Split, int] = {"train": 50_000, "test": 10_000}
 """Number of images of CIFAR-10's shape; there are fewer larger images, so that the total size is the same."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import Chunk, Shape, Split
+from polybench.errors import BadInput
 
 _SEQUENCES_PER_CHUNK = 512
 """Short sequences per chunk, whose random words fit in a second-level cache."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.distribution import install_command
+from polybench.errors import install_command
 
 
 class Requirement(msgspec.Struct, frozen=True):

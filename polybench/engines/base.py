@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import EngineInfo, GcStats, Job, NumericalConventions, Rank
-from polybench.core.layers import Operation
+from polybench.engines.job import EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 Weights = Mapping[str, Array]
-"""Arrays in the canonical layout by name (`layer_name.weight`); see `core.model.Model.tensor_shapes`."""
+"""Arrays in the canonical layout by name (`layer_name.weight`); see `networks.model.Model.tensor_shapes`."""
 
 
 class PipelineInput(NamedTuple):

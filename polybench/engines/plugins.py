@@ -10,9 +10,8 @@ import functools
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
 from polybench.engines import ENGINES, EngineSpec
+from polybench.errors import BadInput, lookup_or_suggest
 
 GROUP = "polybench.engines"
 

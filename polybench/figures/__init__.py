@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 
 if TYPE_CHECKING:
     from polybench.figures.figure import Figure

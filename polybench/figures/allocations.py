@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polybench.core import units
 from polybench.figures.figure import Figure, NoData, Trace, escape_text, label_margin, round_coordinate
 from polybench.figures.style import style_for
+from polybench.schema import units
 from polybench.schema.resources import Allocations
 from polybench.schema.study import StudyDocument
 

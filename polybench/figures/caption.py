@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from polybench.core import units
 from polybench.render.header import header_for
+from polybench.schema import units
 from polybench.schema.history import HistoryDocument, Series
 from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.overhead import OverheadDocument

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

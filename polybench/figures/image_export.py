@@ -6,9 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput, EngineUnavailable
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, EngineUnavailable, install_command, lookup_or_suggest
 from polybench.figures.figure import Figure, escape_text
 from polybench.figures.style import template
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
-from polybench.core.layers import Operation
 from polybench.figures.figure import Figure, NoData, Trace, escape_text, label_margin, round_coordinate
 from polybench.figures.style import style_for
+from polybench.networks.layers import Operation
 from polybench.render.layer_table import UNATTRIBUTED
 from polybench.schema.layers import STEP, ConfigurationLayers, LayersDocument
 

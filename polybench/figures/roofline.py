@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from polybench.core.layers import Operation
 from polybench.figures.figure import (
     Figure,
     Interval,
@@ -17,6 +16,7 @@ from polybench.figures.figure import (
 )
 from polybench.figures.roofline_axes import HEIGHT, Roofline, axis_range, layout_for, roofline_traces
 from polybench.figures.style import NEUTRAL, style_for
+from polybench.networks.layers import Operation
 from polybench.schema.layers import ConfigurationLayers, LayersDocument
 
 _MARKS: dict[Operation, str] = {"forward": "", "input gradient": "-open", "weight gradient": "-open-dot"}

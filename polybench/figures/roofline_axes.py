@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from polybench.core import units
 from polybench.figures.figure import Interval, Trace, escape_text, round_coordinate
 from polybench.figures.roofline_labels import LayerPosition, place_labels
 from polybench.figures.style import NEUTRAL
+from polybench.schema import units
 
 HEIGHT = 470
 """Height of a figure with layer names in pixels."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.figures.figure import (
     Figure,
     NoData,
@@ -14,6 +13,7 @@ from polybench.figures.figure import (
     round_coordinate,
 )
 from polybench.figures.style import NEUTRAL, styles_for
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.schema.times import BaselineComparison

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
 from polybench.schema.study import StudyDocument
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from polybench.analysis.diff import TOLERANCE, diff
 from polybench.analysis.history import build_history
 from polybench.analysis.related_documents import related_documents
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report import Section, StudySection
 from polybench.html_report.server_pages import (
     DIFF,

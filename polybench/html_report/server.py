@@ -16,7 +16,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report.routes import Response, Router
 from polybench.html_report.server_pages import error_page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.storage.study_summary import StudySummary
 
 PAGE_SIZE = 50

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from polybench.core import units
 from polybench.html_report.environment_table import environment_rows, format_command
 from polybench.html_report.figures import FigureView, figure_views
 from polybench.render import published_results
 from polybench.render.sweep import best_point, build_table, header_lines, sweep_notes
 from polybench.render.sweep_costs import cost_table
 from polybench.render.thread_pool_grid import grid_table
+from polybench.schema import units
 from polybench.schema.sweep import SweepDocument
 
 

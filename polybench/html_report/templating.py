@@ -7,9 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
-from polybench.core.version import __version__
+from polybench.errors import BadInput, __version__, install_command
 
 
 def render_template(template: str, **values: Any) -> str:

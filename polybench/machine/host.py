@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from polybench.core.version import __version__
+from polybench.errors import __version__
 from polybench.machine import cgroups, cores
 from polybench.schema.metadata import Host, ToolVersion
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from polybench.core import interrupts, units
+from polybench.machine import interrupts
 from polybench.machine.busy_processes import BusyProcess, BusyProcessMeter
 from polybench.machine.machine_load import MachineCounters, MachineLoad, read_counters
+from polybench.schema import units
 
 _WINDOW_SECONDS = 0.5
 """Duration of one measurement of the load, in seconds: fifty of the kernel's ticks."""

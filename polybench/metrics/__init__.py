@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 from polybench.metrics import (
     allocations,
     cost,

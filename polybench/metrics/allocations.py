@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polybench.core import units
-from polybench.core.distribution import install_command
+from polybench.errors import install_command
 from polybench.metrics.base import Metric
+from polybench.schema import units
 from polybench.schema.resources import Allocation, NativeAllocation
 from polybench.schema.result import Result
 

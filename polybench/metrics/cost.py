@@ -5,8 +5,8 @@ Definition of the comparison of cloud CPUs and GPUs of 2017: https://minimaxir.c
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 
 _HINT = "needs `--price`, for example `--price cpu=0.24`"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 from polybench.schema.resources import Interference
 
 

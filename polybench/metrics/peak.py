@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 
 PCT_OF_PEAK = Metric(
     name="pct_of_peak",

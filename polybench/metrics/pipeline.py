@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 from polybench.schema.times import Pipeline
 
 

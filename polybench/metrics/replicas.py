@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.metrics.base import Interval, Metric
+from polybench.schema import units
 from polybench.schema.replicas import Scaling
 from polybench.schema.result import Result
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 from polybench.schema.result import Result
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polybench.core import units
 from polybench.metrics.base import Metric
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.times import Startup
 

@@ -6,9 +6,7 @@ import re
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.catdog import DEPTHS, catdog
 from polybench.networks.char_lstm import CHAR_LSTM
 from polybench.networks.dlframeworks_cnn import DLFRAMEWORKS_CNN
@@ -16,6 +14,7 @@ from polybench.networks.imdb import IMDB_BILSTM, IMDB_FASTTEXT
 from polybench.networks.keras_cnn import KERAS_CNN
 from polybench.networks.lenet import LENET
 from polybench.networks.mnist import MNIST_CNN, MNIST_MLP
+from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer
 from polybench.networks.small_vgg import SMALL_VGG

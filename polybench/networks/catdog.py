@@ -14,10 +14,10 @@ size; the number of inputs of its first dense layer changes with it.
 
 from collections.abc import Iterator, Sequence
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import Conv, Dense, Dropout, Flatten, Layer, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.errors import BadInput
+from polybench.networks.layers import Conv, Dense, Dropout, Flatten, Layer, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 DEPTHS = range(2, 1001)
 

@@ -5,9 +5,9 @@ different characters; measured in minimaxir's "Benchmarking TensorFlow on Cloud 
 hard sigmoid at the LSTM's gates; PyTorch and Flux lack it.
 """
 
-from polybench.core.layers import LSTM, Dense
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import LSTM, Dense
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 _CHARACTERS = 57
 

@@ -4,9 +4,9 @@ Source: https://github.com/ilkarman/DeepLearningFrameworks, 2018, which implemen
 framework.
 """
 
-from polybench.core.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 DLFRAMEWORKS_CNN = Model(
     name="dlframeworks-cnn",

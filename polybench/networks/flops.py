@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from polybench.core.layers import LSTM, Conv, Dense, Layer, Shape, layer_shapes
-from polybench.core.model import Model
+from polybench.networks.layers import LSTM, Conv, Dense, Layer, Shape, layer_shapes
+from polybench.networks.model import Model
 
 
 def macs(layer: Layer, input_shape: Shape, output_shape: Shape) -> int:

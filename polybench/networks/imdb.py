@@ -9,9 +9,9 @@ sigmoid's input, which adds 129 or 51 parameters. Keras 2 uses a hard sigmoid at
 Flux lack it.
 """
 
-from polybench.core.layers import LSTM, Dense, Dropout, Embedding, MeanOverTime
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import LSTM, Dense, Dropout, Embedding, MeanOverTime
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 WORD_TOKENS = 20_000
 PAIR_BUCKETS = 1 << 20

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
-from polybench.core.layers import Shape
-from polybench.core.model import Model
+from polybench.networks.layers import Shape
+from polybench.networks.model import Model
 
 
 def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:

@@ -4,9 +4,9 @@ Source: https://github.com/keras-team/keras/blob/2.0.0/examples/cifar10_cnn.py; 
 "Benchmarking TensorFlow on Cloud CPUs" and "Benchmarking Modern GPUs", 2017.
 """
 
-from polybench.core.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 KERAS_CNN = Model(
     name="keras-cnn",

@@ -3,9 +3,9 @@
 Source: "GPU vs CPU benchmarks with Flux.jl", 2021, after the Flux tutorial of 2020.
 """
 
-from polybench.core.layers import Conv, Dense, Flatten, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import Conv, Dense, Flatten, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 LENET = Model(
     name="lenet",

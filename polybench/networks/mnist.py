@@ -5,9 +5,9 @@ minimaxir's "Benchmarking TensorFlow on Cloud CPUs", 2017. The original CNN is t
 polybench lacks; polybench uses Adam with its default learning rate.
 """
 
-from polybench.core.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import Conv, Dense, Dropout, Flatten, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 _IMAGE = (1, 28, 28)
 _DIGITS = 10

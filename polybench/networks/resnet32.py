@@ -7,9 +7,9 @@ official model; measured in "TensorFlow Performance by GPU and TPU", 2018.
 
 from collections.abc import Iterator
 
-from polybench.core.layers import BatchNorm, Conv, Dense, GlobalAveragePool, Layer, ReLU, Residual
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import BatchNorm, Conv, Dense, GlobalAveragePool, Layer, ReLU, Residual
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 BLOCKS = 5
 CHANNELS = (16, 32, 64)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import (
+from polybench.errors import BadInput
+from polybench.networks.layers import (
     AveragePool,
     BatchNorm,
     Conv,
@@ -21,8 +21,8 @@ from polybench.core.layers import (
     MaxPool,
     ReLU,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.networks.timed_layers import split_layers
 
 _NAME = "layer"

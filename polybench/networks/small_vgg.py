@@ -6,9 +6,9 @@ rate the loss falls faster, but in the small batch of the parity check rounding 
 to fifty per step.
 """
 
-from polybench.core.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, MaxPool, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 POOL_SIZES = (3, 2, 2)
 

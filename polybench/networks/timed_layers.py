@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core.layers import (
+from polybench.networks.flops import macs
+from polybench.networks.layers import (
     LSTM,
     BatchNorm,
     Conv,
@@ -25,8 +26,7 @@ from polybench.core.layers import (
     walk,
     weight_shapes,
 )
-from polybench.core.model import Model
-from polybench.networks.flops import macs
+from polybench.networks.model import Model
 
 _FUSED_WITH_RELU = (Conv, Dense, BatchNorm, Residual)
 """Layers that are timed together with a ReLU right after them, as users write them and engines fuse them."""

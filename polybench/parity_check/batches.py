@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polybench.core.errors import ConfigurationFailed
 from polybench.data.epoch_cache import EpochFile, open_epoch
+from polybench.errors import ConfigurationFailed
 from polybench.schema.parity import TensorComparison
 
 TOLERANCE = 1e-6

@@ -21,10 +21,10 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed
-from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.data.epoch_cache import EpochFile
 from polybench.data.pipeline_files import PipelineFiles
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.errors import ConfigurationFailed
 from polybench.parity_check.batches import batch_errors
 from polybench.parity_check.comparison import (
     ExpectedUpdate,

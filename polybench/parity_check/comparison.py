@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.errors import ConfigurationFailed
-from polybench.core.job import NumericalConventions
-from polybench.core.layers import BatchNorm, walk
-from polybench.core.model import Model
-from polybench.core.optimizer_formulas import apply_update
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.engines.job import NumericalConventions
+from polybench.errors import ConfigurationFailed
+from polybench.networks.layers import BatchNorm, walk
+from polybench.networks.model import Model
+from polybench.networks.optimizer_formulas import apply_update
+from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.zero_gradients import BENCHMARK_ZERO_FLOOR, GRADIENT_FLOOR, max_drift, total_norm
+from polybench.schema.options import Workload
 from polybench.schema.parity import KnownDeviation, PrecisionResult, TensorComparison
 
 FLOAT64_TOLERANCE = {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}

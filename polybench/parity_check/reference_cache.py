@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.core.job import Job
 from polybench.data.file_cache import FileCache, cache_key
+from polybench.engines.job import Job
 
 _MAX_BYTES = 2 << 30
 """Maximum size of the cache. An entry of `dlframeworks-cnn` takes 165 MB, one of `lenet` 3 MB."""

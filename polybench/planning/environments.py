@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Configuration
 from polybench.data.disk import exists
 from polybench.engines import EngineSpec
+from polybench.errors import BadInput
+from polybench.schema.options import Configuration
 
 _PYTHON = Path("bin", "python")
 

@@ -12,15 +12,6 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from polybench.core import units
-from polybench.core.spec import (
-    WARMUP_STEPS_PER_BLOCK,
-    Configuration,
-    Study,
-    does_evaluate,
-    does_train,
-    max_epochs,
-)
 from polybench.data import expected_images
 from polybench.networks.flops import forward_macs, training_macs
 from polybench.planning.plan import (
@@ -31,7 +22,9 @@ from polybench.planning.plan import (
     needs_native_count_process,
 )
 from polybench.planning.round_budget import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, RoundBudget
+from polybench.schema import units
 from polybench.schema.metadata import PhaseSeconds
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study, does_evaluate, does_train, max_epochs
 
 CPU_RATE = 10e9
 """Multiply-adds per second and thread."""

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.networks.model import Model
 from polybench.planning.plan import resolve
+from polybench.schema.options import Study
 
 AXES = ("batch_size", "threads", "depth", "resolution", "loader_workers", "augment")
 """Fields that a sweep can vary. Engines, devices and precisions vary within each study, as configurations.

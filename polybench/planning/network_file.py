@@ -16,16 +16,16 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import Shape
-from polybench.core.model import Model
-from polybench.core.optimizers import OPTIMIZERS, LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
-from polybench.core.spec import PositiveInt, Study
+from polybench.errors import BadInput
 from polybench.networks.flops import training_macs
+from polybench.networks.layers import Shape
+from polybench.networks.model import Model
+from polybench.networks.optimizers import OPTIMIZERS, LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
 from polybench.planning.estimate import REFERENCE_RATE
 from polybench.planning.network_layers import MAX_VALUES, read_layers
 from polybench.planning.network_values import StructReader
 from polybench.planning.toml_text import KeyPath, TomlText
+from polybench.schema.options import PositiveInt, Study
 
 SUFFIX = ".toml"
 """Distinguishes a file from the name of a built-in network."""

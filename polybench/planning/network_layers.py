@@ -1,4 +1,4 @@
-"""Reads the layers of a network file: tables with the fields of `core.layers` records, and blocks.
+"""Reads the layers of a network file: tables with the fields of `networks.layers` records, and blocks.
 
 Options that follow from the input may be omitted: `inputs`, `channels`, `vocabulary`, and every name.
 """
@@ -11,9 +11,8 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from msgspec import Meta
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import LSTM, BatchNorm, Conv, Dense, Embedding, Layer, Named, Residual, Shape
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Embedding, Layer, Named, Residual, Shape
 from polybench.planning.network_blocks import BLOCK, MAX_DEPTH, Blocks, Scope
 from polybench.planning.network_values import StructReader, shorten
 from polybench.planning.toml_text import KeyPath

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from polybench.core.layers import Layer
-from polybench.core.model import Model
+from polybench.networks.layers import Layer
+from polybench.networks.model import Model
 from polybench.planning.network_file import FINGERPRINT_MARK, slug
 
 

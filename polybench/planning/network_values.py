@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 import msgspec
 
-from polybench.core.errors import BadInput, format_validation_error
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, format_validation_error, lookup_or_suggest
 from polybench.planning.toml_text import KeyPath, TomlText
 
 T = TypeVar("T", bound=msgspec.Struct)

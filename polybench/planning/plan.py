@@ -11,20 +11,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.job import Job
-from polybench.core.model import Model
-from polybench.core.names import lookup_or_suggest
-from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.core.prices import parse_price_key
-from polybench.core.spec import Configuration, Study, Workload, check_tf32, configuration_grid
-from polybench.core.units import plural
 from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+from polybench.engines.job import Job
 from polybench.engines.plugins import find_engine
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import cores, host
 from polybench.networks import find_model
+from polybench.networks.model import Model
+from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.planning import schedule
 from polybench.planning.environments import absolute_paths, resolve_environment
+from polybench.schema.options import Configuration, Study, Workload, check_tf32, configuration_grid, parse_price_key
+from polybench.schema.units import plural
 
 _MEMORY_SHARE = 0.8
 """Share of the available memory for all workers that run at the same time."""

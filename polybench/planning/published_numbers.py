@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import lookup_or_suggest
 from polybench.planning.toml_text import TomlText
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Study
 from polybench.planning import schedule
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 WARM_UP_STEPS = 3
 

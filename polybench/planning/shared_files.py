@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Study, does_evaluate, max_epochs
 from polybench.data import Dataset, open_dataset
 from polybench.data.array_chunks import Split
 from polybench.data.augmentation import augmentation_stream
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
 from polybench.data.epoch_cache import EpochFile, cached_epoch, write_epoch
 from polybench.data.pipeline_files import PipelineFiles, write_images, write_pipeline_files
+from polybench.errors import BadInput
 from polybench.networks.initial_weights import initial_weights, weights_sha256
+from polybench.networks.model import Model
 from polybench.planning.plan import Plan
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study, does_evaluate, max_epochs
 
 LARGEST_ORDER = 2 << 30
 """Maximum bytes of a study's image order: 5,000 epochs of CIFAR-10."""

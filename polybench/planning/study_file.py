@@ -1,6 +1,6 @@
 """Reads study files (TOML). Every error names the file and the line.
 
-The keys are the fields of core.spec.Study and of StudyFileExtras.
+The keys are the fields of schema.options.Study and of StudyFileExtras.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.core.errors import BadInput, format_validation_error
-from polybench.core.machine_groups import MachineGroup, check_machine_groups, split_baseline
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study, environments_of, reject_unused_environments, unused_environments
 from polybench.data.disk import is_file
+from polybench.errors import BadInput, format_validation_error, lookup_or_suggest
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import check_remote, resolve
 from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import KeyPath, TomlText
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata
+from polybench.schema.options import (
+    MachineGroup,
+    Study,
+    check_machine_groups,
+    environments_of,
+    reject_unused_environments,
+    split_baseline,
+    unused_environments,
+)
 
 REFERENCES = "published.toml"
 """The file of published results, next to the study file or in the folder above."""

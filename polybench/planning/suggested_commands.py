@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
-from polybench.core.names import EngineName
-from polybench.core.spec import Study, environments_of
 from polybench.engines import ENGINES
+from polybench.errors import BadInput
+from polybench.networks.model import Model
 from polybench.planning.network_file import file_name_of, with_network_of
 from polybench.planning.toml_text import TomlText
+from polybench.schema.options import EngineName, Study, environments_of
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polybench.core.errors import BadInput
 from polybench.data.disk import read_regular_file
+from polybench.errors import BadInput
 
 _LARGEST_BYTES = 1 << 20
 """Maximum size; a study file of a hundred lines has 4 KB."""

@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Collection, Mapping
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import PINNED, RANKS
-from polybench.core.spec import Malloc, Precision
 from polybench.engines import ENGINES, EngineSpec
+from polybench.engines.job import PINNED, RANKS
+from polybench.errors import EngineUnavailable
 from polybench.machine import cores
+from polybench.schema.options import Malloc, Precision
 
 _THREAD_POOLS = (
     "OMP_NUM_THREADS",

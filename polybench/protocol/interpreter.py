@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core import distribution
-from polybench.core.errors import EngineUnavailable
+from polybench import errors
 from polybench.engines import ENGINES, EngineSpec
+from polybench.errors import EngineUnavailable
 
 MIN_PYTHON = (3, 11)
 """Equals `requires-python` of `pyproject.toml`."""
@@ -28,7 +28,7 @@ MIN_PYTHON = (3, 11)
 _BUNDLED_PACKAGES = {"msgspec": True, "platformdirs": False, "tomli_w": False}
 """Packages that a worker imports apart from NumPy -> whether they are compiled for one Python ABI."""
 
-_EXTRAS_PATTERN = re.compile(rf"'{distribution.NAME}\[([\w,]+)\]'")
+_EXTRAS_PATTERN = re.compile(rf"'{errors.DISTRIBUTION}\[([\w,]+)\]'")
 """Extras in a hint. An extra without an engine has the name of the one package that it installs."""
 
 _TIMEOUT_SECONDS = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from polybench.core.layers import Operation
+from polybench.networks.layers import Operation
 
 
 class WriteLayerTensors(msgspec.Struct, frozen=True, tag="write_layer_tensors"):

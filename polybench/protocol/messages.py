@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from polybench.core.job import SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
 from polybench.data.epoch_cache import EpochFile
 from polybench.data.pipeline_files import PipelineFiles
+from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
 from polybench.protocol.allreduce_messages import AllReduceTimed, Seconds, TimeAllReduce
 from polybench.protocol.layer_messages import (
     BuildLayerOps,
@@ -260,7 +260,7 @@ class Closed(msgspec.Struct, frozen=True, tag="closed"):
 
 
 class NotAvailable(msgspec.Struct, frozen=True, tag="not_available"):
-    """This machine lacks the engine or the device; see `core.errors.EngineUnavailable`."""
+    """This machine lacks the engine or the device; see `errors.EngineUnavailable`."""
 
     reason: str
     hint: str

@@ -19,9 +19,8 @@ from typing import TypeVar
 
 import msgspec
 
-from polybench.core import interrupts
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.machine import oom
+from polybench.errors import ConfigurationFailed, EngineUnavailable
+from polybench.machine import interrupts, oom
 from polybench.protocol.environment import inherited_env_vars
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 from polybench.protocol.messages import (

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import msgspec
 from tabulate import tabulate
 
-from polybench.core import units
 from polybench.render import one_line
+from polybench.schema import units
 from polybench.schema.allocation_sites import AllocationsDocument, AllocationSite, ConfigurationAllocations
 
 _TITLES = ("allocation site", "bytes", "share", "calls", "avoidable")

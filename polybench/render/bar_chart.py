@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polybench.core import units
 from polybench.render import WIDTH
 from polybench.render.study_table import Column, build_table
 from polybench.render.tables import wrap
 from polybench.render.terminal import published_block
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from polybench.core import units
 from polybench.render import INTERVALS, one_line
 from polybench.render.tables import format_csv, format_table, wrap
+from polybench.schema import units
 from polybench.schema.diff import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
 from polybench.schema.encoding import encode
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from polybench.core import units
 from polybench.render import WIDTH
 from polybench.render.header import header_for
 from polybench.render.tables import format_table
+from polybench.schema import units
 from polybench.schema.encoding import encode
 from polybench.schema.explanation import Breakdown, Comparison, Component, ExplanationDocument, Statement
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from polybench.core import units
-from polybench.core.names import EngineName
 from polybench.render import INTERVALS, one_line
 from polybench.render.data_parallel_notes import data_parallel_notes
+from polybench.schema import units
+from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import Result

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from polybench.core import units
 from polybench.render import one_line, published_results
 from polybench.render.markdown_helpers import bullets, lines, table
 from polybench.render.study_table import NOT_RANKED, Column, build_table
+from polybench.schema import units
 from polybench.schema.study import StudyDocument
 
 _SPECIAL = re.compile(r"[\\`*_\[\]{}<>|~&!$]")

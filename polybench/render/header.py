@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.study import StudyDocument
 from polybench.schema.times import StepTimes

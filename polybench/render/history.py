@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from polybench.core import units
 from polybench.render import one_line
 from polybench.render.tables import format_table, wrap
+from polybench.schema import units
 from polybench.schema.diff import Changed
 from polybench.schema.encoding import encode
 from polybench.schema.history import ChangePoint, HistoryDocument, Point, Series

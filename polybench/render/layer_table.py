@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, get_args
 
-from polybench.core import units
 from polybench.render import INTERVALS, one_line
 from polybench.render.footnotes import peak_notes
 from polybench.render.header import header_for
+from polybench.schema import units
 from polybench.schema.layers import STEP, ConfigurationLayers, LayerRow, LayersDocument
 
 Sort = Literal["network", "slowdown"]

@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput, install_command
 from polybench.metrics import METRICS
 from polybench.render.tensorboard import ScalarPoint, scalar_points
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
 EXPERIMENT = "polybench"
-_STUDY_TAG = "polybench.study"
+_STUDY_TAG = "polybench.schema.options"
 """Tag of all runs of a study."""
 
 _MAX_POINTS = 500

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from polybench.core import units
 from polybench.render import INTERVALS
 from polybench.render.tables import format_csv, format_notes, format_table
+from polybench.schema import units
 from polybench.schema.overhead import ConfigurationOverhead, Interval, OverheadDocument, OverheadIntervals
 
 _MAX_RESIDUAL = 0.15

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from tabulate import tabulate
 
-from polybench.core import units
 from polybench.metrics.parity import PARITY
 from polybench.render.header import header_lines
 from polybench.render.study_table import Column, status_text
+from polybench.schema import units
 from polybench.schema.parity import ParityCheck, TensorComparison
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.core import units
 from polybench.render import one_line
 from polybench.render.tables import format_csv, format_notes, format_table
+from polybench.schema import units
 from polybench.schema.encoding import encode
 from polybench.schema.peak import PeakDocument, PeakMeasurement
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from polybench.core import units
-from polybench.core.spec import Workload
 from polybench.metrics import METRICS
+from polybench.schema import units
 from polybench.schema.metadata import PublishedMetric, PublishedResult
+from polybench.schema.options import Workload
 from polybench.schema.result import Result
 from polybench.schema.sweep import PointResult, SweepPoint
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from polybench.core import units
 from polybench.render import one_line
 from polybench.render.sweep_points import format_point
 from polybench.render.tables import wrap
+from polybench.schema import units
 
 StudyRow = Mapping[str, Any]
 """A study as in `polybench list --format json`."""

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from polybench.core import units
 from polybench.render import one_line, published_results
 from polybench.render.footnotes import failed_parity, footnotes
 from polybench.render.header import header_lines
 from polybench.render.summary import summary_sentences
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

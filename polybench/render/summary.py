@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.schema.times import BaselineComparison, GpuSpeedup

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core import units
 from polybench.render import INTERVALS, one_line, published_results, sweep_costs
 from polybench.render.sweep_points import OVERSUBSCRIBED, format_point, label_titles, row_labels, sort_points
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.render.thread_pool_grid import format_grid
+from polybench.schema import units
 from polybench.schema.sweep import Curve, PointResult, SweepDocument, SweepPoint
 
 _NUMBERS = ("step_seconds", "items_per_second", "speedup", "low", "high", "efficiency")

@@ -5,9 +5,9 @@ The table follows a comparison of cloud CPUs from 2017: https://minimaxir.com/20
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.render.sweep_points import format_point, label_titles, row_labels, sort_points
 from polybench.render.tables import format_table
+from polybench.schema import units
 from polybench.schema.sweep import PointResult, SweepDocument
 
 _TITLES = ["$/hour", "epoch time", "relative time", "cost", "relative cost"]

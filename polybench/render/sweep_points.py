@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybench.core import units
+from polybench.schema import units
 from polybench.schema.sweep import PointResult, SweepDocument, SweepPoint
 
 OVERSUBSCRIBED = "*"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput, install_command
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core import units
 from polybench.render.tables import format_table
+from polybench.schema import units
 from polybench.schema.sweep import ThreadPoolGrid
 
 _BEST = " (best)"

@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from polybench.core.model import Model
-from polybench.core.prices import merge_prices
-from polybench.core.spec import Study, Workload, max_epochs
+from polybench.networks.model import Model
 from polybench.planning.network_table import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.round_budget import TimingBlocks
@@ -23,6 +21,7 @@ from polybench.results.replicas import allreduce_share
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.usage import add_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
+from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from polybench.core import units
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
+from polybench.schema import units
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import Result
 

@@ -8,8 +8,8 @@ from typing import get_args
 
 import msgspec
 
-from polybench.core.layers import Operation
-from polybench.core.model import Model
+from polybench.networks.layers import Operation
+from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.layer_messages import OperationTime
 from polybench.schema.configuration_status import status_fields

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.core import units
-from polybench.core.model import Model
-from polybench.core.spec import Configuration
+from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer
 from polybench.protocol.layer_messages import OperationTime
 from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy
+from polybench.schema import units
 from polybench.schema.configuration_status import status_fields
+from polybench.schema.options import Configuration
 from polybench.schema.peak import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

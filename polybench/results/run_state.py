@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import EngineInfo, GcStats
-from polybench.core.spec import Configuration
+from polybench.engines.job import EngineInfo, GcStats
+from polybench.errors import EngineUnavailable
 from polybench.machine.meters.usage import BlockUsage
 from polybench.planning.plan import engine_spec
 from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 from polybench.protocol.messages import BlockMeasured, Loaded, PipelineAndTrainingTimed
+from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
 from polybench.schema.result import Status

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from polybench.core import units
-from polybench.core.prices import missing_prices
-from polybench.core.spec import Study
+from polybench.schema import units
+from polybench.schema.options import Study, missing_prices
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import Ratio, relative_half_width
 

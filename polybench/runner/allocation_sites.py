@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.spec import Study
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning.plan import resolve
 from polybench.planning.round_budget import COUNTED_STEPS
 from polybench.protocol.messages import AllocationSitesListed, ListAllocationSites, Loaded, Prepared
@@ -20,6 +19,7 @@ from polybench.runner.study import new_header, prepare
 from polybench.runner.workers import load_request, start_worker
 from polybench.schema.allocation_sites import AllocationProfile, AllocationsDocument, ConfigurationAllocations
 from polybench.schema.configuration_status import status_fields
+from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from polybench.core.errors import BadInput
 from polybench.data.disk import atomic_write, read_regular_file
+from polybench.errors import BadInput
 from polybench.runner.file_lock import LOCK_FILE, hold_lock, is_stale
 
 CHECKPOINT_FOLDER = "unfinished"

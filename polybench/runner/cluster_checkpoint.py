@@ -7,10 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.spec import Study
 from polybench.runner.checkpoint_store import CheckpointStore
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata, ToolVersion
+from polybench.schema.options import MachineGroup, Study
 from polybench.storage.past_durations import CheckScope
 
 

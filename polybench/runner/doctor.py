@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 import platformdirs
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.job import COLD_START
-from polybench.core.version import __version__
 from polybench.data import cifar10, data_folder
 from polybench.engines import EngineSpec
+from polybench.engines.job import COLD_START
 from polybench.engines.plugins import load_all_engines
+from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__
 from polybench.machine import host
 from polybench.machine.machine_load import RoundMeter
 from polybench.machine.meters import availability

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.protocol.messages import Loaded
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.workers import load_request, start_worker

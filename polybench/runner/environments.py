@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import Configuration
+from polybench.errors import EngineUnavailable
 from polybench.planning.environments import EnvironmentSpec, resolve_environment
 from polybench.planning.plan import Plan, engine_spec
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
+from polybench.schema.options import Configuration
 
 
 class Environments:

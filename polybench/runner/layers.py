@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.job import Job
-from polybench.core.spec import Configuration, Study
+from polybench.engines.job import Job
+from polybench.errors import BadInput
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import engine_spec, resolve
 from polybench.planning.round_budget import TimingBlocks
@@ -35,6 +34,7 @@ from polybench.runner.study import new_header, prepare
 from polybench.runner.verification import check_then_measure
 from polybench.runner.workers import start_reference
 from polybench.schema.layers import LayersDocument
+from polybench.schema.options import Configuration, Study
 from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs
 from polybench.storage.anonymize import anonymize

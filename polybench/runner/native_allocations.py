@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.meters.availability import native_allocations
 from polybench.planning.plan import engine_spec, has_native_count
 from polybench.planning.round_budget import COUNTED_STEPS

@@ -12,14 +12,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from polybench.core.errors import BadInput, ConfigurationFailed
-from polybench.core.layers import Conv, Dense
-from polybench.core.model import Model
-from polybench.core.spec import Study
-from polybench.core.units import format_bytes
 from polybench.engines import ENGINES
+from polybench.errors import BadInput, ConfigurationFailed
 from polybench.machine import host
 from polybench.machine.cpu_cache import last_level_cache_bytes
+from polybench.networks.layers import Conv, Dense
+from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.plan import Plan, resolve
 from polybench.planning.round_budget import TimingBlocks
@@ -48,7 +46,9 @@ from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState, make_run
 from polybench.runner.study import new_header, prepare
 from polybench.schema.metadata import RoundInterference
+from polybench.schema.options import Study
 from polybench.schema.peak import PeakDocument
+from polybench.schema.units import format_bytes
 
 _ROUNDS = 6
 """Minimum and maximum of six rounds are an interval of the median; see `stats.statistics.median_interval`."""

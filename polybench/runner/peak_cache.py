@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from polybench.core.model import Model
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
 from polybench.networks.flops import training_macs
+from polybench.networks.model import Model
 from polybench.results.peak import library_versions
 from polybench.results.replicas import device_count
 from polybench.schema.encoding import decode, encode

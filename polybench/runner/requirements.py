@@ -10,9 +10,8 @@ from importlib import metadata
 
 import msgspec
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+from polybench.errors import EngineUnavailable, install_command
 from polybench.machine import host
 from polybench.protocol.environment import PRELOADED_ALLOCATORS
 

@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
 from polybench.networks import find_model
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
@@ -21,6 +20,7 @@ from polybench.runner.cluster_checkpoint import ClusterCheckpointStore, ClusterR
 from polybench.runner.resume_checks import list_changes
 from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
 from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.schema.options import Study
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from polybench.storage.study_summary import ConfigurationSummary, StudySummary, SweepPoints, parse_time

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from polybench.core import units
-from polybench.core.spec import Study
 from polybench.planning.plan import resolve
 from polybench.planning.study_file import parse
 from polybench.results.document import DocumentHeader, is_complete
@@ -19,7 +17,9 @@ from polybench.runner.resume_checks import list_changes, machine_changes, reject
 from polybench.runner.state import StudyState
 from polybench.runner.study import prepare, run_phases
 from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
+from polybench.schema import units
 from polybench.schema.metadata import Resumed
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 

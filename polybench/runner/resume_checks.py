@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.planning.plan import Plan
 from polybench.planning.shared_files import dataset_of

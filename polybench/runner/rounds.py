@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.machine_load import RoundMeter
 from polybench.planning import schedule
 from polybench.planning.plan import needs_native_count_process

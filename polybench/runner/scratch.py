@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.runner.file_lock import hold_lock, is_stale
 from polybench.storage.store import STUDY_ID

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.spec import Workload
 from polybench.data import Dataset
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import write_epoch
 from polybench.engines import ENGINES
+from polybench.engines.job import Job
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import host
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights
@@ -20,6 +19,7 @@ from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.scratch import scratch_folder
+from polybench.schema.options import Workload
 
 _TIMEOUT_SECONDS = 600.0
 _STEPS, _BATCH_SIZE = 2, 8

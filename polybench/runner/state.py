@@ -11,8 +11,7 @@ from statistics import median
 
 import platformdirs
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import Configuration
+from polybench.errors import EngineUnavailable
 from polybench.machine.idle_wait import IdleWait
 from polybench.planning.plan import Plan, engine_spec, memory_groups
 from polybench.planning.round_budget import WARM_UP_STEPS, TimingBlocks
@@ -35,6 +34,7 @@ from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.runner.scratch import prune_logs
 from polybench.runner.study_checkpoint import CompletedPhases, StudyCheckpoint, StudyCheckpointStore
 from polybench.schema.metadata import Host, RoundInterference, Settings
+from polybench.schema.options import Configuration
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from polybench.core.errors import RequiredEngineMissing
-from polybench.core.spec import Study
+from polybench.errors import RequiredEngineMissing
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
@@ -27,6 +26,7 @@ from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.runner.training import train
 from polybench.runner.verification import check_all, check_then_measure
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.past_durations import CheckScope, estimate_duration
 from polybench.storage.store import Store

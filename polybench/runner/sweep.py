@@ -7,8 +7,7 @@ import datetime
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.core import units
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
@@ -22,6 +21,7 @@ from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import new_header, new_id, run_study
 from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 

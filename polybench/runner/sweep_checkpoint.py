@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from polybench.core.spec import Study
 from polybench.planning.study_file import parse
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint_store import CheckpointStore
 from polybench.schema.metadata import NO_METADATA, Host, StudyFileMetadata, ToolVersion
+from polybench.schema.options import Study
 
 SweepCommand = Literal["sweep", "overhead"]
 """The command that renders the sweep."""

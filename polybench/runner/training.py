@@ -10,9 +10,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from polybench.core import units
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.spec import does_train
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning import schedule, shared_files
 from polybench.protocol.messages import (
     Done,
@@ -30,6 +28,8 @@ from polybench.results.document import is_complete
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, start_worker
+from polybench.schema import units
+from polybench.schema.options import does_train
 from polybench.schema.training import TrainedEpoch, Training
 
 EPOCH_SEGMENTS = 10

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable, RequiredEngineMissing
-from polybench.core.spec import Configuration
+from polybench.errors import ConfigurationFailed, EngineUnavailable, RequiredEngineMissing
 from polybench.parity_check.check import ParityChecker, ReferenceFailed
 from polybench.planning.plan import engine_spec
 from polybench.protocol.messages import Loaded, Prepare, Prepared
@@ -19,6 +18,7 @@ from polybench.results.run_state import ConfigurationRun
 from polybench.runner.cached_checks import CachedChecks, StaleCheck, confirm_check, make_check_request
 from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, start_reference, start_worker
+from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 
 NOTHING_TO_CHECK = ParityCheck("skipped", "this engine is simulated: no computation to check")

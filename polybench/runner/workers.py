@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from polybench.core.job import COLD_START
 from polybench.engines import ENGINES
+from polybench.engines.job import COLD_START
 from polybench.planning.plan import engine_spec
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import Load, Loaded

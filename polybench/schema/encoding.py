@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from polybench.core.distribution import install_command
+from polybench.errors import install_command
 
 T = TypeVar("T")
 

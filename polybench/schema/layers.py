@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.layers import Operation
+from polybench.networks.layers import Operation
 from polybench.schema.configuration_status import ConfigurationStatus
 from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion

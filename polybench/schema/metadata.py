@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.optimizers import Optimizer
+from polybench.networks.optimizers import Optimizer
 
 InputKind = Literal["image", "sequence"]
 """The noun for one input of a network."""
@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """Comma-separated if there are several; the workload of each result has its own."""
     threads: int
     malloc: str = "system"
-    """See core.spec.Malloc. The default is for documents without this field."""
+    """See schema.options.Malloc. The default is for documents without this field."""
     pinned_cpus: list[int] = []
     """The kernel's numbers of the CPUs that every worker was pinned to; empty if workers were not pinned."""
     seed: int

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.model import Model
+from polybench.networks.model import Model
 from polybench.schema.configuration_status import ConfigurationStatus
 from polybench.schema.metadata import Host, RoundInterference, ToolVersion
 

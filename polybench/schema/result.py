@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from polybench.core.names import EngineName
-from polybench.core.spec import Workload
+from polybench.schema.options import EngineName, Workload
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.replicas import Communication, Scaling
 from polybench.schema.resources import (

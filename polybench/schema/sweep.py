@@ -11,9 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from polybench.core.spec import Workload
 from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, InputKind, PublishedResult, ToolVersion
+from polybench.schema.options import Workload
 
 SWEEP_ID = "sweep-"
 """Prefix of a sweep's ID; the rest is the ID of its first study."""

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import check, find
 from polybench.engines.flux.julia.environment import threads
 from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.layers import (
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -23,8 +23,8 @@ from polybench.core.layers import (
     Operation,
     ReLU,
 )
-from polybench.core.spec import Workload
 from polybench.networks.timed_layers import TimedLayer
+from polybench.schema.options import Workload
 from polybench.scripts import read_script, replace_constants
 
 DATA = "layer.npz"

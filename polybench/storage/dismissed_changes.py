@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.encoding import encode
 from polybench.storage.store import write_file_atomically
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.encoding import decode
 from polybench.schema.history import HistoryDocument
 from polybench.schema.layers import LayersDocument, layers_from_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.storage.study_summary import Filters
 
 FILTER_NAMES = ("engine", "model", "device", "host", "since", "until")

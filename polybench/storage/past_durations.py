@@ -9,9 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study, Workload
 from polybench.data.disk import read_regular_file
+from polybench.errors import BadInput
 from polybench.planning.estimate import (
     NO_PAST_MEASUREMENTS,
     ZERO_ESTIMATE,
@@ -22,6 +21,7 @@ from polybench.planning.estimate import (
 from polybench.planning.plan import Plan
 from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, PhaseSeconds
+from polybench.schema.options import Study, Workload
 from polybench.schema.study import SCHEMA
 from polybench.schema.times import Startup
 from polybench.storage.store import Store, results_folder

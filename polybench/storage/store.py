@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 import platformdirs
 
-from polybench.core.errors import BadInput
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
+from polybench.errors import BadInput
 from polybench.schema.encoding import encode
 from polybench.schema.layers import LayersDocument, layers_from_json
 from polybench.schema.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json

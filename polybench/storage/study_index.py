@@ -21,10 +21,9 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from polybench.core.errors import BadInput
-from polybench.core.version import __version__
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
+from polybench.errors import BadInput, __version__
 from polybench.storage.study_summary import StudySummary, summarize_study
 
 _LOCK_TIMEOUT = 10.0

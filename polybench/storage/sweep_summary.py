@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.errors import BadInput
-from polybench.core.names import EngineName
 from polybench.data.disk import read_regular_file
+from polybench.errors import BadInput
+from polybench.schema.options import EngineName
 from polybench.schema.overhead import OverheadDocument, overhead_from_json
 from polybench.schema.sweep import SweepDocument, sweep_from_json
 from polybench.storage.store import Store

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from polybench.core.job import PINNED
+from polybench.engines.job import PINNED
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

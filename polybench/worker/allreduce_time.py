@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines.base import Engine
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.worker.count_allocations import reset_and_warm_up
 from polybench.worker.timing_loop import require_finite_loss
 

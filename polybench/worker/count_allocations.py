@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines.base import Engine
 from polybench.machine.rss import read_rss, reset_peak
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import Allocations, Memory
 
 

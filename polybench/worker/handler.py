@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.job import SINGLE_RANK, Job
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.data.epoch_cache import EpochFile, open_epoch
 from polybench.data.pipeline_files import PipelineFiles, open_mapped
 from polybench.engines.base import Engine, PipelineInput
+from polybench.engines.job import SINGLE_RANK, Job
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.rss import read_rss
 from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
 from polybench.protocol.layer_messages import (
@@ -65,6 +64,7 @@ from polybench.protocol.messages import (
 )
 from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, TimeNumpy
 from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.times import Startup
 from polybench.worker.allreduce_time import allreduce_seconds
 from polybench.worker.code_fingerprint import code_fingerprint

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.layers import Operation
 from polybench.engines.base import Engine, TimedOperation, Weights
+from polybench.engines.job import Job
 from polybench.engines.shared.arrays import as_input
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.layer_messages import OperationTime
 from polybench.protocol.peak_messages import StandaloneOp

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines.base import Engine
+from polybench.errors import EngineUnavailable, install_command
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import NativeAllocation, SizeClasses
 from polybench.worker.count_allocations import reset_and_warm_up
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines.base import Engine
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.worker.timing_loop import measure_block
 
 _TIMING_BLOCKS = 3

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.job import PINNED, RANKS, Rank
+from polybench.engines.job import PINNED, RANKS, Rank
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.protocol.messages import Closed, Evaluate, Load, NotAvailable, Request, RequestFailed, Response
 from polybench.protocol.process import WorkerProcess
 from polybench.protocol.training_messages import SaveTraining

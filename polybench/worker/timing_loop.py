@@ -8,10 +8,10 @@ import statistics
 import time
 from typing import NamedTuple
 
-from polybench.core.errors import ConfigurationFailed
-from polybench.core.job import GcStats
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines.base import Engine
+from polybench.engines.job import GcStats
+from polybench.errors import ConfigurationFailed
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 
 
 class BlockTimes(NamedTuple):

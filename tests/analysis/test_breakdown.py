@@ -15,7 +15,7 @@ from polybench.analysis.breakdown import (
     startup_breakdown,
     step_time_difference,
 )
-from polybench.core.layers import Operation
+from polybench.networks.layers import Operation
 from polybench.schema.explanation import Breakdown
 from polybench.schema.resources import GarbageCollection
 from polybench.schema.result import Result

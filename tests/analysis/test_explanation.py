@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
-from polybench.core.errors import BadInput
-from polybench.core.layers import Operation
+from polybench.errors import BadInput
+from polybench.networks.layers import Operation
 from polybench.schema.explanation import ExplanationDocument
 from polybench.schema.layers import LayersDocument
 from polybench.schema.parity import ParityCheck

@@ -10,7 +10,7 @@ import pytest
 from _baselines import _plain
 from _study import inputs
 
-from polybench.core.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 from _variance_factors import FACTORS, Factor, apply_factor
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import TUNABLES, malloc_env_vars
 
 PERSONALITY = "print(open('/proc/self/personality').read())"

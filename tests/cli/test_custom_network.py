@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 import polybench
 from polybench.api.options import build_study
 from polybench.cli import app
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.errors import BadInput
 from polybench.figures.peak import draw
 from polybench.planning.grid import points
 from polybench.planning.network_file import network_of, read_network
@@ -24,6 +23,7 @@ from polybench.planning.network_table import network_toml
 from polybench.planning.study_file import read
 from polybench.planning.suggested_commands import command_line, measured_study
 from polybench.planning.toml_text import TomlText
+from polybench.schema.options import Study
 from polybench.schema.peak import PeakDocument
 from polybench.schema.study import StudyDocument, from_json
 from tests.figures.documents import full_peak

@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli.data import app
-from polybench.core.errors import BadInput
 from polybench.data import fetch as fetch_module
+from polybench.errors import BadInput
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import polybench
 from polybench.analysis.diff import TOLERANCE
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.storage.store import Store
 from tests.analysis.test_diff import both, slow_down
 from tests.factories import measured, study

@@ -8,10 +8,9 @@ import pytest
 
 import polybench
 from polybench.cli.overrides import Overrides, make_study
-from polybench.core.errors import BadInput
-from polybench.core.names import EngineName
-from polybench.core.spec import Study, configuration_grid
+from polybench.errors import BadInput
 from polybench.planning.study_file import parse
+from polybench.schema.options import EngineName, Study, configuration_grid
 from tests.cli.test_cli import Run, run
 from tests.environments import make_environment
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import polybench
 from polybench.cli import app
 from polybench.cli.explain import explain_study
-from polybench.core.errors import BadInput, ConfigurationFailed
 from polybench.data import synthetic
 from polybench.engines.fake.engine import STEP_SECONDS
+from polybench.errors import BadInput, ConfigurationFailed
 from polybench.runner.progress import NullProgress
 from polybench.schema.layers import layers_from_json
 from tests import small_datasets

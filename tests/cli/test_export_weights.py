@@ -8,9 +8,9 @@ import typer
 from typer.testing import CliRunner
 
 from polybench.cli.export_weights import weights
-from polybench.core.errors import BadInput
 from polybench.data import synthetic
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
+from polybench.errors import BadInput
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 

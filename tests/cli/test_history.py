@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from polybench.analysis import history as over_time
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.stats.change_points import Segment, segment
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store

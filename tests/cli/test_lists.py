@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput, EngineUnavailable
-from polybench.core.spec import Study
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
+from polybench.errors import BadInput, EngineUnavailable
 from polybench.metrics import METRICS
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
 from polybench.schema.encoding import encode
+from polybench.schema.options import Study
 from polybench.storage.store import Store
 from tests.factories import measured, study, unmeasured
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 LONG = "x" * 5000
 COMMANDS = [

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from polybench.analysis.merge import merge
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store

@@ -1,4 +1,4 @@
-"""Names of before version 2: the error names the new one. Remove with `core/old_names.py`."""
+"""Names of before version 2: the error names the new one. Remove with `names.py`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import pytest
 import typer
 
 import polybench
+from polybench import errors
 from polybench.cli import app
-from polybench.core import old_names
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
-from polybench.core.spec import Study
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
+from polybench.errors import BadInput, lookup_or_suggest
 from polybench.metrics import GROUPS, METRICS
 from polybench.networks import MODELS
 from polybench.planning.study_file import parse
+from polybench.schema.options import Study
 from tests.cli.test_cli import Run, run
 
 __all__ = ["run"]
@@ -94,16 +93,16 @@ def test_every_new_name_exists_and_no_old_one_does() -> None:
         for spelling in parameter.opts
     }
     commands_in_words = {f"polybench {name}" for name in commands}
-    assert set(old_names.OPTIONS.values()) <= spellings | commands_in_words
+    assert set(errors.OLD_OPTIONS.values()) <= spellings | commands_in_words
     shared = {"--recheck", "--steps", "--until"}  # options of other commands
-    assert not (old_names.OPTIONS.keys() - shared) & spellings
-    assert set(old_names.COMMANDS.values()) <= commands.keys()
-    assert not old_names.COMMANDS.keys() & commands.keys()
+    assert not (errors.OLD_OPTIONS.keys() - shared) & spellings
+    assert set(errors.OLD_COMMANDS.values()) <= commands.keys()
+    assert not errors.OLD_COMMANDS.keys() & commands.keys()
     columns = METRICS | GROUPS
     others = {*Study.__struct_fields__, "quick_overrides", "resources", "upload", "retain", "slowdown"}
     others |= MODELS.keys() | ALLOCATOR_VARIANTS.keys() | {name for spec in ENGINES.values() for name in spec.variants}
-    assert set(old_names.NAMES.values()) <= columns.keys() | others
-    assert not old_names.NAMES.keys() & (columns.keys() | others)
+    assert set(errors.OLD_NAMES.values()) <= columns.keys() | others
+    assert not errors.OLD_NAMES.keys() & (columns.keys() | others)
 
 
 def test_a_name_that_a_table_still_has_is_not_old() -> None:

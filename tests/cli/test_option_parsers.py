@@ -12,8 +12,7 @@ from polybench.cli.option_parsers import (
     parse_pairs,
     parse_precision,
 )
-from polybench.core.errors import BadInput
-from polybench.core.names import split_names
+from polybench.errors import BadInput, split_names
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from polybench.cli.options import OPTIONS
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.overrides import Overrides, make_study
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
+from polybench.schema.options import Study
 
 PARSED = {"margin": 0.05, "budget": 60.0, "wait_idle": 0.0, "timeout": 600.0}
 """Values of these defaults after typer's parsers."""

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.cli.output import exit_code
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result
 from polybench.storage.store import Store

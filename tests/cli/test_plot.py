@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from polybench.analysis.related_documents import related_documents
 from polybench.api.html_fragments import load_section
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report import StudySection
 from polybench.schema.encoding import encode
 from polybench.storage.store import Store

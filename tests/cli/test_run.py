@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.planning.study_file import REFERENCES
 from polybench.schema.study import from_json
 from tests.cli.test_cli import run as program

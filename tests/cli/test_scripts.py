@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.cli.scripts import scripts
-from polybench.core.errors import BadInput
 from polybench.data import open_dataset, synthetic
 from polybench.data.batches import batch_stream
+from polybench.errors import BadInput
 from polybench.machine import cores
 
 MY_NET = Path(__file__).parents[2] / "examples" / "my_net.toml"

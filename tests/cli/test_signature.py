@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.overrides import Overrides
 from polybench.cli.signature import with_options
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
+from polybench.schema.options import Study
 
 
 def invoke(command: Callable[..., None], *arguments: str) -> Result:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report.routes import Router
 from polybench.html_report.server import Server
 

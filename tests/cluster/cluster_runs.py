@@ -8,9 +8,8 @@ from typing import Any
 
 from kill_recovery import write_images
 
-from polybench.core.machine_groups import SINGLE_MACHINE, MachineGroup
-from polybench.core.spec import Study
 from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study
 from tests.runner.test_study import RecordingProgress
 
 FIELDS: dict[str, Any] = {

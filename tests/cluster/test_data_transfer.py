@@ -13,7 +13,7 @@ from polybench.cluster import data_transfer
 from polybench.cluster.data_transfer import cached_path, content_sha256, pack, unpack
 from polybench.cluster.messages import Rejected, StageChanged
 from polybench.cluster.ray_node import Data, DataRequest, NodeActor
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 
 @pytest.fixture

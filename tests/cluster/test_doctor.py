@@ -22,8 +22,8 @@ from polybench.cluster.messages import (
     encode_line,
     message_decoder,
 )
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 
 MACHINE = {
     "python": "3.12.1", "usable_threads": 4, "cores": 8, "available_memory_bytes": 1 << 30, "gpus": [],

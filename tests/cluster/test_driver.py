@@ -25,13 +25,13 @@ from polybench.cluster.messages import (
 )
 from polybench.cluster.node import StreamingStore
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
-from polybench.core.errors import BadInput, PolybenchError
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput, PolybenchError
 from polybench.render.merge import render
 from polybench.runner.cluster_checkpoint import ClusterCheckpointStore
 from polybench.runner.resumable import ResumableRun, discard
 from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
+from polybench.schema.options import MachineGroup
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import cluster_run

@@ -18,7 +18,7 @@ from polybench.cluster import driver
 from polybench.cluster.driver import ClusterResult
 from polybench.cluster.messages import Fingerprint
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
-from polybench.core.errors import BadInput, RequiredEngineMissing
+from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.runner.cluster_checkpoint import ClusterCheckpointStore, ClusterRun
 from polybench.runner.resumable import ResumableRun, discard, find_cluster_run, find_resumable
 from polybench.runner.study import run_study

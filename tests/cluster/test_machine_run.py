@@ -10,9 +10,9 @@ from polybench.cluster.executor import NodeLost
 from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.machine_run import MachineRun
 from polybench.cluster.messages import Saved, Started, Task
-from polybench.core.machine_groups import MachineGroup
 from polybench.runner.cluster_checkpoint import MachineStudy
 from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import from_json, to_json
 from polybench.storage.anonymize import anonymize

@@ -16,7 +16,7 @@ from polybench.cluster.executor import make_executor
 from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.package_upload import package_copy
 from polybench.cluster.run import run_on_cluster
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from tests.cluster.cluster_runs import cluster_run
 from tests.cluster.ray_nodes import ray_nodes
 from tests.runner.test_study import RecordingProgress
@@ -56,7 +56,7 @@ def test_node_with_another_polybench_is_rejected_unless_uploaded(
     pytest.importorskip("grpc")
     with package_copy() as folder:
         installed = Path(shutil.copytree(folder, tmp_path / "installed" / "polybench"))
-    version = installed / "core" / "version.py"
+    version = installed / "distribution.py"
     version.write_text(version.read_text().replace(current_fingerprint().version, "0.0.1"))
     monkeypatch.setenv("PYTHONPATH", str(installed.parent))
     with ray_nodes("one") as nodes:

@@ -12,7 +12,7 @@ import pytest
 
 from polybench.cluster import ray_address
 from polybench.cluster.ray_address import _remote_warning, discover
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 pytest.importorskip("ray")
 

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 
 from polybench.cluster.ray_cluster import RayCluster, RayNode, _explain, missing_resources
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 
 pytest.importorskip("ray")
 

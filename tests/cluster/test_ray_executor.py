@@ -15,8 +15,7 @@ from polybench.cluster.messages import Rejected, StageChanged, Task
 from polybench.cluster.ray_cluster import RayNode
 from polybench.cluster.ray_executor import RayExecutor
 from polybench.cluster.ray_node import DATA_REQUEST
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.spec import Study
+from polybench.schema.options import MachineGroup, Study
 from tests.cluster.cluster_runs import study
 
 

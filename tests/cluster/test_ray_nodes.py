@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from polybench.cluster.run import run_on_cluster
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
 from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.schema.options import MachineGroup
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run
 from tests.cluster.ray_nodes import Nodes, ray_nodes

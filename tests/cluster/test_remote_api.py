@@ -13,8 +13,8 @@ import pytest
 import polybench
 from polybench.api import MachineKeys, MachinesResult, StudyResult
 from polybench.api.options import make_progress
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import FIELDS, study
 

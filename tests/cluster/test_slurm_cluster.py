@@ -21,8 +21,8 @@ from polybench.cluster.slurm_cluster import (
     _without_overrides,
 )
 from polybench.cluster.slurm_executor import SlurmExecutor
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
+from polybench.schema.options import MachineGroup
 from polybench.schema.study import from_json
 from tests.cluster.test_slurm_executor import is_last, messages_until, task
 from tests.scripts.test_plain import folder

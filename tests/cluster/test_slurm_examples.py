@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from polybench.cluster.slurm_cluster import END_STATES, SlurmCluster
-from polybench.core.machine_groups import MachineGroup
 from polybench.planning.study_file import read
+from polybench.schema.options import MachineGroup
 from polybench.schema.study import from_json
 from tests.cluster.test_slurm_cluster import cluster
 from tests.scripts.test_plain import folder

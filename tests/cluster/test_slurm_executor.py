@@ -29,8 +29,7 @@ from polybench.cluster.slurm_cluster import JobState
 from polybench.cluster.slurm_executor import SlurmExecutor
 from polybench.cluster.slurm_folder import JobFolder, send
 from polybench.cluster.slurm_job import NodeJob
-from polybench.core.machine_groups import MachineGroup
-from polybench.core.spec import Study
+from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import from_json
 from tests.scripts.test_plain import folder
 

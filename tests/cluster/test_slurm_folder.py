@@ -9,7 +9,7 @@ import pytest
 from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import Finished, Message, Saved, StageChanged, Started, Task, encode_line
 from polybench.cluster.slurm_folder import JobFolder, send
-from polybench.core.spec import Study
+from polybench.schema.options import Study
 
 
 @pytest.fixture

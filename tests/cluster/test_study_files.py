@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
-from polybench.core.machine_groups import MachineGroup
+from polybench.errors import BadInput
 from polybench.planning.study_file import read
+from polybench.schema.options import MachineGroup
 from tests.cluster.cluster_runs import study
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.errors import BadInput
 from polybench.data.batches import batch_stream, epoch_order, order_sha256
+from polybench.errors import BadInput
 
 images = st.integers(1, 300)
 seeds = st.integers(0, 2**32)

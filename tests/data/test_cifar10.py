@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polybench.core.errors import BadInput
 from polybench.data import open_dataset
 from polybench.data.array_chunks import IMAGE_BYTES
 from polybench.data.cifar10 import locate
 from polybench.data.cifar10_pickle import read_pickle
+from polybench.errors import BadInput
 
 RECORD = 3073
 

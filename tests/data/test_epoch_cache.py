@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data import epoch_cache as epoch_module
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
+from polybench.errors import BadInput
 
 
 @pytest.fixture

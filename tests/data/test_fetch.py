@@ -6,11 +6,11 @@ import pooch
 import pytest
 import requests
 
-from polybench.core.errors import BadInput
 from polybench.data import cifar10
 from polybench.data.cifar10 import ARCHIVES as ARCHIVE_NAMES
 from polybench.data.cifar10 import FOLDERS
 from polybench.data.fetch import ARCHIVES, extract, fetch, verify
+from polybench.errors import BadInput
 
 
 def archive_of(tmp_path, *members):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polybench.core.errors import BadInput
 from polybench.data import image_folder, open_dataset
+from polybench.errors import BadInput
 
 SHAPE = (3, 6, 10)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data import expected_images, imdb_archive, imdb_tokens, open_dataset
 from polybench.data.imdb_archive import ARCHIVE
+from polybench.errors import BadInput
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good film.<br />A good, GOOD film it's",

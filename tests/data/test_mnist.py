@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data import expected_images, mnist, open_dataset
+from polybench.errors import BadInput
 
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.integers(0, 256, (1203, 28, 28), np.uint8), RANDOM.integers(0, 10, 1203, np.uint8)

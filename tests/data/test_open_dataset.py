@@ -8,8 +8,8 @@ import numpy as np
 import platformdirs
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data import data_folder, open_dataset, synthetic
+from polybench.errors import BadInput
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "make_cifar10.py"
 

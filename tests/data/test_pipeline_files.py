@@ -4,11 +4,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data.augmentation import augment, augmentation_stream
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import open_epoch, write_epoch
 from polybench.data.pipeline_files import PipelineFiles, open_mapped, write_images, write_pipeline_files
+from polybench.errors import BadInput
 from tests import small_datasets
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data.array_chunks import dataset_sha256
 from polybench.data.synthetic import image_chunks, image_count
+from polybench.errors import BadInput
 
 
 def generate(images, seed, split="train"):

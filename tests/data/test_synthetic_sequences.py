@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data import open_dataset, synthetic
 from polybench.data.array_chunks import Chunk
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import open_epoch, write_epoch
 from polybench.data.synthetic_sequences import character_chunks, token_chunks
+from polybench.errors import BadInput
 
 
 def joined(chunks: list[Chunk]) -> tuple[np.ndarray, np.ndarray]:

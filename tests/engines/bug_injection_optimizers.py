@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from polybench.core.job import Job
 from polybench.engines.base import Weights
+from polybench.engines.job import Job
 from polybench.engines.tf.engine import TensorFlowEngine
 from polybench.engines.torch.engine import TorchEngine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from polybench.core.job import Job, Rank
 from polybench.engines.base import Array, Weights
+from polybench.engines.job import Job, Rank
 from polybench.engines.tf import engine as tensorflow_engine
 from polybench.engines.tf.engine import TensorFlowEngine
 from polybench.engines.tf.replicas import Replicas as TensorFlowReplicas

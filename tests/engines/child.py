@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.engines.base import Array, Engine, Weights
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
+from polybench.schema.options import Workload
 
 
 class FrameworkMissing(Exception):

@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.layers import Layer
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
 from polybench.data.augmentation import augment, augmentation_stream
 from polybench.engines.base import Array, PipelineInput
+from polybench.engines.job import Job
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import Layer
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.engines.child import load_engine
 
 RunCheck = Callable[..., None]

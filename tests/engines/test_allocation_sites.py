@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
 from polybench.schema.allocation_sites import AllocationSite
 from tests.engines.engine_fixtures import EngineFixture, in_process_of

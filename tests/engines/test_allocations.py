@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from polybench.core.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
 from polybench.engines.jax.allocations import SOURCE as PLANNED
 from polybench.engines.shared.tf_common import allocations as tf_allocations
 from polybench.engines.shared.tf_common.allocations import HOST_COVERAGE, NO_EVENTS, POOL_COVERAGE, SOURCE
+from polybench.networks.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
 from polybench.networks.lenet import LENET
 from polybench.schema.resources import Allocation, Allocations
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from polybench.core.layers import Dense, Flatten
 from polybench.engines.flux.allocations import NATIVE_COVERAGE_GAPS as NATIVELY_UNSEEN_IN_JULIA
 from polybench.engines.shared.tf_common.allocations import UNTRACED_NATIVE_ALLOCATIONS
+from polybench.networks.layers import Dense, Flatten
 from polybench.networks.lenet import LENET
 from polybench.worker.native_allocations import count_native_allocations
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of

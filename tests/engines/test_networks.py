@@ -11,13 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import LSTM, Dense, MaxPool, walk
-from polybench.core.model import Model
-from polybench.core.spec import Workload
 from polybench.engines import ENGINES
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import LSTM, Dense, MaxPool, walk
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
 from polybench.parity_check.check import CheckRequest, ParityChecker, WorkerSession
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import (
@@ -34,6 +33,7 @@ from polybench.protocol.messages import (
 )
 from polybench.protocol.process import WorkerProcess
 from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
+from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.engine_matrix import (

@@ -11,8 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.job import Job
-from polybench.core.layers import (
+from polybench.engines.base import Array, Engine
+from polybench.engines.job import Job
+from polybench.engines.reference.engine import ReferenceEngine
+from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import (
     AveragePool,
     BatchNorm,
     Conv,
@@ -24,14 +27,11 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
-from polybench.engines.base import Array, Engine
-from polybench.engines.reference.engine import ReferenceEngine
-from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
 from tests.example_networks import SEQUENCES
 

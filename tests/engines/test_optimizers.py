@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE, State, float64_errors
 from polybench.protocol.environment import worker_environment
@@ -30,6 +29,7 @@ from polybench.protocol.messages import (
     TakeSnapshot,
 )
 from polybench.protocol.process import WorkerProcess
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from tests import small_datasets
 from tests.engine_matrix import OPTIMIZER_CASES, OPTIMIZERS
 from tests.engines.conftest import FAST_COMPILATION, REPOSITORY

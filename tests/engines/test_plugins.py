@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.engines import ENGINES, plugins
+from polybench.errors import BadInput
 from polybench.planning.plan import resolve
 from polybench.runner import doctor
+from polybench.schema.options import Study
 
 FAST = [
     "--data",

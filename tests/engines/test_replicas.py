@@ -11,12 +11,12 @@ import msgspec
 import psutil
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import BatchNorm, Conv, Dense, Dropout, Flatten, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
+from polybench.networks.layers import BatchNorm, Conv, Dense, Dropout, Flatten, ReLU
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import float64_tolerance
 from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce

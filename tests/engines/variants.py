@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.spec import Workload
 from polybench.engines import ENGINES
 from polybench.engines.base import Engine
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
+from polybench.schema.options import Workload
 
 
 def channels_last(engine: Any) -> object:

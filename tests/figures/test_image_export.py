@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import BadInput, EngineUnavailable
+from polybench.errors import BadInput, EngineUnavailable
 from polybench.figures import draw
 from polybench.figures.figure import Figure
 from polybench.figures.image_export import export, file_format, to_plotly

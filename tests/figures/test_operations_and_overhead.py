@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.figures import draw, image_export, operations, overhead
 from polybench.figures.figure import NoData, Trace
 from polybench.schema.layers import LayersDocument

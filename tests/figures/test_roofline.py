@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.figures import draw
 from polybench.figures.caption import caption_for
 from polybench.figures.figure import Figure, Trace

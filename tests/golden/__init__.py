@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
 from polybench.schema.metadata import PhaseSeconds
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from tests.factories import study as made_up
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture
 
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "0"}

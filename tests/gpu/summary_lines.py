@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from polybench.core.units import format_seconds
 from polybench.results.usage import NVML_BY_PROCESS
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.sweep import SweepDocument, sweep_from_json
+from polybench.schema.units import format_seconds
 from tests.gpu.subprocesses import Done
 from tests.gpu.summary import Line, Verdict
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report import StudySection, render_report
 from polybench.html_report.parity_section import build_parity_views
 from polybench.html_report.results_table import build_results_table

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.html_report.routes import Router
 from polybench.html_report.server import Server
 from polybench.storage.store import Store

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from polybench.core.version import __version__
+from polybench.errors import __version__
 from polybench.machine import cgroups, cores, host
 
 

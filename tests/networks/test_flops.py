@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.layers import LSTM, BatchNorm, Conv, Dense, Embedding, MaxPool, ReLU
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
 from polybench.networks import find_model
 from polybench.networks.flops import forward_macs, macs, training_macs
+from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Embedding, MaxPool, ReLU
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 from tests.example_networks import EVERYTHING
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.layers import Dense
-from polybench.core.model import Model
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import LIMITS, glorot_limit, initial_weights, weights_sha256
+from polybench.networks.layers import Dense
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 
 SEEDS = st.integers(0, 2**63)

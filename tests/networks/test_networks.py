@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import Conv, Dense, Flatten, MaxPool, walk
-from polybench.core.model import Model
+from polybench.errors import BadInput
 from polybench.networks import MODEL_NAMES, MODELS, find_model
+from polybench.networks.layers import Conv, Dense, Flatten, MaxPool, walk
+from polybench.networks.model import Model
 
 
 def kinds(model: Model) -> Counter[str]:

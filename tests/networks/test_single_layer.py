@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import Conv, Dense, MaxPool
+from polybench.errors import BadInput
 from polybench.networks import find_model
+from polybench.networks.layers import Conv, Dense, MaxPool
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.networks.timed_layers import split_layers
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.layers import Operation, Residual
-from polybench.core.model import Model
 from polybench.networks import MODELS
 from polybench.networks.flops import training_macs
+from polybench.networks.layers import Operation, Residual
+from polybench.networks.model import Model
 from polybench.networks.timed_layers import split_layers
 from tests.example_networks import EVERYTHING
 

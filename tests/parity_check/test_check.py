@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import ConfigurationFailed
-from polybench.core.job import Job
-from polybench.core.model import Model
-from polybench.core.optimizers import OPTIMIZERS, Optimizer
 from polybench.data import Dataset
 from polybench.data.augmentation import augmentation_stream
 from polybench.data.batches import epoch_order
 from polybench.data.epoch_cache import write_epoch
 from polybench.data.pipeline_files import write_images, write_pipeline_files
+from polybench.engines.job import Job
+from polybench.errors import ConfigurationFailed
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE, FLOAT64_TOLERANCE_WITH_BATCH_NORM
 from polybench.protocol.messages import Prepare, Request, RunSteps

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.job import EngineInfo
-from polybench.core.optimizers import Optimizer
 from polybench.data.pipeline_files import PipelineFiles
+from polybench.engines.job import EngineInfo
+from polybench.networks.optimizers import Optimizer
 from polybench.parity_check import check_cache
 from polybench.parity_check.check import CheckRequest
 from polybench.parity_check.check_cache import CachedCheck, CheckCache, CheckContext

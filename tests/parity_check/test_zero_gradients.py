@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.optimizer_formulas import Array, State, apply_update
-from polybench.core.optimizers import OPTIMIZERS, Optimizer
+from polybench.networks.optimizer_formulas import Array, State, apply_update
+from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.parity_check.zero_gradients import find_zero_gradients, max_drift
 
 

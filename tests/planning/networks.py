@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
-from polybench.core.layers import (
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -24,8 +24,8 @@ from polybench.core.layers import (
     Residual,
     Shape,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import OPTIMIZERS
+from polybench.networks.model import Model
+from polybench.networks.optimizers import OPTIMIZERS
 
 Draw = Callable[[st.SearchStrategy[object]], object]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study, configuration_grid
 from polybench.engines import ENGINES
+from polybench.errors import BadInput
 from polybench.planning.environments import (
     OWN_ENVIRONMENT,
     EnvironmentSpec,
@@ -16,6 +15,7 @@ from polybench.planning.environments import (
     resolve_environment,
 )
 from polybench.planning.plan import resolve
+from polybench.schema.options import Study, configuration_grid
 
 
 def python_in(folder: Path) -> Path:

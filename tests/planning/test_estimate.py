@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from polybench.core.spec import Study
 from polybench.data import expected_images
 from polybench.engines import ENGINES
 from polybench.machine import host
@@ -15,6 +14,7 @@ from polybench.networks.flops import forward_macs, training_macs
 from polybench.networks.lenet import LENET
 from polybench.planning.estimate import CPU_RATE, STEP_OVERHEAD, WEIGHT_SECONDS, Estimate, estimate
 from polybench.planning.plan import resolve
+from polybench.schema.options import Study
 
 THREADS = 2
 PRODUCTS = 128 * training_macs(LENET) / CPU_RATE / THREADS

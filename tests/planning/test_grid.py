@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
 from polybench.planning.grid import points
+from polybench.schema.options import Study
 
 STUDY = Study(engines=("fake",), devices=("cpu",), data="synthetic", budget=60.0)
 

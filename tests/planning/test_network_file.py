@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import (
+from polybench.errors import BadInput
+from polybench.networks import MODELS, find_model
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -25,9 +26,8 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.networks import MODELS, find_model
+from polybench.networks.model import Model
+from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.network_file import FINGERPRINT_MARK, find_file, network_of, read_network
 from polybench.planning.network_table import network_table, network_toml

@@ -13,9 +13,9 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
+from polybench.errors import BadInput
 from polybench.networks import MODELS
+from polybench.networks.model import Model
 from polybench.planning.network_file import network_of, read_network
 from polybench.planning.network_table import network_toml
 from polybench.planning.toml_text import TomlText

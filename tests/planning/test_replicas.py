@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.errors import BadInput
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan, estimated_bytes, resolve
+from polybench.schema.options import Study
 
 
 def plan(**fields: Any) -> Plan:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.spec import WARMUP_STEPS_PER_BLOCK, Study
 from polybench.planning.round_budget import RoundBudget, TimingBlocks
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 LONG = 10_000
 """Steps in an epoch: more than in any timing block."""

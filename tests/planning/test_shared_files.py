@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.data import Dataset, open_dataset, synthetic
 from polybench.data.augmentation import augment
 from polybench.data.batches import Order
 from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
 from polybench.data.pipeline_files import PipelineFiles, open_mapped
+from polybench.errors import BadInput
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import SharedFiles
+from polybench.schema.options import Study
 
 
 def make(folder: Path, monkeypatch: pytest.MonkeyPatch, **fields: object) -> SharedFiles:

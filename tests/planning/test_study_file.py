@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import QUICK_BUDGET, Study
+from polybench.errors import BadInput
 from polybench.planning import study_file
 from polybench.planning.study_file import parse, read
 from polybench.results.document import study_toml
+from polybench.schema.options import QUICK_BUDGET, Study
 
 
 def finite(low: float, high: float | None = None) -> st.SearchStrategy[float]:

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
+from polybench.errors import BadInput
 from polybench.planning.grid import points
 from polybench.planning.suggested_commands import (
     command_line,
@@ -26,6 +25,7 @@ from polybench.planning.suggested_commands import (
     other_variants,
 )
 from polybench.runner.sweep_checkpoint import SweepSpec
+from polybench.schema.options import Study
 from tests.factories import WORKLOAD, measured, study
 
 ENVIRONMENT = str(Path(sys.executable))  # a Python, named itself

@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import PINNED, RANKS
-from polybench.core.spec import Malloc, Precision
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
+from polybench.engines.job import PINNED, RANKS
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import (
     PRELOADED_ALLOCATORS,
     TUNABLES,
@@ -20,6 +19,7 @@ from polybench.protocol.environment import (
     malloc_env_vars,
     worker_environment,
 )
+from polybench.schema.options import Malloc, Precision
 
 FAULTS = """
 import ctypes, mmap, resource

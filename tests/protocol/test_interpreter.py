@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
 from polybench.engines import ENGINES
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import oom
 from polybench.protocol.interpreter import Interpreter
 from polybench.protocol.messages import (

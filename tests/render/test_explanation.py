@@ -7,7 +7,7 @@ import json
 import pytest
 
 from polybench.analysis.explanation import SavedDocuments, explain
-from polybench.core.layers import Operation
+from polybench.networks.layers import Operation
 from polybench.render.explanation import render, render_body
 from polybench.schema.explanation import ExplanationDocument
 from tests.factories import layers, measured, study

@@ -9,7 +9,7 @@ import json
 import msgspec
 import pytest
 
-from polybench.core.layers import Operation
+from polybench.networks.layers import Operation
 from polybench.render.layer_table import sort_operations
 from polybench.render.layers import layer_records, render
 from polybench.schema.layers import ConfigurationLayers, LayerRow, LayersDocument

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.render.mlflow import EXPERIMENT, check_mlflow, write
 from tests.figures.documents import full_study
 
@@ -39,7 +39,7 @@ def test_each_configuration_is_a_run_with_parameters_metrics_and_curves(uri: str
     torch = by_name["torch/cpu"]
     assert torch.data.params["version.torch"] == "2.13.0"
     assert torch.data.params["batch_size"] == "128"
-    assert torch.data.tags["polybench.study"] == one.id
+    assert torch.data.tags["polybench.schema.options"] == one.id
     assert torch.data.metrics["step_time"] == pytest.approx(0.01, rel=0.01)
     assert by_name["tf/cpu"].data.metrics["speedup_low"] <= by_name["tf/cpu"].data.metrics["speedup"]
     curve = mlflow.MlflowClient(uri).get_metric_history(torch.info.run_id, "steps_per_second")

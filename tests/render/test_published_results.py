@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core import units
 from polybench.metrics import METRICS
 from polybench.metrics.base import Metric
 from polybench.render import FORMATS, published_results, render_study
+from polybench.schema import units
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.result import Result
 from polybench.schema.study import from_json

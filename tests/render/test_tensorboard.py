@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.render.tensorboard import check_tensorboard, write
 from polybench.schema.resources import Memory
 from polybench.schema.times import StepTimes

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core import units
 from polybench.render.overhead import render
 from polybench.results import overhead, sweep
 from polybench.results.comparisons import add_comparisons
+from polybench.schema import units
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import (
     Allocation,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.layers import Dense
+from polybench.networks.layers import Dense
 from polybench.networks.timed_layers import TimedLayer
 from polybench.protocol.layer_messages import OperationTime
 from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines.fake.engine import ALLOCATION_SITES
 from polybench.runner.allocation_sites import find_allocation_sites
 from polybench.schema.allocation_sites import AllocationsDocument
+from polybench.schema.options import Study
 from tests.runner.test_study import RecordingProgress
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines import ENGINES, EngineSpec
 from polybench.machine import host
 from polybench.protocol.messages import Load, Loaded
 from polybench.runner.layers import run_layers
 from polybench.runner.study import run_study
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from tests.runner.test_study import FAST, RecordingProgress, small_data
 from tests.worker_sessions import InProcess
@@ -25,7 +25,7 @@ __all__ = ["small_data"]
 
 ENGINE = """
 import contextlib, os
-from polybench.core.job import EngineInfo
+from polybench.engines.job import EngineInfo
 from polybench.engines.reference.engine import ReferenceEngine
 
 class Engine(ReferenceEngine):

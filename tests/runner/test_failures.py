@@ -21,12 +21,12 @@ import psutil
 import pytest
 
 from polybench.cli.output import exit_code
-from polybench.core.errors import BadInput, RequiredEngineMissing
-from polybench.core.spec import Study
 from polybench.data.disk import check_free_space
+from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.runner.scratch import prune_logs, scratch_folder
 from polybench.runner.study import new_header, run_study
 from polybench.schema.metadata import StudyFileMetadata
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets

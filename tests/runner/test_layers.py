@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.layers import LSTM, Embedding
-from polybench.core.model import Model
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS
+from polybench.errors import BadInput
 from polybench.networks.char_lstm import CHAR_LSTM
 from polybench.networks.imdb import IMDB_BILSTM
+from polybench.networks.layers import LSTM, Embedding
+from polybench.networks.model import Model
 from polybench.render.layer_table import slowdown_by_operation, sort_operations
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.layers import ConfigurationLayers, LayersDocument
+from polybench.schema.options import Study
 
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
 

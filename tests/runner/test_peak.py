@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 import polybench
 from polybench.cli import app
 from polybench.cli.output import peak_exit_code
-from polybench.core import interrupts
-from polybench.core.errors import BadInput
-from polybench.core.spec import Study
 from polybench.data import synthetic
+from polybench.errors import BadInput
+from polybench.machine import interrupts
 from polybench.runner import peak
 from polybench.runner.peak import run_peak
 from polybench.runner.progress import NullProgress
 from polybench.schema import peak as peak_document
+from polybench.schema.options import Study
 from polybench.schema.peak import PeakDocument
 
 FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}

@@ -12,7 +12,7 @@ from tomllib import loads as from_toml
 import psutil
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.machine import cores
 from tests.runner.test_study import REAL_PIPELINE, RecordingProgress, assert_pipeline_is_timed, run, small_data
 
@@ -74,7 +74,7 @@ def test_all_threads_and_children_of_a_worker_run_on_the_studys_cores(engine: st
 def test_a_study_with_one_usable_core_is_pinned_to_it() -> None:
     script = (
         "import os; os.sched_setaffinity(0, {CPU})\n"
-        "from polybench.core.spec import Study; from polybench.planning.plan import resolve\n"
+        "from polybench.schema.options import Study; from polybench.planning.plan import resolve\n"
         "print(resolve(Study(('fake',), pin_cpus=True)).cpus, resolve(Study(('fake',))).cpus)"
     )
     for cpu in os.sched_getaffinity(0):

@@ -16,15 +16,15 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput, RequiredEngineMissing
-from polybench.core.spec import Study
 from polybench.engines import ENGINES, EngineSpec
+from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
 from polybench.runner.resumable import find_resumable, find_study
 from polybench.runner.resume import check_resumable_here, resume_study
 from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
@@ -41,7 +41,7 @@ RUN_UNTIL_KILLED = """
 import os, signal, sys
 import msgspec
 from pathlib import Path
-from polybench.core.spec import Study
+from polybench.schema.options import Study
 from polybench.data import synthetic
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study

@@ -17,8 +17,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput, RequiredEngineMissing
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import (
@@ -28,6 +26,7 @@ from polybench.engines.fake.engine import (
     PIPELINE_BATCH_SECONDS,
     STEP_SECONDS,
 )
+from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
 from polybench.machine.meters.cpu import cpu_seconds
 from polybench.protocol.messages import Load, Loaded
@@ -35,6 +34,7 @@ from polybench.protocol.process import WorkerProcess
 from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import run_study
+from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store

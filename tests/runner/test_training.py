@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
 from polybench.protocol.messages import BlockMeasured, MeasureBlock, Prepare, Prepared, Train, Trained
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
+from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.schema.training import AccuracyDifference, TrainedEpoch, Training
 from polybench.storage.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 from polybench.schema.encoding import decode
 from polybench.schema.layers import layers_from_json
 from polybench.schema.overhead import overhead_from_json

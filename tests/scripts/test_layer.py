@@ -13,17 +13,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import LSTM, Dense, Operation
-from polybench.core.model import Model
-from polybench.core.spec import Workload
 from polybench.engines.flux.julia.discovery import check, find
+from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
+from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import LSTM, Dense, Operation
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.timed_layers import TimedLayer, split_layers
+from polybench.schema.options import Workload
 from polybench.scripts.layer import write_programs
 from polybench.worker.layers import write_layer_tensors
 

@@ -15,19 +15,19 @@ from typer.testing import CliRunner
 
 from polybench.cli import app as cli
 from polybench.cli.export_weights import weights
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import Dropout
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Study, Workload, configuration_grid
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import check, find
 from polybench.engines.flux.julia.package import package_folder
+from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
+from polybench.networks.layers import Dropout
+from polybench.networks.optimizers import Optimizer
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
+from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, make_command, make_script, render
 from tests import small_datasets
 from tests.engines.conftest import FAST_COMPILATION

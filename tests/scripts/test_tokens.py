@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Study, Workload, configuration_grid
 from polybench.data import synthetic
 from polybench.data.batches import batch_stream
 from polybench.networks import find_model
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.optimizers import Optimizer
 from polybench.planning.plan import resolve
 from polybench.planning.shared_files import dataset_of
+from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import TOKEN_MODELS, make_command, make_script, unsupported_reason
 from polybench.scripts.script_folder import IMAGES, INITIAL_STATE, write_folder
 from tests.scripts.test_plain import BATCH_SIZE, DROPOUT, SEED, TIMED, losses_of_engine, workers

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import BadInput
 from polybench.data.disk import read_regular_file
+from polybench.errors import BadInput
 from polybench.schema.study import to_json
 from polybench.storage.store import Store
 from tests.factories import measured, study

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.core.spec import Study
 from polybench.machine import host
 from polybench.planning.estimate import NO_PAST_MEASUREMENTS, estimate
 from polybench.planning.plan import resolve
 from polybench.results.document import study_toml
 from polybench.schema.metadata import PhaseSeconds
+from polybench.schema.options import Study
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import StudyDocument
 from polybench.schema.times import Startup

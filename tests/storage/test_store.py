@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
 from polybench.data.disk import atomic_write
+from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.runner.scratch import exclusive_lock
 from polybench.storage.store import Store, results_folder, write_file_atomically

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.job import GcStats, Job
-from polybench.core.layers import LSTM, Dense, Operation
 from polybench.engines.base import Array, LayerTensors, TimedOperation, Weights
 from polybench.engines.fake.engine import FakeEngine
+from polybench.engines.job import GcStats, Job
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import LSTM, Dense, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.peak_messages import StandaloneOp

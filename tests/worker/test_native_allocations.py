@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.fake.engine import FakeEngine
+from polybench.errors import EngineUnavailable
 from polybench.schema.resources import SizeClasses
 from polybench.worker.native_allocations import (
     COVERAGE,

@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.core.errors import ConfigurationFailed, EngineUnavailable
-from polybench.core.job import RANKS
 from polybench.engines import ENGINES
+from polybench.engines.job import RANKS
+from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.cores import usable_cpus
 from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
 from polybench.protocol.environment import worker_environment

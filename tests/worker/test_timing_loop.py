@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from polybench.core.errors import ConfigurationFailed
 from polybench.engines.fake.engine import FakeEngine
+from polybench.errors import ConfigurationFailed
 from polybench.worker.timing_loop import measure_block
 
 

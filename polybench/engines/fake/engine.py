@@ -15,18 +15,10 @@ from typing import Literal
 
 import numpy as np
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import (
-    NO_DEVIATIONS,
-    SINGLE_RANK,
-    EngineInfo,
-    GcStats,
-    Job,
-    NumericalConventions,
-    Rank,
-)
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.job import NO_DEVIATIONS, SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.allocation_sites import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations

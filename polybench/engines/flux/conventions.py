@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.core.layers import MaxPool, ReLU, walk
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.networks.layers import MaxPool, ReLU, walk
 
 _MAX_POOL, _RELU = "src/impl/pooling_direct.jl", "src/activations.jl"
 

@@ -9,9 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.flux.allocations import NATIVE_COVERAGE_GAPS, allocation_profile, allocations
 from polybench.engines.flux.conventions import conventions
@@ -24,9 +21,12 @@ from polybench.engines.flux.julia.startup import compiled_code, first_error_line
 from polybench.engines.flux.operations import build_operations, time_operations
 from polybench.engines.flux.training_state import to_julia_state, training_state
 from polybench.engines.flux.validation import validate
+from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
 from polybench.engines.shared.arrays import as_dtype, is_tokens, prefault
 from polybench.engines.shared.dropout_masks import dropout_masks
 from polybench.engines.shared.frameworks import cuda_index
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import tomli_w
 
-from polybench.core.layers import Layer
 from polybench.engines.base import Weights
+from polybench.networks.layers import Layer
 
 
 def addresses(arrays: Weights) -> tuple[int, ...]:

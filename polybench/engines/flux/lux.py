@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import LSTM, walk
 from polybench.engines.base import Weights
 from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia import environment as julia_environment
 from polybench.engines.flux.julia import extra_packages
+from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import LSTM, walk
 
 _STEP_MODE = "lux"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, TimedOperation, Weights
 from polybench.engines.flux.interop import addresses, layers_toml
 from polybench.engines.shared.arrays import as_input, is_tokens
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import LSTM, BatchNorm, Dropout, walk
 from polybench.engines.flux.julia.extra_packages import STEP_MODES
+from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import LSTM, BatchNorm, Dropout, walk
 
 _EXCLUSIVE = (("gc_every_step", "gc_off"), STEP_MODES)
 

@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.jax.allocations import count_allocations
 from polybench.engines.jax.device import cuda_devices, set_precision
 from polybench.engines.jax.pipeline import Pipeline
 from polybench.engines.jax.replicas import find_placement
+from polybench.engines.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.arrays import as_dtype, as_input
 from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
 from polybench.engines.shared.dropout_masks import dropout_masks
 from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.learning_rates import scheduled_steps
 from polybench.engines.shared.timed_operations import make_timed_operations
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.resources import Allocations
 

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from polybench.core.layers import (
+from polybench.engines.jax.recurrent import lstm
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -29,7 +30,6 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
-from polybench.engines.jax.recurrent import lstm
 
 Tensors = Mapping[str, Any]
 """JAX arrays by canonical name, `layer_name.tensor`."""

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from polybench.core.layers import Operation, ReLU
 from polybench.engines.base import Weights
 from polybench.engines.jax.layers import Tensors, Training
 from polybench.engines.shared.timed_operations import OperationCall
+from polybench.networks.layers import Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
+from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 
 def make_optimizer(optimizer: Optimizer) -> Any:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from polybench.core.layers import GATES, LSTM, REVERSE
+from polybench.networks.layers import GATES, LSTM, REVERSE
 
 
 def lstm(layer: LSTM, weights: Mapping[str, Any], x: Any) -> Any:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from polybench.core.job import Job
 from polybench.engines.jax.device import find_device
+from polybench.engines.job import Job
 
 
 class Placement(NamedTuple):

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from polybench.core.model import Model
 from polybench.engines.jax.layers import Inference, Tensors, Training
+from polybench.networks.model import Model
 
 
 class State(NamedTuple):

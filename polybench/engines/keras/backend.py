@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations
 

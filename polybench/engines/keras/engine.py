@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.base import Array, Engine, Snapshot, Weights
+from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.keras.backend import BACKENDS, find_backend
 from polybench.engines.keras.environment import BACKEND_VARIABLE
 from polybench.engines.keras.float64 import set_float64_support
@@ -19,6 +18,7 @@ from polybench.engines.shared.arrays import as_input
 from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.keras_common.layout import batch_to_keras
 from polybench.engines.shared.learning_rates import scheduled_steps
+from polybench.errors import EngineUnavailable
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations
 

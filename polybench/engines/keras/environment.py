@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable, install_command
 
 BACKEND_VARIABLE = "KERAS_BACKEND"
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jaxlib
 
-from polybench.core.job import Job
+from polybench.engines.job import Job
 from polybench.engines.keras.backend import NoOpBackend
 
 

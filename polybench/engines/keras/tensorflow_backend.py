@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from polybench.core.job import Job
+from polybench.engines.job import Job
 from polybench.engines.keras.backend import NoOpBackend
 from polybench.engines.shared.tf_common.allocations import (
     UNTRACED_NATIVE_ALLOCATIONS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from polybench.core.job import Job
+from polybench.engines.job import Job
 from polybench.engines.keras.backend import NoOpBackend
 from polybench.engines.keras.foreach_optimizers import FOREACH_OPTIMIZERS
 from polybench.engines.shared.keras_common.optimizers import OptimizerClasses

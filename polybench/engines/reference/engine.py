@@ -6,13 +6,13 @@ from time import perf_counter
 
 import numpy as np
 
-from polybench.core.job import EngineInfo, Job, NumericalConventions
-from polybench.core.optimizer_formulas import State, apply_update
 from polybench.engines.base import Array, Engine, LayerTensors, Snapshot, Weights
+from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.reference.inference import logits
 from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
 from polybench.engines.shared.arrays import as_dtype
 from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.networks.optimizer_formulas import State, apply_update
 
 _OPTIMIZER = "optimizer/"
 """Prefix of the names of optimizer state."""

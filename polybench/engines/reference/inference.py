@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polybench.core.layers import BatchNorm, Dropout, Layer, Residual
-from polybench.core.model import Model
 from polybench.engines.base import Array, Weights
 from polybench.engines.reference.network import forward
 from polybench.engines.shared.arrays import as_input
+from polybench.networks.layers import BatchNorm, Dropout, Layer, Residual
+from polybench.networks.model import Model
 
 
 def logits(model: Model, weights: Weights, images: Array) -> Array:

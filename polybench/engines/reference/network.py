@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-from polybench.core.job import NO_DEVIATIONS, NumericalConventions
-from polybench.core.layers import (
+from polybench.engines.base import Array, LayerTensors, Weights
+from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
+from polybench.engines.reference import conv_pool, layers, sequences
+from polybench.engines.reference.layers import Backward, Output
+from polybench.engines.shared.arrays import as_input
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -22,11 +26,7 @@ from polybench.core.layers import (
     ReLU,
     Residual,
 )
-from polybench.core.model import Model
-from polybench.engines.base import Array, LayerTensors, Weights
-from polybench.engines.reference import conv_pool, layers, sequences
-from polybench.engines.reference.layers import Backward, Output
-from polybench.engines.shared.arrays import as_input
+from polybench.networks.model import Model
 
 
 class Pass(NamedTuple):

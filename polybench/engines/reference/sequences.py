@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.layers import GATES, REVERSE
 from polybench.engines.reference.layers import Array, Backward, Output
+from polybench.networks.layers import GATES, REVERSE
 
 
 def embedding(tokens: NDArray[np.integer], weight: Array) -> Output:
@@ -42,7 +42,7 @@ class Activation(NamedTuple):
 SIGMOID = Activation(lambda x: 0.5 * (1 + np.tanh(0.5 * x)), lambda _, y: y * (1 - y))
 HARD_SIGMOID = Activation(lambda x: np.clip(0.2 * x + 0.5, 0, 1), lambda x, _: np.where(np.abs(x) < 2.5, 0.2, 0.0))
 RECURRENT = {"sigmoid": SIGMOID, "hard_sigmoid": HARD_SIGMOID}
-"""Recurrent activations by the names of `core.layers.LSTM`."""
+"""Recurrent activations by the names of `networks.layers.LSTM`."""
 
 
 def lstm(x: Array, tensors: Mapping[str, Array], activation: Activation, *, sequence: bool) -> Output:

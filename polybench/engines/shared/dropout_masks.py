@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 
-from polybench.core.layers import Dropout, Shape
-from polybench.core.model import Model
+from polybench.networks.layers import Dropout, Shape
+from polybench.networks.model import Model
 
 
 def dropout_masks(model: Model, batch_size: int, seed: int, step: int) -> dict[str, NDArray[np.float64]]:

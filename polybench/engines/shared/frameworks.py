@@ -6,9 +6,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import Layer, Named
+from polybench.errors import EngineUnavailable, install_command
+from polybench.networks.layers import Layer, Named
 
 
 def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavailable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from polybench.core.optimizers import Optimizer
+from polybench.networks.optimizers import Optimizer
 
 
 def scheduled_steps(optimizer: Optimizer, first: int, n: int, set_rate: Callable[[float], None]) -> Iterator[int]:

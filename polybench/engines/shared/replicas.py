@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import BatchNorm, walk
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import BatchNorm, walk
 
 
 def reject_batch_norm(job: Job, source: str) -> None:

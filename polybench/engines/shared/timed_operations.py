@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from polybench.core.layers import Operation
 from polybench.engines.base import TimedOperation
+from polybench.networks.layers import Operation
 
 
 class OperationCall(NamedTuple):

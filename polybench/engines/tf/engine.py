@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polybench.core.job import EngineInfo, Job, NumericalConventions
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.arrays import as_input
 from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
 from polybench.engines.shared.frameworks import import_framework
@@ -32,6 +31,7 @@ from polybench.engines.tf.pipeline import Pipeline
 from polybench.engines.tf.replicas import Replicas, check_replicas, split_cpu_devices
 from polybench.engines.tf.training_step import step_functions
 from polybench.engines.tf.variants import check_variants
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations

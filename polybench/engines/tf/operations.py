@@ -9,11 +9,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from polybench.core.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
 from polybench.engines.base import Weights
 from polybench.engines.shared.keras_common.layers import standalone_layers
 from polybench.engines.shared.keras_common.layout import embedding_tables, to_keras
 from polybench.engines.shared.timed_operations import OperationCall
+from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
 
 _GRADIENT_NEEDS_FORWARD = (BatchNorm, LSTM, MaxPool)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from polybench.core.job import Job
+from polybench.engines.job import Job
 from polybench.engines.shared.replicas import reject_batch_norm, reject_variants
 
 _BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"

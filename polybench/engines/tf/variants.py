@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import LSTM, walk
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import LSTM, walk
 
 _LSTM_VARIANTS = ("no_fusion", "unrolled")
 

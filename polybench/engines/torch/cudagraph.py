@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 
 WARMUP_STEPS = 3  # as in PyTorch's documentation
 

@@ -9,9 +9,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
-from polybench.core.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, NumericalConventions, Rank
-from polybench.core.layers import Operation
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
+from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, NumericalConventions, Rank
 from polybench.engines.shared.arrays import as_dtype, prefault
 from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
 from polybench.engines.shared.dropout_masks import dropout_masks
@@ -26,6 +25,7 @@ from polybench.engines.torch.device import find_device, set_tf32
 from polybench.engines.torch.optimizers import make_optimizer, set_learning_rate
 from polybench.engines.torch.replicas import Replicas
 from polybench.engines.torch.training_step import make_loss_function, make_training_step
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocations

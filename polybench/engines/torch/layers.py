@@ -1,4 +1,4 @@
-"""PyTorch modules for the layers of `core.layers`. This module imports torch."""
+"""PyTorch modules for the layers of `networks.layers`. This module imports torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, assert_never
 
 from torch import nn
 
-from polybench.core.layers import (
+from polybench.engines.torch.recurrent import SequentialLSTM, build_lstm, lstm_attribute
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -25,7 +26,6 @@ from polybench.core.layers import (
     Residual,
     Shape,
 )
-from polybench.engines.torch.recurrent import SequentialLSTM, build_lstm, lstm_attribute
 
 _OVERWRITABLE = (BatchNorm, Residual)
 """Layers whose output the next ReLU or addition may overwrite, as in torchvision's ResNets.

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
 
-from polybench.core.layers import Operation
 from polybench.engines.base import Weights
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.engines.torch.layers import build_network
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 
 

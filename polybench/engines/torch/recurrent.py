@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from polybench.core.layers import LSTM, REVERSE
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.networks.layers import LSTM, REVERSE
 
 _ATTRIBUTES = {
     "weight": "weight_ih_l0",

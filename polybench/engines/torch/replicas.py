@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from polybench.core.job import SINGLE_RANK, Job, Rank
+from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.engines.shared.replicas import reject_batch_norm, reject_variants
 
 _BATCH_NORM = "torch.nn.parallel.DistributedDataParallel broadcasts rank 0's; SyncBatchNorm is for GPUs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from polybench.core.errors import EngineUnavailable
+from polybench.errors import EngineUnavailable
 
 _CPP_COMPILER = "g++"
 """The compiler of TorchInductor on Linux, unless CXX names another one."""

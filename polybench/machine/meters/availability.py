@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.core.distribution import install_command
+from polybench.errors import install_command
 from polybench.machine.meters import nvml
 from polybench.machine.meters.rapl import ALLOW_COMMAND, POWERCAP, Rapl
 

@@ -11,12 +11,12 @@ import threading
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import NO_DEVIATIONS, Job
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
 from polybench.engines.fake.engine import ALLOCATIONS, GC_SECONDS, FakeEngine
+from polybench.engines.job import NO_DEVIATIONS, Job
+from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.engines.conftest import REPOSITORY
 
 WORKLOAD = Workload("lenet", "noise", 8, Optimizer(), "fp32", 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybench.core.job import NO_DEVIATIONS, NumericalConventions
 from polybench.engines.flux.engine import FluxEngine
+from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
 
 INJECT = 'code -> (include_string(PolyBench, code, "injected"); nothing)'
 REMOVE_BUGS = """

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia import managed_project
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from polybench.engines.flux.julia.startup import start_julia
+from polybench.errors import EngineUnavailable
 from tests.engines import pipeline_checks
 from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
 

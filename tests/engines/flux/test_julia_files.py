@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import polybench
-from polybench.core.version import __version__
+from polybench.errors import __version__
 from tests.julia_models import FOLDER, IN_JULIA, as_toml
 
 ROOT = Path(__file__).parents[3]

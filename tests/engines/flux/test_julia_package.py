@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import EngineUnavailable
-from polybench.core.spec import Study
 from polybench.data.batches import epoch_order, order_sha256
 from polybench.engines.flux.julia.discovery import Julia, check, find
 from polybench.engines.flux.julia.package import package_folder
+from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.lenet import LENET
+from polybench.schema.options import Study
 from polybench.schema.study import from_json
 from polybench.stats.statistics import mean_step
 

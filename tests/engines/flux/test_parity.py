@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE

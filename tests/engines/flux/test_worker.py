@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import COLD_START
 from polybench.engines import ENGINES
+from polybench.engines.job import COLD_START
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import Load, Loaded, Prepare, Prepared, RunSteps
 from polybench.protocol.process import WorkerProcess

@@ -12,8 +12,8 @@ from unittest.mock import Mock, create_autospec, patch
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.shared import frameworks
+from polybench.errors import EngineUnavailable
 from tests.engines.engine_fixtures import Check, EngineFixture, in_process_of
 
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"}

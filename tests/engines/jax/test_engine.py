@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import Dropout, MaxPool
 from polybench.engines.reference.conv_pool import max_pool
 from polybench.engines.reference.layers import batch_statistics
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import Dropout, MaxPool
 from tests.engines import pipeline_checks
 from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of, make_pipeline_input
 

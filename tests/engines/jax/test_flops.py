@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from polybench.core.layers import Conv, Dense, Layer, Operation, Shape
 from polybench.networks import MODELS, find_model
+from polybench.networks.layers import Conv, Dense, Layer, Operation, Shape
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 

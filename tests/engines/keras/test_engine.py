@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.spec import Workload
+from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
+from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 

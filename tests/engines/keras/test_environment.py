@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
 
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.job import Job, NumericalConventions
-from polybench.core.layers import Residual
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.engines.job import Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import Residual
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.example_networks import EVERYTHING
 
 WORKLOAD = Workload("lenet", "noise", 4, Optimizer(), "fp32", 1)

@@ -3,15 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.core.layers import Conv, Dense, GlobalAveragePool
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.dropout_masks import dropout_masks
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.layers import Conv, Dense, GlobalAveragePool
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
 
 RANDOM = np.random.default_rng(0)

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.core.layers import LSTM
 from polybench.engines.reference import sequences
 from polybench.engines.reference.layers import Array
+from polybench.networks.layers import LSTM
 from tests.engines.reference.test_layers import numerical_gradient
 
 RANDOM = np.random.default_rng(0)

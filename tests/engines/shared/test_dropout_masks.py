@@ -5,9 +5,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from polybench.core.layers import Dropout
 from polybench.engines.shared.dropout_masks import dropout_mask, dropout_masks
 from polybench.networks.keras_cnn import KERAS_CNN
+from polybench.networks.layers import Dropout
 
 
 def test_masks_equal_the_golden_mask() -> None:

@@ -10,14 +10,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.model import Model
-from polybench.core.spec import Workload
 from polybench.engines.base import Engine, Weights
+from polybench.engines.job import Job
 from polybench.engines.reference.layers import batch_statistics
 from polybench.engines.tf.variants import check_variants
+from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
+from polybench.networks.model import Model
+from polybench.schema.options import Workload
 from tests.engines import pipeline_checks
 from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
 from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES

@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from polybench.core.job import Job
-from polybench.core.optimizers import Optimizer
-from polybench.core.spec import Workload
+from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
+from polybench.networks.optimizers import Optimizer
+from polybench.schema.options import Workload
 from tests.engines.device_calls import find_calls
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda

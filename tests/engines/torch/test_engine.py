@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
 from polybench.networks.lenet import LENET
 from tests.engines import pipeline_checks
 from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of

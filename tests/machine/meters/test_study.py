@@ -8,11 +8,11 @@ from typing import Any
 import psutil
 import pytest
 
-from polybench.core.spec import Study
 from polybench.data import synthetic
 from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
+from polybench.schema.options import Study
 from polybench.schema.resources import Utilization
 from polybench.schema.study import StudyDocument
 from tests.machine.meters.conftest import Install

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polybench.core.distribution import install_command
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder
 from polybench.engines.flux.julia.version_bounds import (
@@ -29,6 +27,7 @@ from polybench.engines.flux.julia.version_bounds import (
     bounds,
     satisfies,
 )
+from polybench.errors import EngineUnavailable, install_command
 
 EXECUTABLE, PROJECT = "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"
 VARIABLES = f"{EXECUTABLE} and {PROJECT}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, Julia, find, for_project, version_of
 from polybench.engines.flux.julia.extra_packages import required
+from polybench.errors import EngineUnavailable
 
 FRAMEWORK_THREADS = "framework_threads"
 """The variant with Julia's default of one thread."""

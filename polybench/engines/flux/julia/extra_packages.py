@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.discovery import Julia, check, check_bounds, find, installed, require
+from polybench.errors import EngineUnavailable
 
 REQUESTED_PACKAGES = "POLYBENCH_JULIA_PACKAGES"
 """Variable with the packages that a worker should load, separated by commas."""

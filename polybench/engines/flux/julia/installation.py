@@ -14,12 +14,12 @@ from pathlib import Path
 
 import platformdirs
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import Julia, find, loadable, package_path, pkg_add_call, version_of
 from polybench.engines.flux.julia.managed_project import is_manifest_current
 from polybench.engines.flux.julia.package import NAME, SETUP, package_folder, sources_sha256
 from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES, satisfies
+from polybench.errors import EngineUnavailable
 
 PrintFunction = Callable[[str], None]
 

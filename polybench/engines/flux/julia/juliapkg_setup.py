@@ -16,13 +16,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import Julia, check, find
 from polybench.engines.flux.julia.installation import OTHER_FOLDER, PrintFunction, needs_changes, require_network
 from polybench.engines.flux.julia.package import NAME, package_folder
 from polybench.engines.flux.julia.startup import first_error_line
 from polybench.engines.flux.julia.version_bounds import OPTIONAL_PACKAGES, bounds, uuids
+from polybench.errors import EngineUnavailable
 
 _OFFLINE = "PYTHON_JULIAPKG_OFFLINE"
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -19,9 +19,9 @@ from typing import Any
 import platformdirs
 import tomli_w
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.discovery import Julia, is_other_checkout, manifest, manifest_file
 from polybench.engines.flux.julia.package import NAME, package_folder
+from polybench.errors import EngineUnavailable
 
 _COPIED = ("Project.toml", "JuliaProject.toml", "LocalPreferences.toml", "JuliaLocalPreferences.toml")
 _PATH = re.compile(r'^path = (".*")$', re.MULTILINE)

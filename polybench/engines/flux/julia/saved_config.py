@@ -8,8 +8,8 @@ from pathlib import Path
 import platformdirs
 import tomli_w
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.package import ENGINE, SETUP
+from polybench.errors import EngineUnavailable
 
 _PRECOMPILED = "flux-precompiled"
 

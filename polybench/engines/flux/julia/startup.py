@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import EXECUTABLE, PROJECT, Julia, has_cuda, is_other_checkout
 from polybench.engines.flux.julia.managed_project import use_managed_project
 from polybench.engines.flux.julia.package import SETUP, sources_sha256
 from polybench.engines.shared.frameworks import has_cuda_driver
+from polybench.errors import EngineUnavailable
 
 
 def start_julia(julia: Julia) -> Any:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from polybench.core.job import Job
-from polybench.core.layers import Shape
 from polybench.engines.base import Array, Snapshot, Weights
+from polybench.engines.job import Job
 from polybench.engines.shared.dropout_masks import dropout_masks
 from polybench.engines.shared.keras_common.layers import build_network
 from polybench.engines.shared.keras_common.layout import (
@@ -22,6 +21,7 @@ from polybench.engines.shared.keras_common.layout import (
 )
 from polybench.engines.shared.keras_common.optimizers import CanonicalOptimizer
 from polybench.engines.shared.keras_common.recurrent import lstm_options
+from polybench.networks.layers import Shape
 
 LossAndGradients = Callable[[Any, Any], tuple[Any, Iterable[Any]]]
 """(images, labels) -> (loss, gradients of the trainable variables), in the backend's tensors."""

@@ -1,4 +1,4 @@
-"""Keras layers, channels last, for the layers of `core.layers`."""
+"""Keras layers, channels last, for the layers of `networks.layers`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, assert_never
 import keras
 from keras import layers, ops
 
-from polybench.core.job import NO_DEVIATIONS, Job, NumericalConventions
-from polybench.core.layers import (
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.engines.shared.keras_common import recurrent
+from polybench.networks.layers import (
     LSTM,
     AveragePool,
     BatchNorm,
@@ -29,8 +30,7 @@ from polybench.core.layers import (
     Shape,
     walk,
 )
-from polybench.core.model import Model
-from polybench.engines.shared.keras_common import recurrent
+from polybench.networks.model import Model
 
 _KERNEL = {"weight": "kernel", "bias": "bias"}
 _ATTRIBUTES = {

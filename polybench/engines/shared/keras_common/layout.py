@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from polybench.core.layers import BatchNorm, Dense, Dropout, Embedding, Flatten, Layer, Residual, Shape, walk
-from polybench.core.model import Model
 from polybench.engines.base import Array
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.networks.layers import BatchNorm, Dense, Dropout, Embedding, Flatten, Layer, Residual, Shape, walk
+from polybench.networks.model import Model
 
 
 def flattened_shapes(model: Model) -> dict[str, Shape]:

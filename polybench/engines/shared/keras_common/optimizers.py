@@ -24,8 +24,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from polybench.core.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 from polybench.engines.base import Array
+from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 
 class Adam(keras.optimizers.Adam):  # type: ignore[misc]

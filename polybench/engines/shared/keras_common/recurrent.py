@@ -12,8 +12,8 @@ from typing import Any
 
 from keras import layers, ops, saving
 
-from polybench.core.layers import LSTM, REVERSE
 from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.networks.layers import LSTM, REVERSE
 
 _OPTIONS = {"unrolled": {"unroll": True}, "no_fusion": {"use_cudnn": False}}
 """Options of `keras.layers.LSTM` by the engine's variant."""

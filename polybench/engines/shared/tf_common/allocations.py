@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
+from polybench.errors import EngineUnavailable
 from polybench.schema.allocation_sites import AllocationProfile
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 

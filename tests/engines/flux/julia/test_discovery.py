@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import (
     ENVIRONMENT,
@@ -26,6 +25,7 @@ from polybench.engines.flux.julia.discovery import (
     is_other_checkout,
 )
 from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES
+from polybench.errors import EngineUnavailable
 from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
 from polybench.engines.flux.julia.environment import environment, threads
+from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
 from tests.engines.flux.julia.conftest import Make
 

@@ -5,10 +5,6 @@ import tomllib
 import pytest
 
 from polybench.cli.setup import _check_names
-from polybench.core.errors import BadInput, EngineUnavailable
-from polybench.core.job import Job
-from polybench.core.layers import BatchNorm, Dropout, walk
-from polybench.core.spec import Precision, Workload
 from polybench.engines import ENGINES
 from polybench.engines.flux import lux
 from polybench.engines.flux.julia import discovery
@@ -24,8 +20,12 @@ from polybench.engines.flux.julia.extra_packages import (
 from polybench.engines.flux.julia.package import package_folder
 from polybench.engines.flux.julia.version_bounds import CUDA_PACKAGES, OPTIONAL_PACKAGES, bounds, uuids
 from polybench.engines.flux.validation import validate
+from polybench.engines.job import Job
+from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks import find_model
+from polybench.networks.layers import BatchNorm, Dropout, walk
 from polybench.runner.requirements import engine_requirement, variant_requirements
+from polybench.schema.options import Precision, Workload
 from tests.engines.flux.julia.conftest import COMPLETE, Make
 
 

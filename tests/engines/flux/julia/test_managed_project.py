@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia.discovery import Julia, check, installed, is_other_checkout
 from polybench.engines.flux.julia.managed_project import is_manifest_current, use_managed_project
 from polybench.engines.flux.julia.package import NAME
+from polybench.errors import EngineUnavailable
 from tests.engines.flux.julia.conftest import OWN, Make
 
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.engine import FluxEngine
 from polybench.engines.flux.julia.discovery import EXECUTABLE, PROJECT
 from polybench.engines.flux.julia.extra_packages import LOAD_EXTENSIONS, REQUESTED_PACKAGES
 from polybench.engines.flux.julia.package import package_folder
 from polybench.engines.flux.lux import LuxEngine
+from polybench.errors import EngineUnavailable
 from tests.engines.flux.julia.conftest import COMPLETE, Make
 
 VERSIONS = {"Lux": "1.31.4", "Mooncake": "0.5.45"}

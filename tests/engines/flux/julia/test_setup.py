@@ -17,10 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.core.errors import EngineUnavailable
 from polybench.engines.flux.julia import installation, juliapkg_setup, saved_config
 from polybench.engines.flux.julia.package import package_folder, sources_sha256
 from polybench.engines.flux.julia.version_bounds import bounds
+from polybench.errors import EngineUnavailable
 from polybench.runner import smoke
 from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polybench.core.errors import EngineUnavailable
-from polybench.core.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
 from polybench.engines.shared.keras_common.layout import (
     batch_to_keras,
     flattened_shapes,
     from_keras,
     to_keras,
 )
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Residual
 from polybench.networks.lenet import LENET
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core import units
+from polybench.schema import units
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 import polybench
-from polybench.core import errors
-from polybench.core.errors import PolybenchError
+from polybench import errors
+from polybench.errors import PolybenchError
 
 PUBLIC = {
     name: member

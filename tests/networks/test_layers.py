@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.core.layers import (
+from polybench.networks.layers import (
     AveragePool,
     BatchNorm,
     Conv,
@@ -19,8 +19,8 @@ from polybench.core.layers import (
     activations,
     walk,
 )
-from polybench.core.model import Model
-from polybench.core.optimizers import Optimizer
+from polybench.networks.model import Model
+from polybench.networks.optimizers import Optimizer
 
 
 def starts(length: int, size: int, stride: int, pad: int) -> list[int]:

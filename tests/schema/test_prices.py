@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.prices import merge_prices, missing_prices, parse_price_key
-from polybench.core.spec import Study
+from polybench.errors import BadInput
+from polybench.schema.options import Study, merge_prices, missing_prices, parse_price_key
 
 PRICES = {"cpu": 1.0, "cpu-16": 0.12, "cpu-1": 0.01, "cuda:1-8": 3.0}
 

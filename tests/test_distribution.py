@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from polybench.core import distribution
-from polybench.core.distribution import import_name_conflict, install_command
+from polybench import errors
+from polybench.errors import import_name_conflict, install_command
 from tests.frameworks import PYPROJECT
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 SUFFIXES = {".py", ".md", ".ipynb", ".jl", ".j2", ".toml", ".yml"}
 COMMAND = re.compile(r"pip install (?:-\S+ )*['\"]?(polybench[\w-]*)(?:\\?\[([\w,]+)\\?\])?")
 
 
 def test_the_constant_is_the_name_in_pyproject() -> None:
-    assert PYPROJECT["project"]["name"] == distribution.NAME
+    assert PYPROJECT["project"]["name"] == errors.DISTRIBUTION
 
 
 def test_install_commands() -> None:
@@ -34,12 +34,12 @@ def test_every_install_command_in_docs_code_and_notebooks_names_our_distribution
     found = [
         (name, *match.groups())
         for name in listed.splitlines()
-        if Path(name).suffix in SUFFIXES and name != "tests/core/test_distribution.py" and (ROOT / name).is_file()
+        if Path(name).suffix in SUFFIXES and name != "tests/test_distribution.py" and (ROOT / name).is_file()
         for match in COMMAND.finditer((ROOT / name).read_text("utf-8"))
     ]
     assert found
     for name, project, extras in found:
-        assert project == distribution.NAME, f"{name} installs {project}, which is a stranger's project"
+        assert project == errors.DISTRIBUTION, f"{name} installs {project}, which is a stranger's project"
         for extra in (extras or "").split(","):
             assert not extra or extra in EXTRAS or name.startswith("tests/"), f"{name}: no extra {extra}"
 
@@ -47,7 +47,7 @@ def test_every_install_command_in_docs_code_and_notebooks_names_our_distribution
 def test_the_requirements_among_extras_name_our_distribution() -> None:
     own = [line for lines in EXTRAS.values() for line in lines if line.startswith("polybench")]
     assert own
-    assert all(line.startswith(f"{distribution.NAME}[") for line in own)
+    assert all(line.startswith(f"{errors.DISTRIBUTION}[") for line in own)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_the_other_project_of_our_import_name_is_reported(
     assert (message is not None) == conflict
     if message:
         assert "pip uninstall polybench" in message
-        assert distribution.NAME in message
+        assert errors.DISTRIBUTION in message

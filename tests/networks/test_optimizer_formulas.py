@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polybench.core.optimizer_formulas import apply_update
-from polybench.core.optimizers import Optimizer
+from polybench.networks.optimizer_formulas import apply_update
+from polybench.networks.optimizers import Optimizer
 
 KNOWN_VALUES = [
     (Optimizer("sgd"), [0.8, 0.7]),

@@ -8,17 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.layers import (
-    Embedding,
-    Layer,
-    Named,
-    Shape,
-    activations,
-    state_shapes,
-    walk,
-    weight_shapes,
-)
-from polybench.core.optimizers import Optimizer
+from polybench.networks.layers import Embedding, Layer, Named, Shape, activations, state_shapes, walk, weight_shapes
+from polybench.networks.optimizers import Optimizer
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -71,11 +62,11 @@ class Model(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, name="", summary="", published_parameters=None)
 
     def weight_shapes(self) -> dict[str, Shape]:
-        """Return the shapes of trained tensors, see `core.layers.weight_shapes`."""
+        """Return the shapes of trained tensors, see `networks.layers.weight_shapes`."""
         return weight_shapes(self.layers)
 
     def state_shapes(self) -> dict[str, Shape]:
-        """Return the shapes of untrained state, see `core.layers.state_shapes`."""
+        """Return the shapes of untrained state, see `networks.layers.state_shapes`."""
         return state_shapes(self.layers)
 
     def tensor_shapes(self) -> dict[str, Shape]:

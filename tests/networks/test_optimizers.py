@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.optimizers import OPTIMIZERS, Optimizer
-from polybench.core.spec import Study
+from polybench.errors import BadInput
 from polybench.networks import MODELS
+from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.planning.plan import resolve
+from polybench.schema.options import Study
 
 RESNET = Optimizer("momentum", 0.1, lr_schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)))
 

@@ -1,7 +1,6 @@
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.names import lookup_or_suggest
+from polybench.errors import BadInput, lookup_or_suggest
 
 TABLE = {"lenet": 1, "resnet32": 2, "resnet44": 3}
 ALL = "models are: lenet, resnet32, resnet44"

@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from polybench.core.errors import BadInput
-from polybench.core.model import Model
-from polybench.core.names import EngineName, check_environment
-from polybench.core.optimizers import LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
-from polybench.core.prices import parse_price_key
+from polybench.errors import BadInput
+from polybench.networks.model import Model
+from polybench.networks.optimizers import LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
+from polybench.schema.units import plural
 
 Precision = Literal["fp32", "tf32", "bf16"]
 InputMode = Literal["preload", "pipeline"]
@@ -36,16 +35,55 @@ WARMUP_STEPS_PER_BLOCK = 2
 """Untimed steps at the start of each timing block: after a reset they reallocate gradients and optimizer
 state."""
 
-MAX_CROP_OFFSET = 4
-"""Largest shift of an image by `augment`, in pixels, in each direction."""
-
 QUICK_BUDGET = 10.0
 """Maximum timed seconds of `--quick`: enough for 5 rounds of a few engines."""
 
 _DEFAULT_MAX_EPOCHS = 20
 """Maximum epochs of a training with a target accuracy, if `epochs` is not given."""
 
+_ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+
+
+class EngineName(NamedTuple):
+    """An engine with its variants and environment: `torch+compile@nightly`.
+
+    The name of a configuration appends the device, the precision if it is not the study's first, and a number
+    if the same configuration is requested again: `torch+compile@nightly/cpu/bf16#2`.
+    """
+
+    engine: str
+    variants: tuple[str, ...] = ()
+    """Sorted; empty for the plain engine."""
+    environment: str | None = None
+    """A name of `--env`; None is the Python that runs polybench, and the Julia that it finds."""
+
+    @classmethod
+    def parse(cls, text: str) -> EngineName:
+        """Split the name without checking that the engine and its variants exist.
+
+        Raises:
+            BadInput: the part after the @ is not a valid name of an environment.
+        """
+        plain, at, environment = text.partition("@")
+        engine, *variants = plain.split("+")
+        if "+" in environment:
+            environment, _, variant = environment.partition("+")
+            raise BadInput(f"{text!r}: the environment must come last; write {plain}+{variant}@{environment}")
+        return cls(engine, tuple(sorted(variants)), check_environment(environment) if at else None)
+
+    def __str__(self) -> str:
+        plain = "+".join((self.engine, *self.variants))
+        return plain if self.environment is None else f"{plain}@{self.environment}"
+
+
+def check_environment(name: str) -> str:
+    """Return `name`; raises BadInput if it is not a valid name of an environment."""
+    if not _ENVIRONMENT.fullmatch(name):
+        raise BadInput(
+            f"invalid environment name {name!r}: expected letters, digits and . _ - only, a letter or digit first"
+        )
+    return name
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +125,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Unique in a study, built as `core.names.EngineName` says: `torch+compile@nightly/cpu/bf16/2x#2`."""
+        """Unique in a study, built as `EngineName` says: `torch+compile@nightly/cpu/bf16/2x#2`."""
         replicas = f"{self.replicas}x" if self.replicas > 1 else None
         engine = str(EngineName(self.engine, self.variants, self.environment))
         parts = (engine, self.device, self.precision, replicas)
@@ -275,3 +313,124 @@ def configuration_grid(
         seen[first] = seen.get(first, 0) + 1
         grid.append(msgspec.structs.replace(first, repeat=seen[first]))
     return tuple(grid)
+
+
+_KEY = re.compile(r"(.+?)(?:-([1-9]\d*))?")
+
+
+def parse_price_key(key: str) -> str:
+    """Return the device of a price key: `cpu-16` -> `cpu`."""
+    return _parse(key)[0]
+
+
+def merge_prices(prices: Mapping[str, float], threads: int) -> dict[str, float]:
+    """Return dollars per hour by device, for a machine with this number of threads.
+
+    A price for exactly this number takes precedence over one without threads; devices with neither are left
+    out.
+    """
+    merged: dict[str, float] = {}
+    for key, price in prices.items():
+        device, key_threads = _parse(key)
+        if key_threads == threads:
+            merged[device] = price
+        elif key_threads is None:
+            merged.setdefault(device, price)
+    return merged
+
+
+def missing_prices(prices: Mapping[str, float], devices: Iterable[str], threads: int) -> Iterator[str]:
+    """Yield a sentence for each device that has prices, but none for this number of threads."""
+    available = merge_prices(prices, threads)
+    for device in dict.fromkeys(devices):
+        priced = [number for key_device, number in map(_parse, prices) if key_device == device]
+        if priced and device not in available:
+            yield (
+                f"no price of {device} with {plural(threads, 'thread')}: prices have"
+                f" {', '.join(map(str, priced))} threads; add {device}-{threads}, or {device} for any number"
+            )
+
+
+def _parse(key: str) -> tuple[str, int | None]:
+    match = _KEY.fullmatch(key)
+    if match is None:  # empty, or with line breaks
+        return key, None
+    return match[1], int(match[2]) if match[2] else None
+
+
+Label = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)", max_length=60)]
+
+
+class MachineGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A class of machines, one of which measures all configurations of a study.
+
+    A group gets a whole machine: all of its cores and GPUs. Fields that are None request nothing.
+    """
+
+    label: Label = "local"
+    """Name of the machine in the table; unique."""
+    accelerator: str | None = None
+    """GPU type: Ray's accelerator type ("V100"), or the type of a SLURM gres."""
+    resources: str | None = None
+    """A resource with which Ray's nodes of this class were started (`ray start --resources`)."""
+    partition: str | None = None
+    """SLURM partition; of several, separated by commas, SLURM chooses the first that is free."""
+    constraint: str | None = None
+    """SLURM constraint on node features."""
+    minutes: PositiveInt | None = None
+    """Time limit of a SLURM job; polybench resumes in a new job after it. None is two hours, or the
+    partition's limit if that is shorter."""
+    devices: tuple[str, ...] | None = None
+    """The study's devices to measure on this machine; None is all that the machine has, or that the study
+    names."""
+    price: PositiveFloat | None = None
+    """Dollars per hour for the machine, or per GPU if configurations with replicas use several GPUs. None
+    uses the study's prices."""
+
+    def study(self, study: Study) -> Study:
+        """Return the study with this machine's devices and price.
+
+        A baseline on another machine is dropped, because its configuration may not exist here.
+        """
+        devices = self.devices or study.devices
+        prices = study.prices
+        if self.price is not None:
+            prices = dict.fromkeys(devices or ("cpu", "cuda"), self.price)
+        elif self.devices is not None:
+            prices = {name: price for name, price in prices.items() if parse_price_key(name) in self.devices}
+        machine, configuration = split_baseline(study.baseline)
+        baseline = configuration if machine in (None, self.label) else None
+        return msgspec.structs.replace(study, devices=devices, prices=prices, baseline=baseline)
+
+
+SINGLE_MACHINE = (MachineGroup(),)
+"""The default for a study file without machines."""
+
+
+def split_baseline(baseline: str | None) -> tuple[str | None, str | None]:
+    """Split `MACHINE:CONFIGURATION`; the machine is None if absent. Configurations may contain colons."""
+    machine, colon, configuration = (baseline or "").partition(":")
+    if not colon or "/" in machine:
+        return None, baseline
+    return machine, configuration
+
+
+def check_machine_groups(study: Study, groups: Sequence[MachineGroup]) -> None:
+    """Reject groups on which a study cannot be measured.
+
+    Raises:
+        BadInput: labels are not unique, the baseline names another machine, a device is unknown, or
+            configurations have environments, which exist on one machine only.
+    """
+    if study.env:
+        names = ", ".join(study.env)
+        raise BadInput(f"env {names}: environments exist on this machine only; drop them, or drop --on")
+    labels = [group.label for group in groups]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise BadInput(f"duplicate label {label!r} in [[machines]]: give each machine its own label")
+    machine, _ = split_baseline(study.baseline)
+    if machine is not None and machine not in labels:
+        raise BadInput(f"baseline {study.baseline}: unknown machine {machine!r}; machines are: {', '.join(labels)}")
+    for group in groups:
+        group.study(study)

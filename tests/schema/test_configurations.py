@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.core.errors import BadInput
-from polybench.core.spec import Configuration, Study, configuration_grid
+from polybench.errors import BadInput
+from polybench.schema.options import Configuration, Study, configuration_grid
 
 
 def names(*grid: Configuration) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from polybench.core.model import Model
-from polybench.core.spec import Workload
+from polybench.networks.model import Model
+from polybench.schema.options import Workload
 
 
 class NumericalConventions(msgspec.Struct, frozen=True):

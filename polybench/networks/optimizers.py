@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from polybench.core.errors import BadInput
+from polybench.errors import BadInput
 
 ADAM_BETAS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8

@@ -1,4 +1,4 @@
-"""The optimizers' formulas in NumPy, for one tensor at a time; `core.optimizers` states them as text."""
+"""The optimizers' formulas in NumPy, for one tensor at a time; `networks.optimizers` states them as text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polybench.core.optimizers import (
-    ADAM_BETAS,
-    ADAM_EPSILON,
-    RMSPROP_DECAY,
-    RMSPROP_EPSILON,
-    Optimizer,
-)
+from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
 Array = NDArray[Any]
 

@@ -1,1 +1,0 @@
-"""Records, formulas and formatting without frameworks, input or output."""

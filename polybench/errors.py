@@ -1,0 +1,222 @@
+"""The errors that polybench raises, with their exit codes and what their messages suggest.
+
+All error classes are exported: `polybench.BadInput` and so on. This module imports nothing else of polybench.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+
+class PolybenchError(Exception):
+    """An error that the user can resolve."""
+
+    __module__ = "polybench"  # its public location
+
+    exit_code: ClassVar[int] = 1
+    """Exit code of the program."""
+
+
+class BadInput(PolybenchError):
+    """An argument, study file or data set that is invalid on every machine.
+
+    The message contains the problem, its location, and the fix.
+    """
+
+    __module__ = "polybench"
+
+    exit_code = 2
+
+
+class RequiredEngineMissing(PolybenchError):
+    """An engine or device is unavailable, and `--strict` requires it."""
+
+    __module__ = "polybench"
+
+    exit_code = 3
+
+
+class EngineUnavailable(PolybenchError):
+    """An engine or device that this machine lacks; the study lists it as unavailable.
+
+    `reason` names what is missing, `hint` is the command or action that fixes it.
+    """
+
+    __module__ = "polybench"
+
+    exit_code = 4
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason, hint)
+        self.reason = reason
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ConfigurationFailed(PolybenchError):
+    """A worker crashed, hung, sent a malformed answer, or computed a value that is not finite."""
+
+    __module__ = "polybench"
+
+
+def format_validation_error(error: Exception) -> str:
+    """Return msgspec's message with the field as users know it: `engines`, not "at `$.engines`"."""
+    problem, _, where = str(error).partition(" - at ")
+    field = where.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+    return f"{field}: {problem}" if field else problem
+
+
+__version__ = "0.1.0"
+DISTRIBUTION = "polybench-dl"
+"""The name on the package index, which has another project named `polybench` (polynomial arithmetic)."""
+
+
+def install_command(*extras: str, version: str | None = None) -> str:
+    """Return the command that installs polybench: with these extras, or exactly this version."""
+    if extras:
+        return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+    return f"pip install {DISTRIBUTION}=={version}" if version else f"pip install --upgrade {DISTRIBUTION}"
+
+
+def import_name_conflict() -> str | None:
+    """Return a warning if the other project `polybench` is installed, which overwrites our package."""
+    if any(other for folder in sys.path if folder for other in Path(folder).glob("polybench-[0-9]*.dist-info")):
+        return (
+            "another project named polybench is installed and has the same import name:"
+            f" pip uninstall polybench; pip install --force-reinstall {DISTRIBUTION}"
+        )
+    return None
+
+
+T = TypeVar("T")
+
+
+_ALIASES = {"tensorflow": "tf", "pytorch": "torch", "julia": "flux", "flux.jl": "flux"}
+"""Common names of engines that are not names here, for suggestions."""
+
+
+def lookup_or_suggest(name: str, table: Mapping[str, T], what: str) -> T:
+    """Return the entry `name` of `table`; `what` describes an entry, its noun first.
+
+    For example, `variant of torch` becomes "variants of torch" in a message that lists them.
+
+    Raises:
+        BadInput: the name is unknown; the message has the nearest valid names, then all of them.
+    """
+    if name in table:
+        return table[name]
+    if (renamed := OLD_NAMES.get(name)) in table:
+        raise BadInput(f"unknown {what} {name!r}: it is now {renamed!r}")
+    alias = _ALIASES.get(name.lower(), "")
+    matches = [alias] if alias in table else difflib.get_close_matches(name, table)
+    nearest = " or ".join(map(repr, matches))
+    question = f"did you mean {nearest}? " if nearest else ""
+    noun, *rest = what.split(" ")
+    plural = " ".join((f"{noun}s", *rest))
+    valid = f"{plural} are: {', '.join(sorted(table))}" if table else f"the list of {plural} is empty"
+    raise BadInput(f"unknown {what} {name!r}; {question}{valid}")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Split `a,b,c`; spaces and empty parts are ignored."""
+    return tuple(part for name in text.split(",") if (part := name.strip()))
+
+
+# Names of before version 2, for messages that name the new one. No released version has any of them:
+# delete these tables and their uses at the first release.
+OLD_OPTIONS = {
+    "--acknowledge": "--dismiss",
+    "--against": "--baseline",
+    "--describe": "polybench scripts",
+    "--handicap": "--inject-delay",
+    "--heap": "--malloc",
+    "--inside": "--expand-blocks",
+    "--patience": "--wait-idle",
+    "--pin": "--pin-cpus",
+    "--points": "--show-points",
+    "--recheck": "--remeasure",
+    "--remove": "--remove-package",
+    "--rounds": "--rounds-per-process",
+    "--schedule": "--lr-schedule",
+    "--script": "--scripts",
+    "--ship": "--upload",
+    "--steps": "--steps-per-round",
+    "--target": "--margin",
+    "--until": "--target-accuracy",
+    "--with": "--add-package",
+    "--workers": "--loader-workers",
+}
+"""Option of the command line -> the option or command that replaces it, in commands that have the new one."""
+
+OLD_COMMANDS = {"limit": "peak"}
+
+OLD_NAMES = {
+    # Fields of a study: keys of study files and options in Python.
+    "handicaps": "injected_delays",
+    "heap": "malloc",
+    "patience": "wait_idle",
+    "pin": "pin_cpus",
+    "resource": "resources",
+    "rounds": "rounds_per_process",
+    "schedule": "lr_schedule",
+    "ship": "upload",
+    "steps": "steps_per_round",
+    "target": "margin",
+    "until": "target_accuracy",
+    "when_quick": "quick_overrides",
+    "workers": "loader_workers",
+    # Values of options.
+    "keep": "retain",
+    "lost": "slowdown",
+    # Networks and variants.
+    "all_threads": "all_cores",
+    "default_threads": "framework_threads",
+    "nofuse": "no_fusion",
+    "rosetta": "dlframeworks-cnn",
+    "smallvgg": "small-vgg",
+    "systemheap": "system_malloc",
+    # Columns.
+    "allocated": "alloc_bytes_per_step",
+    "allocations": "allocs_per_step",
+    "baseline_memory": "memory_after_import",
+    "break_even": "break_even_steps",
+    "communication": "allreduce_share",
+    "cost": "cost_per_epoch",
+    "cpu": "cpu_utilization",
+    "data_time": "data_to_device_time",
+    "device_allocated": "device_alloc_bytes_per_step",
+    "device_allocations": "device_allocs_per_step",
+    "device_memory": "device_peak_memory",
+    "device_speedup": "gpu_speedup",
+    "efficiency": "parallel_efficiency",
+    "full_sweeps": "full_gcs",
+    "gpu": "gpu_utilization",
+    "mapped_memory": "file_mapped_memory",
+    "native_allocated": "native_bytes_per_step",
+    "native_allocations": "native_allocs_per_step",
+    "native_large": "native_allocs_ge_256kib",
+    "native_medium": "native_allocs_1kib_256kib",
+    "native_peak": "native_peak_live",
+    "native_ratio": "native_bytes_vs_baseline",
+    "native_small": "native_allocs_lt_1kib",
+    "own_memory": "private_memory",
+    "process_start": "process_start_time",
+    "roof": "pct_of_peak",
+    "run_delay": "cpu_wait_time",
+    "scaling": "parallel_speedup",
+    "step_memory": "step_peak_increase",
+    "throttle": "throttle_reasons",
+    "waiting_time": "data_wait_time",
+    # Groups of columns.
+    "disturbance": "interference",
+    "means": "mean_times",
+    "replication": "replicas",
+    "times": "speed",
+}
+"""Name -> the name that replaces it, in tables that have the new one and not the old one."""
