@@ -1,7 +1,7 @@
 """Measure the observer's own CPU time: it observes blocks, and this process does nothing else.
 
 The blocks are as long as a study's (half a second) and follow one another without a break, which is the maximum
-in a study. Without an NVIDIA driver, GPU readings come from the tests' fake driver. The
+in a study. Without an NVIDIA driver, GPU readings come from the tests' simulated driver. The
 figure then includes the thread and polybench's code, but not the response time of NVML; the last line names
 the driver (`driver`). CPU energy is read if that is allowed. Takes about a minute.
 
@@ -16,9 +16,10 @@ import sys
 import time
 from pathlib import Path
 
+import pynvml
+import pytest
 from _report import Figure, report
 
-from polybench.machine.meters import nvml
 from polybench.machine.meters.observer import Observer
 from polybench.machine.meters.rapl import Rapl
 
@@ -40,17 +41,15 @@ def cpu_share(device: str, seconds: float, block: float) -> float:
 
 
 def driver() -> str:
-    """Return the real driver, or install the tests' fake one."""
-    library = nvml.load()
+    """Return the real driver, or install the tests' simulated one."""
     try:
-        library.nvmlInit()
-    except library.NVMLError:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
         sys.path.insert(0, str(Path(__file__).parent.parent))
-        from tests.machine.meters.fake_nvml import FakeNvml
+        from tests.machine.meters.simulated_driver import Driver, install
 
-        fake = FakeNvml()
-        nvml.load = lambda: fake
-        return "fake"
+        install(pytest.MonkeyPatch(), Driver("h100"))
+        return "simulated"
     return "real"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from polybench.engines.job import EngineInfo, GcStats
 from polybench.errors import EngineUnavailable
-from polybench.machine.meters.usage import BlockUsage
+from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.plan import engine_spec
 from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.machine.meters.nvml import THROTTLE_REASON_NAMES, THROTTLED
-from polybench.machine.meters.usage import BlockUsage, GpuSample, GpuUsage
+from polybench.machine.meters.gpu import THROTTLE_REASON_NAMES, THROTTLED, GpuSample, GpuUsage
+from polybench.machine.meters.observer import BlockUsage
 from polybench.results.replicas import device_count
 from polybench.schema.resources import Energy, Memory, Utilization
 from polybench.schema.result import Result

@@ -10,8 +10,7 @@ import msgspec
 
 from polybench.machine.idle_wait import IdleWait
 from polybench.machine.interference import InterferenceMeter, severity
-from polybench.machine.meters.observer import Observer
-from polybench.machine.meters.usage import BlockUsage
+from polybench.machine.meters.observer import BlockUsage, Observer
 from polybench.protocol.messages import BlockMeasured, MeasureBlock
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.resources import BlockCounters

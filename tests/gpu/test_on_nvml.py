@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from polybench.machine.meters import nvml
-from polybench.machine.meters.nvml import Gpu
-from polybench.machine.meters.usage import GpuSample
+from polybench.machine.meters.gpu import Gpu, GpuSample
 from tests.gpu.subprocesses import Command, beside
 
 pytestmark = pytest.mark.gpu
@@ -25,14 +24,13 @@ Note = Callable[[str, object], None]
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
     """Provide the first GPU while a process multiplies matrices on it."""
     folder = tmp_path_factory.mktemp("busy")
-    library = nvml.load()
     with beside(Command("busy", ("tests.gpu.gpu_load", "--busy")), folder, os.environ) as ready:
         if not ready:
             pytest.skip(f"nothing makes the GPU work: {Path(folder, 'busy.log').read_text()[-200:]}")
         time.sleep(2)
-        library.nvmlInit()
-        yield Gpu(library, 0)
-        library.nvmlShutdown()
+        pynvml.nvmlInit()
+        yield Gpu(0)
+        pynvml.nvmlShutdown()
 
 
 def look(gpu: Gpu, failures: dict[str, str]) -> GpuSample:
@@ -83,8 +81,7 @@ def test_the_energy_counter_is_the_integral_of_power(gpu: Gpu, record_property: 
 
 
 def test_a_second_process_on_the_gpu_is_detected(gpu: Gpu, record_property: Note) -> None:
-    library = nvml.load()
-    running = library.nvmlDeviceGetComputeRunningProcesses(library.nvmlDeviceGetHandleByIndex(0))
+    running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
     record_property("found", [(process.pid, process.usedGpuMemory) for process in running])
     if not any(Path(f"/proc/{process.pid}").exists() for process in running):
         pytest.skip("NVML lists no process by its number here, as in many containers")

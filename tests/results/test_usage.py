@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from polybench.machine.meters.usage import BlockUsage, GpuSample, GpuUsage
+from polybench.machine.meters.gpu import GpuSample, GpuUsage
+from polybench.machine.meters.observer import BlockUsage
 from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS, add_usage
 from polybench.schema.resources import Energy, Memory, Utilization
 from polybench.schema.result import Result

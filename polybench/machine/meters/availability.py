@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from polybench.errors import install_command
-from polybench.machine.meters import nvml
 from polybench.machine.meters.rapl import ALLOW_COMMAND, POWERCAP, Rapl
 
 
@@ -35,20 +34,29 @@ def rapl(powercap: Path = POWERCAP) -> Availability:
 
 def gpus() -> list[Availability]:
     """Check NVML and each GPU's energy counter."""
-    library = nvml.load()
+    import pynvml
+
     meter = "utilization, power, clocks and memory of GPUs"
     try:
-        library.nvmlInit()
-    except library.NVMLError as error:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
         return [Availability(False, meter, f"NVML: {error}", "install the NVIDIA driver if there is a GPU")]
+    found = [Availability(True, meter)]
     try:
-        handles = [library.nvmlDeviceGetHandleByIndex(n) for n in range(library.nvmlDeviceGetCount())]
-        return [Availability(True, meter), *(_energy_counter(library, handle) for handle in handles)]
-    except library.NVMLError as error:
+        for handle in [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]:
+            counter = f"energy of {pynvml.nvmlDeviceGetName(handle)}"
+            try:
+                pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+                found.append(Availability(True, counter))
+            except pynvml.NVMLError as error:
+                reason = f"NVML: {error}; estimated from its power, read twice a second"
+                found.append(Availability(False, counter, reason))
+        return found
+    except pynvml.NVMLError as error:
         return [Availability(False, meter, f"NVML: {error}", "run nvidia-smi for details")]
     finally:
-        with contextlib.suppress(library.NVMLError):
-            library.nvmlShutdown()
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def native_allocations() -> Availability:
@@ -56,13 +64,4 @@ def native_allocations() -> Availability:
     meter = "native allocations"
     if importlib.util.find_spec("memray") is None:
         return Availability(False, meter, "memray is not installed", install_command("memray"))
-    return Availability(True, meter)
-
-
-def _energy_counter(library: nvml.Nvml, handle: nvml.Handle) -> Availability:
-    meter = f"energy of {library.nvmlDeviceGetName(handle)}"
-    try:
-        library.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except library.NVMLError as error:
-        return Availability(False, meter, f"NVML: {error}; estimated from its power, read twice a second")
     return Availability(True, meter)

@@ -4,19 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from polybench.machine.meters import nvml, sampler
-from tests.machine.meters.fake_nvml import FakeNvml
+from polybench.machine.meters import gpu
+from tests.machine.meters.simulated_driver import Driver, install
 
-Install = Callable[[FakeNvml], FakeNvml]
+Install = Callable[..., Driver]
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Replace the real driver by a fake one, sampled often."""
-
-    def install(fake: FakeNvml) -> FakeNvml:
-        monkeypatch.setattr(nvml, "load", lambda: fake)
-        monkeypatch.setattr(sampler, "INTERVAL_SECONDS", 0.01)
-        return fake
-
-    return install
+def driver_with(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a driver with these cards and refused functions, sampled often."""
+    monkeypatch.setattr(gpu, "SAMPLE_SECONDS", 0.01)
+    return lambda *cards, **refuse: install(monkeypatch, Driver(*cards, **refuse))

@@ -16,7 +16,7 @@ from polybench.schema.options import Study
 from polybench.schema.resources import Utilization
 from polybench.schema.study import StudyDocument
 from tests.machine.meters.conftest import Install
-from tests.machine.meters.fake_nvml import GPU_IS_LOST, NOT_SUPPORTED, FakeNvml, RunningProcess, h100
+from tests.machine.meters.simulated_driver import PROCESSES, Driver, process
 
 MIB = 1 << 20
 
@@ -42,10 +42,10 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def driver(install: Install) -> FakeNvml:
-    """Fake driver that lists the workers that may use a GPU."""
-    card = h100()
-    fake = install(FakeNvml(card))
+def driver(driver_with: Install) -> Driver:
+    """Simulated driver that lists the workers that may use a GPU."""
+    driver = driver_with("h100")
+    (card,) = driver.cards
 
     def list_workers() -> None:
         workers = [
@@ -54,14 +54,15 @@ def driver(install: Install) -> FakeNvml:
             # Excludes workers of other tests in this process.
             if "polybench.worker" in child.cmdline() and child.environ().get("CUDA_VISIBLE_DEVICES") != ""
         ]
-        card.running = [RunningProcess(pid, 512 * MIB) for pid in workers]
-        card.used = h100().used + 600 * MIB * len(workers)
+        card[PROCESSES] = [process(pid, 512 * MIB) for pid in workers]
+        card["nvmlDeviceGetMemoryInfo"] = {"used": (4 + 600 * len(workers)) * MIB}
 
-    fake.before = list_workers
-    return fake
+    driver.before = list_workers
+    card["nvmlDeviceGetCurrentClocksEventReasons"] = 0
+    return driver
 
 
-def test_each_configuration_has_the_usage_of_its_device(driver: FakeNvml) -> None:
+def test_each_configuration_has_the_usage_of_its_device(driver: Driver) -> None:
     document = run(("cpu", "cuda"))
     assert [result.status for result in document.results] == ["ok", "ok"]
     on_cpu, on_gpu = (result.utilization for result in document.results)
@@ -77,8 +78,8 @@ def test_each_configuration_has_the_usage_of_its_device(driver: FakeNvml) -> Non
     assert driver.sessions == 0
 
 
-def test_memory_in_a_container_is_what_a_worker_frees_at_its_end(driver: FakeNvml) -> None:
-    driver.refuse["ComputeRunningProcesses"] = NOT_SUPPORTED
+def test_memory_in_a_container_is_what_a_worker_frees_at_its_end(driver: Driver) -> None:
+    driver.refuse[PROCESSES] = "NOT_SUPPORTED"
     document = run(("cuda",), ("fake", "fake+slow"))
     for result in document.results:
         memory = result.memory
@@ -86,13 +87,13 @@ def test_memory_in_a_container_is_what_a_worker_frees_at_its_end(driver: FakeNvm
         assert "cannot read processes (Not Supported)" in result.warnings
 
 
-def test_lost_gpu_is_a_warning_and_not_a_failure(driver: FakeNvml) -> None:
+def test_lost_gpu_is_a_warning_and_not_a_failure(driver: Driver) -> None:
     readings = iter(range(1_000_000))
     list_workers = driver.before
 
     def break_down() -> None:
         if next(readings) == 20:
-            driver.refuse["*"] = GPU_IS_LOST
+            driver.refuse["*"] = "GPU_IS_LOST"
         list_workers()
 
     driver.before = break_down
@@ -103,7 +104,7 @@ def test_lost_gpu_is_a_warning_and_not_a_failure(driver: FakeNvml) -> None:
     assert "GPU is lost" in warning
 
 
-def test_nothing_is_observed_without_metrics(driver: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_observed_without_metrics(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
     driver.before = lambda: pytest.fail("the driver was called")
     result = run(("cuda",), metrics=False).result("fake/cuda")
