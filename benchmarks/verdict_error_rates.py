@@ -20,7 +20,7 @@ from tabulate import tabulate
 
 from polybench.analysis.verdicts import Candidate, classify
 from polybench.schema.diff import DiffRow
-from polybench.stats.log_ratio_change import compare_studies, log_ratio_change
+from polybench.stats.statistics import compare_studies, log_ratio_change
 
 _SHAPE = (5, 5, 20)
 """Processes, rounds, steps."""

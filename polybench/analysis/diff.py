@@ -14,8 +14,7 @@ from polybench.results.interference import inconclusive_reason, unaffected_step_
 from polybench.schema.diff import DiffDocument, DiffRow, StudyInfo
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.log_ratio_change import compare_studies, log_ratio_change
-from polybench.stats.statistics import process_log_medians
+from polybench.stats.statistics import compare_studies, log_ratio_change, process_log_medians
 
 TOLERANCE = 0.02
 """Relative change of a step time that counts as no difference.

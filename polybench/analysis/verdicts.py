@@ -17,7 +17,7 @@ import msgspec
 
 from polybench.schema import units
 from polybench.schema.diff import DiffRow
-from polybench.stats.log_ratio_change import LogRatioChange, q_values
+from polybench.stats.statistics import LogRatioChange, q_values
 
 SIGNIFICANCE_LEVEL = 0.05
 """Expected fraction of false verdicts among all verdicts of a difference."""

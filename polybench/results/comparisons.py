@@ -15,7 +15,7 @@ from polybench.schema.result import Result
 from polybench.schema.times import BaselineComparison, BreakEven, GpuSpeedup
 from polybench.schema.training import AccuracyDifference
 from polybench.stats import statistics
-from polybench.stats.log_ratio_change import compare_studies
+from polybench.stats.statistics import compare_studies
 
 
 def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:

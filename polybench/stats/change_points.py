@@ -10,7 +10,6 @@ level that the points' own intervals imply.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Sequence
@@ -61,7 +60,7 @@ def segment(values: Sequence[float], errors: Sequence[float]) -> list[Segment]:
     for row in range(number - 1, -1, -1):
         bounds.append(int(starts[row][bounds[-1] - 1]))
     bounds.reverse()
-    return [Segment(a, b, levels[a][b - 1]) for a, b in itertools.pairwise(bounds)]
+    return [Segment(a, b, float(levels[a, b - 1])) for a, b in itertools.pairwise(bounds)]
 
 
 def _best_segmentations(costs: np.ndarray, max_segments: int) -> tuple[list[float], list[np.ndarray]]:
@@ -79,61 +78,21 @@ def _best_segmentations(costs: np.ndarray, max_segments: int) -> tuple[list[floa
     return totals, starts
 
 
-def _segment_costs(values: Sequence[float], weights: Sequence[float]) -> tuple[np.ndarray, list[list[float]]]:
-    """Return, for each start and end, the weighted distances from the segment's median, and that median."""
+def _segment_costs(values: Sequence[float], weights: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted distances of each segment [start, last point] from its weighted median, and this
+    median; the cost of a segment that is too short is infinite."""
     n = len(values)
-    costs = np.full((n, n), math.inf)
-    levels = [[0.0] * n for _ in range(n)]
+    costs, levels = np.full((n, n), math.inf), np.zeros((n, n))
+    order = np.argsort(values, kind="stable")
     for start in range(n):
-        median = _RunningMedian()
-        for stop in range(start, n):
-            median.add(values[stop], weights[stop])
-            levels[start][stop] = median.value
-            if stop - start + 1 >= min(MIN_SEGMENT_POINTS, n):
-                costs[start, stop] = median.cost
-    return costs, levels
-
-
-class _RunningMedian:
-    """The weighted median of values that are added one by one, and their weighted distances from it."""
-
-    def __init__(self) -> None:
-        self._low: list[tuple[float, float]] = []  # negated: the largest first
-        self._high: list[tuple[float, float]] = []
-        self._low_weight = self._high_weight = self._low_sum = self._high_sum = 0.0
-
-    def add(self, value: float, weight: float) -> None:
-        if self._low and value <= self.value:
-            self._to_low(value, weight)
-        else:
-            self._to_high(value, weight)
-        while self._low_weight < self._high_weight:
-            value, weight = heapq.heappop(self._high)
-            self._high_weight -= weight
-            self._high_sum -= weight * value
-            self._to_low(value, weight)
-        while len(self._low) > 1 and self._low_weight - self._low[0][1] >= self._high_weight + self._low[0][1]:
-            negated, weight = heapq.heappop(self._low)
-            self._low_weight -= weight
-            self._low_sum += weight * negated
-            self._to_high(-negated, weight)
-
-    @property
-    def value(self) -> float:
-        return -self._low[0][0]
-
-    @property
-    def cost(self) -> float:
-        below = self.value * self._low_weight - self._low_sum
-        above = self._high_sum - self.value * self._high_weight
-        return max(0.0, below + above)
-
-    def _to_low(self, value: float, weight: float) -> None:
-        heapq.heappush(self._low, (-value, weight))
-        self._low_weight += weight
-        self._low_sum += weight * value
-
-    def _to_high(self, value: float, weight: float) -> None:
-        heapq.heappush(self._high, (value, weight))
-        self._high_weight += weight
-        self._high_sum += weight * value
+        point = order[order >= start]  # the points from `start` in the order of their values
+        value, weight = np.asarray(values)[point], np.asarray(weights)[point]
+        inside = point <= np.arange(start, n)[:, None]  # [last point, point]
+        weight_below = np.cumsum(inside * weight, axis=1)
+        moment_below = np.cumsum(inside * (weight * value), axis=1)
+        total, moment = weight_below[:, -1], moment_below[:, -1]
+        middle = np.arange(n - start), (weight_below >= total[:, None] / 2).argmax(axis=1)
+        levels[start, start:] = level = value[middle[1]]
+        costs[start, start:] = (2 * weight_below[middle] - total) * level + moment - 2 * moment_below[middle]
+        costs[start, start : start + min(MIN_SEGMENT_POINTS, n) - 1] = math.inf
+    return np.maximum(0.0, costs), levels

@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_ind, ttest_rel
 
 from polybench.stats.statistics import (
+    LogRatioChange,
     Ratio,
+    compare_studies,
     difference,
     is_significant,
+    log_ratio_change,
     mean_over_rounds,
     mean_step,
     median_interval,
+    q_values,
     ratio,
     relative_half_width,
     steps_to_break_even,
@@ -301,3 +305,44 @@ class TestBreakEven:
             # A start includes the first step.
             assert start_a + (steps - 1) * a <= start_b + (steps - 1) * b + tolerance
             assert start_a + (steps - 2) * a >= start_b + (steps - 2) * b - tolerance
+
+
+ONE = [[[math.exp(x)]] for x in (0.30, 0.32, 0.29, 0.35)]
+TWO = [[[math.exp(x)]] for x in (0.20, 0.24, 0.15)]
+
+
+def test_the_change_has_welchs_interval() -> None:
+    found = log_ratio_change(ONE, TWO)
+    assert found is not None
+    expected = ttest_ind([0.30, 0.32, 0.29, 0.35], [0.20, 0.24, 0.15], equal_var=False)
+    low, high = expected.confidence_interval()
+    assert found.ci95 == pytest.approx((math.exp(low), math.exp(high)))
+    assert found.p_value == pytest.approx(expected.pvalue)
+    ratio = compare_studies(ONE, TWO)
+    assert (ratio.value, ratio.ci95) == (found.ratio, found.ci95)
+
+
+@given(st.floats(-0.5, 0.5), st.floats(1e-6, 0.1), st.floats(1.5, 40))
+def test_the_p_value_is_small_if_the_interval_excludes_1(
+    log: float, variance: float, degrees_of_freedom: float
+) -> None:
+    one = LogRatioChange(log, variance, degrees_of_freedom)
+    low, high = map(math.log, one.ci95)
+    if abs(max(low, -high)) > 1e-6:
+        assert (one.p_value < 0.05) == (max(low, -high) > 0)
+
+
+def test_identical_studies_have_no_change_and_a_single_process_has_no_p_value() -> None:
+    same = [[[1.0]], [[1.0]]]
+    found = log_ratio_change(same, same)
+    assert found == LogRatioChange(0.0, 0.0, 2)
+    assert found.p_value == 1.0
+    other = log_ratio_change(same, [[[2.0]], [[2.0]]])
+    assert other is not None
+    assert other.p_value == 0.0
+    assert log_ratio_change(ONE[:1], TWO) is None
+
+
+def test_q_values_limit_the_false_discovery_rate() -> None:
+    assert q_values([0.01, 0.02, 0.5]) == pytest.approx([0.03, 0.03, 0.5])
+    assert q_values([]) == []
