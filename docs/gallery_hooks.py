@@ -10,7 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.api.html_fragments import study_section
-from polybench.figures.caption import caption_for
+from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, render_report
 from polybench.html_report.sweep_section import headline, sweep_title
 from polybench.render import render_study

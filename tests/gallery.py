@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from polybench.analysis.related_documents import newest_layers
 from polybench.figures import draw
-from polybench.figures.caption import caption_for
-from polybench.figures.image_export import export
+from polybench.figures.image_export import caption_for, export
 from polybench.storage.store import Store
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import msgspec
 from polybench.api.data_frame import DataFrameMixin, to_data_frame, write_parquet
 from polybench.api.html_fragments import study_section
 from polybench.errors import lookup_or_suggest
-from polybench.figures import FIGURES, draw, image_export, operations
-from polybench.figures.caption import caption_for
+from polybench.figures import FIGURES, draw, image_export
+from polybench.figures.image_export import caption_for
 from polybench.html_report import render_report
 from polybench.metrics import select_metrics
 from polybench.metrics.base import Metric
@@ -285,7 +285,7 @@ class LayersResult(DataFrameMixin):
     def plot(self, sort: Sort = "network") -> Any:
         """Return a plotly Figure with a bar for each operation in each configuration; requires plotly (extra
         `plot`)."""
-        return image_export.to_plotly(operations.draw(self.document, sort), caption_for(self.document))
+        return image_export.to_plotly(draw("operations", self.document, sort=sort), caption_for(self.document))
 
     def roofline(self) -> Any:
         """Return a plotly Figure of the layers and the machine's measured peaks; requires plotly (extra

@@ -42,8 +42,7 @@ def plot(
     Example: polybench plot last --figure step_times -o step_times.svg
     """
     from polybench.figures import draw
-    from polybench.figures.caption import caption_for
-    from polybench.figures.image_export import export, file_format
+    from polybench.figures.image_export import caption_for, export, file_format
     from polybench.storage.document_loader import describe_kind, load_document
     from polybench.storage.store import Store, results_folder
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 from itertools import accumulate
 from statistics import fmean
 
-from polybench.figures.figure import Figure, NoData, Trace, escape_text, round_coordinate
-from polybench.figures.style import NEUTRAL, TraceStyle, styles_for
+from polybench.figures.figure import (
+    NEUTRAL,
+    Figure,
+    NoData,
+    Trace,
+    TraceStyle,
+    coordinates,
+    escape_text,
+    scatter,
+    styles_for,
+)
 from polybench.schema.study import StudyDocument
 from polybench.schema.training import Training
 
@@ -28,20 +37,24 @@ def draw(study: StudyDocument) -> Figure:
     if not curves:
         raise NoData(f"study {study.id} has no accuracies; train epochs with polybench compare --epochs 5 --accuracy")
     styles = styles_for(result.configuration for result in study.results)
-    targets = {result.time_to_accuracy.accuracy for result in study.results if result.time_to_accuracy is not None}
+    targets = {100 * result.time_to_accuracy.accuracy for result in study.results if result.time_to_accuracy}
+    target_line = {"color": NEUTRAL, "width": 1, "dash": "dash"}
     return Figure(
         title="Test accuracy over training time",
         note=("Marks are ends of epochs. Thin lines are seeds, thick lines their mean. Times exclude the evaluation."),
         traces=[
             trace
             for configuration, measured in curves.items()
-            for trace in _traces(configuration, measured, styles[configuration])
+            for trace in _traces(escape_text(configuration), measured, styles[configuration])
         ],
         layout={
             "xaxis": {"title": {"text": "training time, s"}, "rangemode": "tozero"},
             "yaxis": {"title": {"text": f"% of test {study.settings.input_kind}s classified correctly"}},
             "margin": {"l": 64, "r": 24},
-            "shapes": [_target_line(100 * accuracy) for accuracy in targets],
+            "shapes": [
+                {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": target_line}
+                for y in targets
+            ],
         },
         height=430,
     )
@@ -56,36 +69,31 @@ def _curve(training: Training) -> Curve:
     ]
 
 
-def _traces(configuration: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
-    shared = {"type": "scatter", "legendgroup": escape_text(configuration)}
+def _traces(name: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
     thin = [
-        shared
-        | {
-            "x": [round_coordinate(seconds) for seconds, _ in curve],
-            "y": [round_coordinate(accuracy) for _, accuracy in curve],
-            "mode": "lines",
-            "line": {"color": style.colour, "width": 1},
-            "opacity": 0.45,
-            "showlegend": False,
-            "hoverinfo": "skip",
-        }
+        scatter(
+            "lines",
+            coordinates(seconds for seconds, _ in curve),
+            [accuracy for _, accuracy in curve],
+            legendgroup=name,
+            line={"color": style.colour, "width": 1},
+            opacity=0.45,
+            showlegend=False,
+            hoverinfo="skip",
+        )
         for curve in (curves if len(curves) > 1 else [])
     ]
     # The mean ends with the first seed that stopped, or it would jump.
     epochs = min(map(len, curves))
     mean = [tuple(map(fmean, zip(*(curve[number] for curve in curves), strict=True))) for number in range(epochs)]
-    thick = shared | {
-        "name": escape_text(configuration),
-        "x": [round_coordinate(seconds) for seconds, _ in mean],
-        "y": [round_coordinate(accuracy) for _, accuracy in mean],
-        "mode": "lines+markers",
-        "line": {"color": style.colour, "width": 2.5, "dash": style.dash},
-        "marker": {"symbol": style.symbol, "size": 9, "color": style.colour},
-        "hovertemplate": f"{escape_text(configuration)}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
-    }
+    thick = scatter(
+        "lines+markers",
+        coordinates(seconds for seconds, _ in mean),
+        [accuracy for _, accuracy in mean],
+        name=name,
+        legendgroup=name,
+        line={"color": style.colour, "width": 2.5, "dash": style.dash},
+        marker={"symbol": style.symbol, "size": 9, "color": style.colour},
+        hovertemplate=f"{name}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
+    )
     return [*thin, thick]
-
-
-def _target_line(percent: float) -> dict[str, object]:
-    line = {"color": NEUTRAL, "width": 1, "dash": "dash"}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": percent, "y1": percent, "line": line}

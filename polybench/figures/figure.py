@@ -1,4 +1,9 @@
-"""Figures as data: title, note, and traces and layout for plotly.js."""
+"""Figures as data: title, note, and traces and layout for plotly.js, in one style.
+
+The palette is safe for colour-blind readers (Okabe and Ito, "Color Universal Design", 2008). Its colours have
+contrast on white paper and on dark screens, so grey replaces black, and yellow is omitted. Marks, dashes and
+hatches also distinguish traces in black-and-white print.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from polybench.errors import BadInput
-from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument
 
 Trace = dict[str, Any]
 Interval = tuple[float, float]
@@ -43,14 +46,6 @@ class NoData(BadInput):
     """Error for documents without the data of a figure; the message names the command that measures them."""
 
 
-def results_with_times(study: StudyDocument) -> list[Result]:
-    """Select the results with times; raises NoData without any."""
-    measured = [result for result in study.results if result.nested_step_times]
-    if not measured:
-        raise NoData(f"study {study.id} has no times; measure some with polybench compare")
-    return measured
-
-
 def escape_text(value: str) -> str:
     """Escape a name or title, because plotly interprets tags such as `<b>`."""
     return html.escape(value, quote=False)
@@ -61,7 +56,25 @@ def round_coordinate(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def error_bars(values: Sequence[float], intervals: Sequence[Interval | None]) -> dict[str, Any]:
+def coordinates(values: Iterable[float | None], scale: float = 1.0) -> list[float | None]:
+    """Scale and round values, for example from seconds to ms; None stays None."""
+    return [None if value is None else round_coordinate(scale * value) for value in values]
+
+
+def scatter(mode: str, x: Sequence[Any], y: Iterable[float | None], **properties: Any) -> Trace:
+    """Describe marks or lines, with rounded ordinates."""
+    return {"type": "scatter", "mode": mode, "x": x, "y": coordinates(y)} | properties
+
+
+def horizontal_bars(
+    name: str, labels: Sequence[Any], lengths: Sequence[float | None], style: TraceStyle, **properties: Any
+) -> Trace:
+    """Describe a bar for each label, with the hatch of this style."""
+    shared = {"type": "bar", "orientation": "h", "name": name, "y": labels, "x": lengths, "marker": style.bar_marker}
+    return shared | properties
+
+
+def error_bars(values: Sequence[float], intervals: Sequence[Interval | None], scale: float = 1.0) -> dict[str, Any]:
     """Draw bars from each value to both ends of its interval; of length 0 without an interval."""
     ends = [
         (0.0, 0.0) if interval is None else (interval[1] - value, value - interval[0])
@@ -70,8 +83,8 @@ def error_bars(values: Sequence[float], intervals: Sequence[Interval | None]) ->
     return {
         "type": "data",
         "symmetric": False,
-        "array": [round_coordinate(max(above, 0.0)) for above, _ in ends],
-        "arrayminus": [round_coordinate(max(below, 0.0)) for _, below in ends],
+        "array": coordinates((max(above, 0.0) for above, _ in ends), scale),
+        "arrayminus": coordinates((max(below, 0.0) for _, below in ends), scale),
         "thickness": 1.5,
         "width": 5,
     }
@@ -110,3 +123,97 @@ def _ticks(low: float, high: float) -> list[float]:
 def label_margin(labels: Iterable[str]) -> int:
     """Estimate the width of row labels in pixels."""
     return 26 + math.ceil(6.6 * max((len(label) for label in labels), default=0))
+
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#808080")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "x", "triangle-down", "cross")
+_HATCHES = ("", "/", ".", "x", "-", "\\", "|", "+")
+NEUTRAL = "#808080"
+"""Colour of reference lines, such as the line at 1."""
+
+FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
+
+
+class TraceStyle(NamedTuple):
+    """Style of a configuration in all figures of a document, or of an operation in stacked bars."""
+
+    colour: str
+    dash: str
+    symbol: str
+    hatch: str
+
+    def lighten(self, opacity: float) -> str:
+        """Return the colour with this opacity."""
+        red, green, blue = (int(self.colour[start : start + 2], 16) for start in (1, 3, 5))
+        return f"rgba({red},{green},{blue},{opacity})"
+
+    @property
+    def bar_marker(self) -> dict[str, Any]:
+        """Describe the marker of a bar: the colour with a hatch."""
+        return {
+            "color": self.colour,
+            "line": {"width": 0},
+            "pattern": {
+                "shape": self.hatch,
+                "fillmode": "overlay",
+                "fgcolor": "rgba(255,255,255,0.75)",
+                "size": 7,
+                "solidity": 0.25,
+            },
+        }
+
+
+def style_for(number: int) -> TraceStyle:
+    """Return the n-th style; the first 42 differ in colour or dashes."""
+
+    def pick(values: tuple[str, ...]) -> str:
+        return values[number % len(values)]
+
+    return TraceStyle(pick(COLOURS), pick(_DASHES), pick(_SYMBOLS), pick(_HATCHES))
+
+
+def styles_for(names: Iterable[str]) -> dict[str, TraceStyle]:
+    """Assign a style to each name, in this order."""
+    return {name: style_for(number) for number, name in enumerate(dict.fromkeys(names))}
+
+
+def template(*, dark: bool = False) -> dict[str, Any]:
+    """Create the plotly template, with a transparent background."""
+    ink, faint, grid = ("#e6e8eb", "#a7adb5", "#343a42") if dark else ("#1b1f24", "#57606a", "#e3e6ea")
+    axis = {
+        "gridcolor": grid,
+        "linecolor": faint,
+        "zerolinecolor": grid,
+        "tickcolor": faint,
+        "showline": True,
+        "ticks": "outside",
+        "ticklen": 4,
+        "tickfont": {"color": ink, "size": 12},
+        "title": {"font": {"color": faint, "size": 12}, "standoff": 12},
+    }
+    layout = {
+        "font": {"family": FONT, "color": ink, "size": 12},
+        "colorway": list(COLOURS),
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "xaxis": axis,
+        "yaxis": axis,
+        "bargap": 0.35,
+        "hoverlabel": {
+            "bgcolor": "#23272e" if dark else "#ffffff",
+            "bordercolor": grid,
+            "font": {"family": FONT, "color": ink, "size": 12},
+        },
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"color": ink, "size": 12},
+            "bgcolor": "rgba(0,0,0,0)",
+        },
+        "annotationdefaults": {"font": {"color": faint, "size": 12}},
+    }
+    return {"layout": layout}

@@ -9,12 +9,13 @@ from polybench.figures.figure import (
     Figure,
     NoData,
     Trace,
+    TraceStyle,
     error_bars,
     escape_text,
     log_axis,
-    round_coordinate,
+    scatter,
+    style_for,
 )
-from polybench.figures.style import TraceStyle, style_for
 from polybench.schema.history import HistoryDocument, Series
 from polybench.storage.study_summary import parse_time
 
@@ -33,12 +34,12 @@ def draw(document: HistoryDocument) -> Figure:
     if not shown:
         raise NoData("no ranked configuration of a saved study matches; see the saved studies with polybench list")
     values = [
-        value for series in shown for point in series.points for value in (point.step_seconds, point.segment_level)
+        1e3 * value for series in shown for one in series.points for value in (one.step_seconds, one.segment_level)
     ]
     hidden = len(document.series) - MAX_SERIES
     hidden_note = f" {hidden} more series are hidden." if hidden > 0 else ""
     return Figure(
-        title=f"{series_label(shown[0])} over time" if len(shown) == 1 else "Step times over time",
+        title=f"{_label(shown[0])} over time" if len(shown) == 1 else "Step times over time",
         note=(
             "Marks are studies, with 95% intervals over processes; hollow marks have a single process. Lines"
             f" are the levels between change points.{hidden_note}"
@@ -46,7 +47,7 @@ def draw(document: HistoryDocument) -> Figure:
         traces=[trace for number, series in enumerate(shown) for trace in _traces(series, style_for(number))],
         layout={
             "xaxis": {"type": "date", "title": {"text": "started (UTC)"}, **_date_range(shown)},
-            "yaxis": log_axis([1e3 * value for value in values]) | {"title": {"text": "step time, ms"}},
+            "yaxis": log_axis(values) | {"title": {"text": "step time, ms"}},
             "margin": {"l": 72, "r": 24},
             "showlegend": len(shown) > 1,
         },
@@ -54,8 +55,7 @@ def draw(document: HistoryDocument) -> Figure:
     )
 
 
-def series_label(series: Series) -> str:
-    """Describe the configuration and its workload."""
+def _label(series: Series) -> str:
     return f"{series.configuration}, {series.model}, batch {series.batch_size}"
 
 
@@ -67,23 +67,32 @@ def _date_range(shown: Sequence[Series]) -> dict[str, Any]:
 
 
 def _traces(series: Series, style: TraceStyle) -> Iterator[Trace]:
-    name = escape_text(", ".join(filter(None, (series_label(series), series.distinguishing_settings, series.hostname))))
+    name = escape_text(", ".join(filter(None, (_label(series), series.distinguishing_settings, series.hostname))))
     dates = [point.created for point in series.points]
-    seconds = [1e3 * point.step_seconds for point in series.points]
-    intervals = [point.ci95 and (1e3 * point.ci95[0], 1e3 * point.ci95[1]) for point in series.points]
-    yield {
-        "type": "scatter", "mode": "lines", "name": name, "legendgroup": name, "showlegend": False,
-        "x": dates, "y": [round_coordinate(1e3 * point.segment_level) for point in series.points],
-        "hoverinfo": "skip",
-        "line": {"color": style.colour, "dash": style.dash, "width": 2, "shape": "hv"},
-    }  # fmt: skip
-    yield {
-        "type": "scatter", "mode": "markers", "name": name, "legendgroup": name,
-        "x": dates, "y": [*map(round_coordinate, seconds)], "error_y": error_bars(seconds, intervals),
-        "text": [escape_text(point.study) for point in series.points],
-        "marker": {
-            "color": style.colour, "size": 8, "line": {"width": 1.5, "color": style.colour},
+    seconds = [point.step_seconds for point in series.points]
+    yield scatter(
+        "lines",
+        dates,
+        [1e3 * point.segment_level for point in series.points],
+        name=name,
+        legendgroup=name,
+        showlegend=False,
+        hoverinfo="skip",
+        line={"color": style.colour, "dash": style.dash, "width": 2, "shape": "hv"},
+    )
+    yield scatter(
+        "markers",
+        dates,
+        [1e3 * one for one in seconds],
+        error_y=error_bars(seconds, [point.ci95 for point in series.points], 1e3),
+        name=name,
+        legendgroup=name,
+        text=[escape_text(point.study) for point in series.points],
+        marker={
+            "color": style.colour,
+            "size": 8,
+            "line": {"width": 1.5, "color": style.colour},
             "symbol": [style.symbol + "-open" * (point.ci95 is None) for point in series.points],
         },
-        "hovertemplate": f"%{{text}}: %{{y:.4~g}} ms<extra>{name}</extra>",
-    }  # fmt: skip
+        hovertemplate=f"%{{text}}: %{{y:.4~g}} ms<extra>{name}</extra>",
+    )

@@ -1,51 +1,68 @@
-"""Time of each layer: a bar for each configuration, with its operations stacked."""
+"""Layer times as bars: by layer with operations stacked, and by operation with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import get_args
 
-from polybench.figures.figure import Figure, NoData, Trace, escape_text, label_margin, round_coordinate
-from polybench.figures.style import style_for
+from polybench.figures.figure import (
+    Figure,
+    Interval,
+    NoData,
+    Trace,
+    coordinates,
+    error_bars,
+    escape_text,
+    horizontal_bars,
+    label_margin,
+    style_for,
+)
 from polybench.networks.layers import Operation
-from polybench.render.layer_table import UNATTRIBUTED
+from polybench.render.layer_table import UNATTRIBUTED, Key, Sort, sort_operations
 from polybench.schema.layers import STEP, ConfigurationLayers, LayersDocument
 
-_OPERATIONS: tuple[str, ...] = get_args(Operation)
+_OPERATIONS: tuple[str, ...] = (*get_args(Operation), UNATTRIBUTED[0])
+_BAR_HEIGHT = 14
+"""Height of a bar of an operation in pixels, at which labels do not overlap."""
 
-Row = tuple[str, str]
-"""Layer and configuration, as escaped text."""
+_UNATTRIBUTED_NOTE = (
+    "Unattributed is the whole step minus its operations; it is negative if the step overlaps or fuses operations."
+)
 
 
 def draw(document: LayersDocument) -> Figure:
-    """Draw layers in network order, then the rest of the step and the unattributed time.
+    """Draw a bar for each layer and configuration, with its operations stacked, in network order.
+
+    The rest of the step and the unattributed time come last.
 
     Raises:
         NoData: the document contains no layer times.
     """
-    timed = configurations_with_layers(document)
-    layers = [*dict.fromkeys(row.layer for configuration in timed for row in configuration.rows)]
-    if any(configuration.unattributed_seconds is not None for configuration in timed):
-        layers.append(UNATTRIBUTED[0])
+    timed = _timed(document)
+    seconds = {
+        (layer, one.configuration, operation or layer): value
+        for one in timed
+        for (layer, operation), (value, _) in _times(one).items()
+    }
+    layers = list(dict.fromkeys(layer for layer, _, _ in seconds))
     layers.sort(key=lambda layer: (layer == STEP) + 2 * (layer == UNATTRIBUTED[0]))
-    operations = [
-        operation
-        for operation in _OPERATIONS
-        if any(row.operation == operation for configuration in timed for row in configuration.rows)
+    operations = [one for one in _OPERATIONS if any(operation == one for _, _, operation in seconds)]
+    rows = [(layer, one.configuration) for layer in layers for one in timed]
+    labels = [[escape_text(layer) for layer, _ in rows], [escape_text(configuration) for _, configuration in rows]]
+    traces = [
+        horizontal_bars(
+            operation,
+            labels,
+            coordinates((seconds.get((*row, operation)) for row in rows), 1e3),
+            style_for(number),
+            hovertemplate=f"%{{y}}, {operation}: %{{x:.4~g}} ms<extra></extra>",
+        )
+        for number, operation in enumerate(operations)
     ]
-    rows = [
-        (escape_text(layer), escape_text(configuration.configuration)) for layer in layers for configuration in timed
-    ]
-    traces = [_bars(number, operation, timed, rows) for number, operation in enumerate(operations)]
-    if UNATTRIBUTED[0] in layers:
-        traces.append(_unattributed_bars(len(operations), timed, rows))
-    configurations = [escape_text(configuration.configuration) for configuration in timed]
     return Figure(
         title="Time of each layer",
         note=(
             "Each operation is timed in isolation. Forward includes the ReLU; activation is the gradient of the ReLU."
-            " Unattributed is the whole step minus its operations; it is negative if the step overlaps or"
-            " fuses operations."
+            f" {_UNATTRIBUTED_NOTE}"
         ),
         traces=traces,
         layout={
@@ -56,47 +73,66 @@ def draw(document: LayersDocument) -> Figure:
                 "type": "multicategory", "autorange": "reversed", "ticks": "", "showgrid": False,
                 "dividercolor": "rgba(128,128,128,0.35)", "tickfont": {"size": 11},
             },
-            "margin": {"l": label_margin(configurations) + label_margin(map(escape_text, layers)), "r": 24},
+            "margin": {"l": label_margin(labels[1]) + label_margin(map(escape_text, layers)), "r": 24},
             "legend": {"traceorder": "normal"},
         },
         height=120 + 17 * len(rows),
     )  # fmt: skip
 
 
-def configurations_with_layers(document: LayersDocument) -> list[ConfigurationLayers]:
-    """Select configurations with layer times; raises NoData without any."""
+def draw_operations(document: LayersDocument, sort: Sort = "network") -> Figure:
+    """Draw the operations in this order with their intervals, then the unattributed time.
+
+    Raises:
+        NoData: the document contains no layer times.
+    """
+    timed = _timed(document)
+    keys = sort_operations(document, sort)
+    if any(configuration.unattributed_seconds is not None for configuration in timed):
+        keys = [*keys, UNATTRIBUTED]
+    labels = [escape_text(" · ".join(filter(None, key))) for key in keys]
+    return Figure(
+        title="Time of each operation",
+        note=(
+            f"Error bars are 95% intervals over processes, or over the rounds of a single process. {_UNATTRIBUTED_NOTE}"
+        ),
+        traces=[_operation_bars(one, keys, labels, number) for number, one in enumerate(timed)],
+        layout={
+            "barmode": "group",
+            "xaxis": {"title": {"text": "time per step, ms"}, "zeroline": True},
+            "yaxis": {"autorange": "reversed", "ticks": ""},
+            "margin": {"l": label_margin(labels), "r": 24},
+        },
+        height=120 + _BAR_HEIGHT * len(keys) * (len(timed) + 1),
+    )
+
+
+def _timed(document: LayersDocument) -> list[ConfigurationLayers]:
     if not (timed := [configuration for configuration in document.configurations if configuration.rows]):
         reasons = "; ".join(f"{one.configuration}: {one.reason or one.status}" for one in document.configurations)
         raise NoData(f"{document.id} has no layer times: {reasons or 'nothing was measured'}")
     return timed
 
 
-def _bars(number: int, operation: str, timed: Sequence[ConfigurationLayers], rows: Sequence[Row]) -> Trace:
-    times = {
-        (escape_text(row.layer), escape_text(configuration.configuration)): row.seconds_per_step
-        for configuration in timed
-        for row in configuration.rows
-        if row.operation == operation
+def _times(one: ConfigurationLayers) -> dict[Key, tuple[float, Interval | None]]:
+    """Collect the seconds and the interval of each operation, and of the unattributed time if it is known."""
+    times: dict[Key, tuple[float, Interval | None]] = {
+        (row.layer, row.operation): (row.seconds_per_step, row.ci95) for row in one.rows
     }
-    return _trace(number, operation, rows, times)
+    if one.unattributed_seconds is not None:
+        times[UNATTRIBUTED] = one.unattributed_seconds, one.ci95
+    return times
 
 
-def _unattributed_bars(number: int, timed: Sequence[ConfigurationLayers], rows: Sequence[Row]) -> Trace:
-    times = {
-        (UNATTRIBUTED[0], escape_text(configuration.configuration)): configuration.unattributed_seconds
-        for configuration in timed
-        if configuration.unattributed_seconds is not None
-    }
-    return _trace(number, UNATTRIBUTED[0], rows, times)
-
-
-def _trace(number: int, name: str, rows: Sequence[Row], times: dict[Row, float]) -> Trace:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": [[layer for layer, _ in rows], [configuration for _, configuration in rows]],
-        "x": [round_coordinate(1e3 * times[row]) if row in times else None for row in rows],
-        "marker": style_for(number).bar_marker,
-        "hovertemplate": f"%{{y}}, {name}: %{{x:.4~g}} ms<extra></extra>",
-    }
+def _operation_bars(one: ConfigurationLayers, keys: list[Key], labels: list[str], number: int) -> Trace:
+    """Draw the bars of a configuration; operations that it lacks have no bar."""
+    name, times = escape_text(one.configuration), _times(one)
+    values = [times.get(key, (None, None)) for key in keys]
+    return horizontal_bars(
+        name,
+        labels,
+        coordinates((seconds for seconds, _ in values), 1e3),
+        style_for(number),
+        error_x=error_bars([seconds or 0.0 for seconds, _ in values], [interval for _, interval in values], 1e3),
+        hovertemplate=f"%{{y}}, {name}: %{{x:.4~g}} ms<extra></extra>",
+    )

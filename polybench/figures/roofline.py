@@ -1,26 +1,69 @@
-"""Roofline: the performance of each operation below the measured peaks of its machine."""
+"""Rooflines: the operations of layers below measured peaks, and the peaks alone with each layer's upper bound.
+
+The model is that of Williams, Waterman and Patterson (https://doi.org/10.1145/1498765.1498785): performance
+over arithmetic intensity. FLOPs and bytes come from `networks.timed_layers`: direct computation, every value
+moved once. The peaks are measured by `polybench peak` on the same machine, not taken from a data sheet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from polybench.figures.figure import (
+    NEUTRAL,
     Figure,
     Interval,
     NoData,
     Trace,
+    coordinates,
     error_bars,
     escape_text,
     round_coordinate,
+    scatter,
+    style_for,
 )
-from polybench.figures.roofline_axes import HEIGHT, Roofline, axis_range, layout_for, roofline_traces
-from polybench.figures.style import NEUTRAL, style_for
+from polybench.networks import find_model
 from polybench.networks.layers import Operation
+from polybench.networks.timed_layers import split_layers
+from polybench.schema import units
 from polybench.schema.layers import ConfigurationLayers, LayersDocument
+from polybench.schema.peak import PeakDocument
+
+_HEIGHT = 470
+"""Height of a figure with layer names in pixels."""
+_PLOT_WIDTH, _PLOT_HEIGHT = 810, 400
+"""Approximate size of the area between the axes in pixels, to place the layer names."""
+_LETTER_HEIGHT = 6.0
+"""Height of a letter of vertical text in pixels."""
+_MIN_LABEL_DISTANCE = 13.0
+"""Distance between vertical lines of text in pixels."""
+_PADDING = 1.6
+"""Factor by which an axis extends beyond the data at either end."""
 
 _MARKS: dict[Operation, str] = {"forward": "", "input gradient": "-open", "weight gradient": "-open-dot"}
 """Operations with matrix products, and the suffix of their marker symbol."""
+
+LayerPosition = tuple[str, float]
+"""A layer's name, and its arithmetic intensity in FLOP/B."""
+
+
+class Roofline(NamedTuple):
+    """Peaks of one device in one precision, in FLOP/s and B/s; None if not measured."""
+
+    label: str
+    gemm: float
+    convolution: float | None
+    memory_bandwidth: float | None
+
+    def ridge(self, peak: float) -> float:
+        """Compute the arithmetic intensity in FLOP/B above which memory does not limit this peak."""
+        return peak / self.memory_bandwidth if self.memory_bandwidth else 0.0
+
+    def attainable(self, intensity: float) -> float:
+        """Compute the FLOP/s that the gemm peak and the memory bandwidth allow."""
+        return min(self.gemm, intensity * self.memory_bandwidth) if self.memory_bandwidth else self.gemm
 
 
 class Point(NamedTuple):
@@ -40,7 +83,8 @@ def draw(document: LayersDocument) -> Figure:
         NoData: no configuration has cached peaks.
     """
     settings = document.settings
-    shown = [one for one in document.configurations if one.peak and list(_points(one))]
+    points = {one.configuration: list(_points(one)) for one in document.configurations if one.peak}
+    shown = [one for one in document.configurations if points.get(one.configuration)]
     rooflines = list(dict.fromkeys(_roofline_of(one, settings.precision) for one in shown))
     if not rooflines:
         command = f"--threads {settings.threads} --model {settings.model} --batch-size {settings.batch_size}"
@@ -48,21 +92,80 @@ def draw(document: LayersDocument) -> Figure:
             "no cached peak for these engines on this machine; on an idle machine, run"
             f" polybench peak {command}, then measure the layers again"
         )
-    points = [point for one in shown for point in _points(one)]
-    numbers = {one.configuration: number for number, one in enumerate(document.configurations)}
-    marks = [trace for one in shown for trace in _marks(one, numbers[one.configuration])]
-    x_range = axis_range((point.intensity for point in points), rooflines)
-    positions = [(point.layer, point.intensity) for point in points]
-    return Figure(
+    all_points = [point for one in shown for point in points[one.configuration]]
+    marks = [
+        trace
+        for number, one in enumerate(document.configurations)
+        for trace in _marks(one.configuration, points.get(one.configuration, []), number)
+    ]
+    return _figure(
         title="Roofline of each layer",
         note=(
             "Lines are peaks measured on this machine: matrix products (gemm), convolutions and memory"
             " bandwidth. Operations further to the right compute more per byte moved; the distance below a"
             " line is lost performance. FLOPs assume direct computation. Bars are 95% intervals."
         ),
-        traces=[*roofline_traces(rooflines, x_range), *marks, *_operation_legend(points)],
-        layout=layout_for(x_range, positions, [point.rate for point in points], rooflines),
-        height=HEIGHT,
+        traces=[*marks, *_operation_legend(all_points)],
+        rooflines=rooflines,
+        positions=[(point.layer, point.intensity) for point in all_points],
+        rates=[point.rate for point in all_points],
+    )
+
+
+def draw_peak(document: PeakDocument) -> Figure:
+    """Draw a line for each peak, and a mark for each layer at its attainable performance.
+
+    Raises:
+        NoData: the document contains no peak.
+    """
+    peaks = {(peak.device, peak.precision, peak.kind): peak.value for peak in document.peaks}
+    rooflines = [
+        Roofline(
+            f"{device}, {precision}",
+            value,
+            peaks.get((device, precision, "convolution")),
+            peaks.get((device, None, "memory_bandwidth")),
+        )
+        for (device, precision, kind), value in peaks.items()
+        if kind == "gemm"
+    ]
+    if not rooflines:
+        raise NoData("no peak was measured; run polybench peak with an engine that is available")
+    layers = [
+        (layer.name, flops / moved)
+        for layer in split_layers(document.network or find_model(document.model))
+        if (flops := layer.flops("forward", document.batch_size))
+        and (moved := layer.min_bytes_moved("forward", document.batch_size))
+    ]
+    intensities = [intensity for _, intensity in layers]
+    marks = [
+        scatter(
+            "markers",
+            coordinates(intensities),
+            map(roofline.attainable, intensities),
+            name=f"{escape_text(_legend_prefix(roofline, rooflines))}attainable by a layer",
+            text=[escape_text(name) for name, _ in layers],
+            marker={
+                "color": style_for(number).colour,
+                "symbol": f"{style_for(number).symbol}-open",
+                "size": 9,
+                "line": {"width": 1.5},
+            },
+            hovertemplate="%{text}: %{x:.3~g} FLOP/B, at most %{y:.3~s}FLOP/s<extra></extra>",
+        )
+        for number, roofline in enumerate(rooflines)
+    ]
+    return _figure(
+        title=f"Attainable performance of {document.model}",
+        note=(
+            f"Lines are peaks measured on this machine. Marks are upper bounds for each layer's forward pass"
+            f" with {document.batch_size} inputs: memory bandwidth limits layers left of the ridge point, the"
+            " gemm peak those right of it."
+        ),
+        traces=marks,
+        rooflines=rooflines,
+        positions=layers,
+        rates=[roofline.attainable(intensity) for roofline in rooflines for intensity in intensities],
     )
 
 
@@ -89,37 +192,142 @@ def _points(one: ConfigurationLayers) -> Iterator[Point]:
             )
 
 
-def _marks(one: ConfigurationLayers, number: int) -> Iterator[Trace]:
+def _marks(configuration: str, points: Sequence[Point], number: int) -> Iterator[Trace]:
     """Draw a trace per operation; the configuration appears in the legend once."""
-    style, points, name = style_for(number), list(_points(one)), escape_text(one.configuration)
+    style, name = style_for(number), escape_text(configuration)
     operations = [operation for operation in _MARKS if any(point.operation == operation for point in points)]
     for operation in operations:
         selected = [point for point in points if point.operation == operation]
         rates = [point.rate for point in selected]
-        coordinates = "%{x:.3~g} FLOP/B, %{y:.3~s}FLOP/s"
-        yield {
-            "type": "scatter", "mode": "markers", "name": name, "legendgroup": name,
-            "showlegend": operation == operations[0],
-            "x": [round_coordinate(point.intensity) for point in selected],
-            "y": [*map(round_coordinate, rates)],
-            "error_y": error_bars(rates, [point.interval for point in selected]),
-            "text": [escape_text(point.layer) for point in selected],
-            "marker": {
-                "color": style.colour, "symbol": f"{style.symbol}{_MARKS[operation]}", "size": 10,
+        yield scatter(
+            "markers",
+            coordinates(point.intensity for point in selected),
+            rates,
+            name=name,
+            legendgroup=name,
+            showlegend=operation == operations[0],
+            error_y=error_bars(rates, [point.interval for point in selected]),
+            text=[escape_text(point.layer) for point in selected],
+            marker={
+                "color": style.colour,
+                "symbol": f"{style.symbol}{_MARKS[operation]}",
+                "size": 10,
                 "line": {"width": 1.5 if _MARKS[operation] else 0},
             },
-            "hovertemplate": f"%{{text}}, {operation}: {coordinates}<extra>{name}</extra>",
-        }  # fmt: skip
+            hovertemplate=f"%{{text}}, {operation}: %{{x:.3~g}} FLOP/B, %{{y:.3~s}}FLOP/s<extra>{name}</extra>",
+        )
 
 
 def _operation_legend(points: Sequence[Point]) -> Iterator[Trace]:
     """Add legend entries for filled and hollow marks."""
+    line = {"width": 1.5, "color": NEUTRAL}
     for operation, mark in _MARKS.items():
         if any(point.operation == operation for point in points):
-            yield {
-                "type": "scatter", "mode": "markers", "name": operation, "x": [None], "y": [None],
-                "marker": {
-                    "color": NEUTRAL, "symbol": f"circle{mark}", "size": 9,
-                    "line": {"width": 1.5, "color": NEUTRAL},
-                },
-            }  # fmt: skip
+            marker = {"color": NEUTRAL, "symbol": f"circle{mark}", "size": 9, "line": line}
+            yield scatter("markers", [None], [None], name=operation, marker=marker)
+
+
+def _figure(
+    *,
+    title: str,
+    note: str,
+    traces: Sequence[Trace],
+    rooflines: Sequence[Roofline],
+    positions: Sequence[LayerPosition],
+    rates: Sequence[float],
+) -> Figure:
+    """Draw the rooflines below the traces, with vertical layer names in an empty band at the bottom."""
+    peaks = [peak for roofline in rooflines for peak in (roofline.gemm, roofline.convolution) if peak]
+    ridges = [
+        roofline.ridge(peak)
+        for roofline in rooflines
+        for peak in (roofline.gemm, roofline.convolution)
+        if peak and roofline.memory_bandwidth
+    ]
+    intensities = [intensity for _, intensity in positions]
+    x_range = min([*intensities, *ridges]) / _PADDING, max([*intensities, *ridges]) * _PADDING
+    low, high = min(rates, default=min(peaks)) / _PADDING, max([*peaks, *rates]) * _PADDING
+    labels = place_labels(positions, x_range, _PLOT_WIDTH)
+    band = min(8 + _LETTER_HEIGHT * max((len(name) for _, name in labels), default=0), _PLOT_HEIGHT / 2)
+    low /= (high / low) ** (band / (_PLOT_HEIGHT - band))
+    layout: dict[str, Any] = {
+        "xaxis": _log_axis(x_range) | {"title": {"text": "arithmetic intensity, FLOP/B"}},
+        "yaxis": _log_axis((low, high)) | {"title": {"text": "FLOP/s"}},
+        "margin": {"l": 72, "r": 24},
+        "annotations": [
+            {
+                "x": math.log10(x), "y": 0, "yref": "paper", "yanchor": "bottom", "yshift": 4,
+                "text": escape_text(name), "textangle": -90, "showarrow": False, "font": {"size": 10},
+            }
+            for x, name in labels
+        ],
+        "shapes": [
+            {
+                "type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "layer": "below",
+                "line": {"color": "rgba(128,128,128,0.35)", "width": 1, "dash": "dot"},
+            }
+            for x in dict.fromkeys(map(round_coordinate, intensities))
+        ],
+    }  # fmt: skip
+    lines = [line for roofline in rooflines for line in _lines(roofline, _legend_prefix(roofline, rooflines), x_range)]
+    return Figure(title, note, [*lines, *traces], layout, _HEIGHT)
+
+
+def _legend_prefix(roofline: Roofline, rooflines: Sequence[Roofline]) -> str:
+    """Format a prefix with device and precision, if there are several rooflines."""
+    return f"{roofline.label}: " if len(rooflines) > 1 else ""
+
+
+def _lines(roofline: Roofline, prefix: str, x_range: Interval) -> Iterator[Trace]:
+    """Draw gemm solid, convolution dashed and memory dotted, with their values in the legend."""
+    low, high = x_range
+    gemm, convolution, bandwidth = roofline.gemm, roofline.convolution, roofline.memory_bandwidth
+    name = f"{prefix}gemm: {units.format_number(gemm / 1e9)} GFLOP/s"
+    yield _line(name, [max(low, roofline.ridge(gemm)), high], [gemm] * 2, "solid")
+    if convolution:
+        name = f"{prefix}convolution: {units.format_number(convolution / 1e9)} GFLOP/s"
+        yield _line(name, [max(low, roofline.ridge(convolution)), high], [convolution] * 2, "dash")
+    if bandwidth:
+        ends = [low, max(low, roofline.ridge(max(gemm, convolution or 0.0)))]
+        name = f"{prefix}memory bandwidth: {units.format_number(bandwidth / 1e9)} GB/s"
+        yield _line(name, ends, [end * bandwidth for end in ends], "dot")
+
+
+def _line(name: str, x: list[float], y: list[float], dash: str) -> Trace:
+    line = {"color": NEUTRAL, "width": 2, "dash": dash}
+    return scatter("lines", coordinates(x), y, name=escape_text(name), hoverinfo="name", line=line)
+
+
+def _log_axis(ends: Interval) -> dict[str, Any]:
+    low, high = map(math.log10, ends)
+    step = "D2" if high - low < 3 else 1
+    return {"type": "log", "range": [low, high], "dtick": step, "tickformat": "~s", "showgrid": False}
+
+
+def place_labels(layers: Sequence[LayerPosition], axis: Interval, width: float) -> list[tuple[float, str]]:
+    """Compute positions and texts; layers close to each other share a label at their centre.
+
+    Args:
+        layers: a name may occur at several positions.
+        axis: range of the logarithmic axis.
+        width: of the axis in pixels.
+    """
+    low, high = map(math.log10, axis)
+    scale = width / (high - low)
+    groups: list[list[tuple[float, str]]] = []
+    for position in sorted((math.log10(x) * scale, name) for name, x in dict.fromkeys(layers)):
+        if groups and position[0] - groups[-1][-1][0] < _MIN_LABEL_DISTANCE:
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+    order = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in layers))}
+    return [
+        (10 ** (sum(x for x, _ in group) / len(group) / scale), _combine((name for _, name in group), order))
+        for group in groups
+    ]
+
+
+def _combine(names: Iterable[str], order: dict[str, int]) -> str:
+    """Join up to two names in network order; of more, name the first and count the others."""
+    plain = [name.removesuffix(" + relu") for name in sorted(set(names), key=order.__getitem__)]
+    return ", ".join(plain) if len(plain) <= 2 else f"{plain[0]} and {len(plain) - 1} more"

@@ -1,26 +1,29 @@
-"""Throughput of a sweep: a curve per configuration and combination of the other axes."""
+"""Speed over a parameter: the throughput of a sweep, and the step times of `overhead` with their linear fit."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from polybench.figures.figure import (
+    NEUTRAL,
     Figure,
     Interval,
     NoData,
     Trace,
+    TraceStyle,
     error_bars,
     escape_text,
-    round_coordinate,
+    scatter,
+    style_for,
 )
-from polybench.figures.style import NEUTRAL, TraceStyle, style_for
+from polybench.schema.overhead import ConfigurationOverhead, OverheadDocument
 from polybench.schema.sweep import PointResult, SweepDocument, SweepPoint
 
 Curve = list[tuple[SweepPoint, PointResult]]
 
 
 def draw(document: SweepDocument) -> Figure:
-    """Draw the throughput over the axis with the most values; oversubscribed points are hollow.
+    """Draw the throughput over the axis with the most values, a curve per configuration and other value.
+
+    Oversubscribed points are hollow.
 
     Raises:
         NoData: no point has times.
@@ -33,7 +36,7 @@ def draw(document: SweepDocument) -> Figure:
     # On a logarithmic axis, values that double have equal distances.
     kind = "log" if min(values) > 0 and max(values) >= 8 * min(values) else "linear"
     traces = [
-        _trace(name, curve, axis, style_for(number), document.input_kind)
+        _curve_trace(name, curve, axis, style_for(number), document.input_kind)
         for number, (name, curve) in enumerate(curves.items())
     ]
     note = (
@@ -49,7 +52,7 @@ def draw(document: SweepDocument) -> Figure:
         traces=traces,
         layout={
             "xaxis": {
-                "title": {"text": axis_title(axis)}, "type": kind, "tickvals": values,
+                "title": {"text": _axis_title(axis)}, "type": kind, "tickvals": values,
                 "ticktext": [f"{value:,}" for value in values],
             },
             "yaxis": {
@@ -65,7 +68,7 @@ def _curves(document: SweepDocument, axis: str) -> dict[str, Curve]:
     """Group points by configuration and by the values of the other axes."""
     curves: dict[str, Curve] = {}
     for point in document.points:
-        others = [f"{axis_title(name)} {value}" for name, value in point.parameters.items() if name != axis]
+        others = [f"{_axis_title(name)} {value}" for name, value in point.parameters.items() if name != axis]
         for result in point.configurations:
             if result.items_per_second is not None:
                 name = ", ".join([result.configuration, *others])
@@ -73,43 +76,41 @@ def _curves(document: SweepDocument, axis: str) -> dict[str, Curve]:
     return curves
 
 
-def _trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_kind: str) -> Trace:
-    label = f"{escape_text(name)}, {axis_title(axis)} %{{x}}"
+def _curve_trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_kind: str) -> Trace:
+    label = f"{escape_text(name)}, {_axis_title(axis)} %{{x}}"
     rates = [result.items_per_second or 0.0 for _, result in curve]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": escape_text(name),
-        "x": [point.parameters[axis] for point, _ in curve],
-        "y": [round_coordinate(rate) for rate in rates],
-        "error_y": error_bars(rates, [_interval(result) for _, result in curve]),
-        "line": {"color": style.colour, "dash": style.dash, "width": 2},
-        "marker": {
+    return scatter(
+        "lines+markers",
+        [point.parameters[axis] for point, _ in curve],
+        rates,
+        name=escape_text(name),
+        error_y=error_bars(rates, [_rate_interval(result) for _, result in curve]),
+        line={"color": style.colour, "dash": style.dash, "width": 2},
+        marker={
             "color": style.colour,
             "size": 9,
             "symbol": [style.symbol + "-open" * point.oversubscribed for point, _ in curve],
         },
-        "hovertemplate": f"{label}: %{{y:,.4~g}} {input_kind}s/s<extra></extra>",
-    }
+        hovertemplate=f"{label}: %{{y:,.4~g}} {input_kind}s/s<extra></extra>",
+    )
 
 
-def _linear_scaling(curve: Curve, axis: str) -> dict[str, Any]:
+def _linear_scaling(curve: Curve, axis: str) -> Trace:
     """Draw a throughput proportional to the axis, through the first point."""
     point, result = curve[0]
     first, rate = point.parameters[axis], result.items_per_second or 0.0
     values = [one.parameters[axis] for one, _ in curve]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": values,
-        "y": [round_coordinate(rate * value / first) for value in values],
-        "line": {"color": NEUTRAL, "width": 1, "dash": "dot"},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    return scatter(
+        "lines",
+        values,
+        [rate * value / first for value in values],
+        line={"color": NEUTRAL, "width": 1, "dash": "dot"},
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
-def _interval(result: PointResult) -> Interval | None:
+def _rate_interval(result: PointResult) -> Interval | None:
     if result.ci95 is None or not result.speedup or result.items_per_second is None:
         return None
     first = result.items_per_second / result.speedup
@@ -117,6 +118,69 @@ def _interval(result: PointResult) -> Interval | None:
     return first * low, first * high
 
 
-def axis_title(axis: str) -> str:
-    """Format the name of an axis: `batch_size` becomes "batch size"."""
+def _axis_title(axis: str) -> str:
     return axis.replace("_", " ")
+
+
+def draw_overhead(document: OverheadDocument) -> Figure:
+    """Draw step times over the batch size, and linear fits, whose value at batch size 0 is the overhead.
+
+    Raises:
+        NoData: no configuration has times.
+    """
+    measured = [configuration for configuration in document.configurations if configuration.points]
+    if not measured:
+        reasons = "; ".join(f"{one.configuration}: {one.reason or one.status}" for one in document.configurations)
+        raise NoData(f"the overhead has no times: {reasons or 'nothing was measured'}")
+    largest = max(point.batch_size for configuration in measured for point in configuration.points)
+    return Figure(
+        title="Step time over batch size",
+        note=(
+            "Lines are linear fits. Their value at batch size 0 (hollow) is the fixed overhead of a step."
+            " Error bars are 95% intervals over processes, or over the rounds of a single process."
+        ),
+        traces=[
+            trace for n, configuration in enumerate(measured) for trace in _fit_traces(configuration, style_for(n))
+        ],
+        layout={
+            # Keeps the marks at 0 clear of the axis.
+            "xaxis": {"title": {"text": "batch size"}, "range": [-0.03 * largest, 1.04 * largest]},
+            "yaxis": {"title": {"text": "step time, ms"}, "rangemode": "tozero"},
+        },
+        height=430,
+    )
+
+
+def _fit_traces(one: ConfigurationOverhead, style: TraceStyle) -> list[Trace]:
+    """Draw the measured points, and the fit with its overhead, if there is one."""
+    name = escape_text(one.configuration)
+    marker = {"color": style.colour, "symbol": style.symbol, "size": 9}
+
+    def marks(sizes: list[int], times: list[tuple[float, Interval | None]]) -> Trace:
+        return scatter(
+            "markers",
+            sizes,
+            [1e3 * seconds for seconds, _ in times],
+            legendgroup=name,
+            cliponaxis=False,
+            error_y=error_bars([seconds for seconds, _ in times], [interval for _, interval in times], 1e3),
+            hovertemplate=f"{name}, batch %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+        )
+
+    sizes = [point.batch_size for point in one.points]
+    points = marks(sizes, [(point.step_seconds, point.ci95) for point in one.points]) | {"marker": marker, "name": name}
+    if one.overhead_seconds is None or one.seconds_per_item is None:
+        return [points]
+    ends = [0, max(sizes)]
+    line = scatter(
+        "lines",
+        ends,
+        [1e3 * (one.overhead_seconds + one.seconds_per_item * size) for size in ends],
+        line={"color": style.colour, "dash": style.dash, "width": 1.5},
+        legendgroup=name,
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    hollow = marker | {"symbol": f"{style.symbol}-open", "size": 11, "line": {"width": 2}}
+    overhead = marks([0], [(one.overhead_seconds, one.ci95.overhead_seconds)])
+    return [points, line, overhead | {"marker": hollow, "showlegend": False}]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from polybench.figures.figure import (
+    NEUTRAL,
     Figure,
     NoData,
     Trace,
+    coordinates,
     error_bars,
     escape_text,
     label_margin,
     log_axis,
-    round_coordinate,
+    styles_for,
 )
-from polybench.figures.style import NEUTRAL, styles_for
 from polybench.schema import units
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -77,7 +78,7 @@ def _mark(result: Result, comparison: BaselineComparison, colour: str) -> Trace:
         "type": "scatter",
         "mode": "markers",
         "name": escape_text(result.configuration),
-        "x": [round_coordinate(comparison.speedup)],
+        "x": coordinates([comparison.speedup]),
         "y": [escape_text(result.configuration)],
         "error_x": error_bars([comparison.speedup], [comparison.ci95]) | {"color": colour},
         "marker": {

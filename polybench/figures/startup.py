@@ -9,12 +9,16 @@ from polybench.figures.figure import (
     Figure,
     NoData,
     Trace,
+    TraceStyle,
+    coordinates,
     escape_text,
+    horizontal_bars,
     label_margin,
     log_axis,
-    round_coordinate,
+    scatter,
+    style_for,
+    styles_for,
 )
-from polybench.figures.style import TraceStyle, style_for, styles_for
 from polybench.metrics.startup import STARTUP_PHASES
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -92,15 +96,13 @@ def _with_break_even(figure: Figure, study: StudyDocument, ranked: Sequence[Resu
 
 def _bars(started: Sequence[Result], names: Sequence[str]) -> list[Trace]:
     return [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": phase.title,
-            "y": names,
-            "x": [round_coordinate(float(phase.value(result) or 0.0)) for result in started],
-            "marker": style_for(number).bar_marker,
-            "hovertemplate": f"%{{y}}, {phase.title}: %{{x:.3~g}} s<extra></extra>",
-        }
+        horizontal_bars(
+            phase.title,
+            names,
+            coordinates(float(phase.value(result) or 0.0) for result in started),
+            style_for(number),
+            hovertemplate=f"%{{y}}, {phase.title}: %{{x:.3~g}} s<extra></extra>",
+        )
         for number, phase in enumerate(_PHASES)
     ]
 
@@ -132,28 +134,31 @@ def _crossings(ranked: Sequence[Result], baseline: Result) -> dict[str, int]:
 
 
 def _line(result: Result, baseline: Result, style: TraceStyle, end: float, crossing: int | None) -> list[Trace]:
-    steps = [end ** (number / _POINTS) for number in range(_POINTS + 1)]
     name, baseline_name = escape_text(result.configuration), escape_text(baseline.configuration)
-    shared = {"type": "scatter", "xaxis": "x2", "yaxis": "y2", "legend": "legend2", "name": name}
-    shared["legendgroup"] = name
-    line: Trace = shared | {
-        "mode": "lines",
-        "x": [round_coordinate(step) for step in steps],
-        "y": [round_coordinate(_seconds_after(result, step) / _seconds_after(baseline, step)) for step in steps],
-        "line": {"color": style.colour, "dash": style.dash, "width": 2},
-        "hovertemplate": f"{name}, %{{x:,.0f}} steps: %{{y:.3~g}} times as long<extra></extra>",
-    }
+    shared = {"xaxis": "x2", "yaxis": "y2", "legend": "legend2", "name": name, "legendgroup": name}
+
+    def ratios(steps: Sequence[float]) -> list[float]:
+        return [_seconds_after(result, step) / _seconds_after(baseline, step) for step in steps]
+
+    steps = [end ** (number / _POINTS) for number in range(_POINTS + 1)]
+    line = scatter(
+        "lines",
+        coordinates(steps),
+        ratios(steps),
+        line={"color": style.colour, "dash": style.dash, "width": 2},
+        hovertemplate=f"{name}, %{{x:,.0f}} steps: %{{y:.3~g}} times as long<extra></extra>",
+    )
     if crossing is None:
-        return [line]
-    mark: Trace = shared | {
-        "showlegend": False,
-        "mode": "markers",
-        "x": [crossing],
-        "y": [round_coordinate(_seconds_after(result, crossing) / _seconds_after(baseline, crossing))],
-        "marker": {"color": style.colour, "symbol": style.symbol, "size": 11},
-        "hovertemplate": f"{name} and {baseline_name} break even after %{{x:,}} steps<extra></extra>",
-    }
-    return [line, mark]
+        return [line | shared]
+    mark = scatter(
+        "markers",
+        [crossing],
+        ratios([crossing]),
+        showlegend=False,
+        marker={"color": style.colour, "symbol": style.symbol, "size": 11},
+        hovertemplate=f"{name} and {baseline_name} break even after %{{x:,}} steps<extra></extra>",
+    )
+    return [line | shared, mark | shared]
 
 
 def _lower_panel(lines: Sequence[Trace], baseline: Result, end: float, top: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Step times in order: the first steps of a process, then every timed step, round by round."""
+"""Step times: in order, round by round, and their distribution in each process."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from polybench.figures.figure import (
     Figure,
+    NoData,
     Trace,
+    TraceStyle,
+    coordinates,
     escape_text,
+    label_margin,
     log_axis,
-    results_with_times,
-    round_coordinate,
+    scatter,
+    styles_for,
 )
-from polybench.figures.style import TraceStyle, styles_for
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
 MAX_POINTS = 150
 """Maximum number of points that readers can distinguish on a curve."""
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Ends of whiskers, quartiles and median of a box."""
+_GAP = 0.7
+"""Rows between the boxes of configurations."""
 
 
 def draw(study: StudyDocument) -> Figure:
@@ -28,7 +37,7 @@ def draw(study: StudyDocument) -> Figure:
     Raises:
         NoData: the study contains no times.
     """
-    measured = results_with_times(study)
+    measured = _with_times(study)
     styles = styles_for(result.configuration for result in study.results)
     curves = [(result, _bins(result)) for result in measured]
     traces = [
@@ -76,18 +85,17 @@ def _warm_up_traces(result: Result, style: TraceStyle) -> list[Trace]:
         return []
     name = escape_text(result.configuration)
     return [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": name,
-            "legendgroup": name,
-            "showlegend": False,
-            "x": [1, 2],
-            "y": [round_coordinate(1e3 * value) for value in seconds],
-            "marker": {"symbol": f"{style.symbol}-open", "size": 9, "color": style.colour},
-            "line": {"color": style.colour, "dash": style.dash, "width": 1.5},
-            "hovertemplate": f"{name}, step %{{x}}: %{{y:.4~g}} ms<extra></extra>",
-        }
+        scatter(
+            "lines+markers",
+            [1, 2],
+            [1e3 * value for value in seconds],
+            name=name,
+            legendgroup=name,
+            showlegend=False,
+            marker={"symbol": f"{style.symbol}-open", "size": 9, "color": style.colour},
+            line={"color": style.colour, "dash": style.dash, "width": 1.5},
+            hovertemplate=f"{name}, step %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+        )
     ]
 
 
@@ -138,29 +146,89 @@ def _quantile_index(count: int, fraction: float) -> int:
 
 def _timed_traces(result: Result, bins: Sequence[Bin], style: TraceStyle) -> list[Trace]:
     name = escape_text(result.configuration)
-    steps = [round_coordinate(one.middle) for one in bins]
-    low = [round_coordinate(1e3 * one.low) for one in bins]
-    high = [round_coordinate(1e3 * one.high) for one in bins]
-    shared = {"legendgroup": name, "xaxis": "x2", "yaxis": "y2", "type": "scatter"}
-    return [
-        shared
-        | {
-            "x": [*steps, *reversed(steps)],
-            "y": [*high, *reversed(low)],
-            "fill": "toself",
-            "fillcolor": style.lighten(0.18),
-            "line": {"width": 0},
-            "mode": "lines",
-            "hoverinfo": "skip",
+    steps = coordinates(one.middle for one in bins)
+    low, high = ([1e3 * one.low for one in bins], [1e3 * one.high for one in bins])
+    shared = {"legendgroup": name, "xaxis": "x2", "yaxis": "y2"}
+    band = scatter(
+        "lines",
+        [*steps, *reversed(steps)],
+        [*high, *reversed(low)],
+        fill="toself",
+        fillcolor=style.lighten(0.18),
+        line={"width": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    medians = scatter(
+        "lines",
+        steps,
+        [1e3 * one.median for one in bins],
+        name=name,
+        line={"color": style.colour, "dash": style.dash, "width": 2},
+        hovertemplate=f"{name}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>",
+    )
+    return [band | shared, medians | shared]
+
+
+def _with_times(study: StudyDocument) -> list[Result]:
+    measured = [result for result in study.results if result.nested_step_times]
+    if not measured:
+        raise NoData(f"study {study.id} has no times; measure some with polybench compare")
+    return measured
+
+
+def draw_distributions(study: StudyDocument) -> Figure:
+    """Draw a box for each process of each configuration, which shows how much process runs differ.
+
+    Raises:
+        NoData: the study contains no times.
+    """
+    measured = _with_times(study)
+    styles = styles_for(result.configuration for result in study.results)
+    traces: list[Trace] = []
+    ticks: list[float] = []
+    row = 0.0
+    ends: list[float] = []
+    for result in measured:
+        quantiles = [
+            1e3 * np.quantile([step_time for values in process for step_time in values], _QUANTILES)
+            for process in result.nested_step_times
+        ]
+        rows = [row + number for number in range(len(quantiles))]
+        traces.append(_boxes(result, rows, quantiles, styles[result.configuration]))
+        ticks.append((rows[0] + rows[-1]) / 2)
+        ends += [float(value) for one in quantiles for value in (one[0], one[-1])]
+        row = rows[-1] + 1 + _GAP
+    resolutions = {result.step_times.resolution for result in measured if result.step_times}
+    blocks = " If an engine times blocks of steps, each value is a block mean." if "block" in resolutions else ""
+    return Figure(
+        title="Step times of each process",
+        note=(
+            "A box per process run, the first on top: median and quartiles of its timed steps, whiskers from"
+            f" the 5th to the 95th percentile.{blocks}"
+        ),
+        traces=traces,
+        layout={
+            "xaxis": log_axis(ends) | {"title": {"text": "step time, ms"}},
+            "yaxis": {
+                "tickvals": ticks, "ticks": "",
+                "ticktext": [escape_text(result.configuration) for result in measured],
+                "range": [row - _GAP - 0.3, -0.7], "showgrid": False, "zeroline": False,
+            },
             "showlegend": False,
+            "margin": {"l": label_margin(result.configuration for result in measured), "r": 16},
         },
-        shared
-        | {
-            "name": name,
-            "x": steps,
-            "y": [round_coordinate(1e3 * one.median) for one in bins],
-            "mode": "lines",
-            "line": {"color": style.colour, "dash": style.dash, "width": 2},
-            "hovertemplate": f"{name}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>",
-        },
-    ]
+        height=round(100 + 20 * row),
+    )  # fmt: skip
+
+
+def _boxes(result: Result, rows: list[float], quantiles: Sequence[np.ndarray], style: TraceStyle) -> Trace:
+    low, first, middle, third, high = (
+        coordinates(float(one[number]) for one in quantiles) for number in range(len(_QUANTILES))
+    )
+    return {
+        "type": "box", "orientation": "h", "name": escape_text(result.configuration), "y": rows,
+        "lowerfence": low, "q1": first, "median": middle, "q3": third, "upperfence": high,
+        "line": {"color": style.colour, "width": 1.5}, "fillcolor": style.lighten(0.25), "width": 0.7,
+        "hoverinfo": "x+name",
+    }  # fmt: skip

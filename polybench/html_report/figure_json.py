@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from polybench.figures.style import template
+from polybench.figures.figure import template
 from polybench.html_report.figures import FigureView
 
 

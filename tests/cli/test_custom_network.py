@@ -16,7 +16,7 @@ from polybench.api.options import build_study
 from polybench.cli import app
 from polybench.data import synthetic
 from polybench.errors import BadInput
-from polybench.figures.peak import draw
+from polybench.figures.roofline import draw_peak
 from polybench.planning.grid import points
 from polybench.planning.network_file import network_of, read_network
 from polybench.planning.network_table import network_toml
@@ -165,7 +165,7 @@ def test_the_roofline_of_a_network_file_is_drawn_without_the_file(file: Path) ->
     network, peaks = read_network(file), full_peak()
     peaks.model, peaks.network = network.name, network
     assert msgspec.json.decode(msgspec.json.encode(peaks), type=PeakDocument) == peaks
-    names = {name for trace in draw(peaks).traces for name in trace.get("text", ())}
+    names = {name for trace in draw_peak(peaks).traces for name in trace.get("text", ())}
     assert {"stem", "dense1"} <= names
 
 

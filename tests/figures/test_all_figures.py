@@ -10,9 +10,8 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure, draw
-from polybench.figures.caption import caption_for
-from polybench.figures.figure import Figure, NoData, log_axis
-from polybench.figures.style import style_for, styles_for
+from polybench.figures.figure import Figure, NoData, log_axis, style_for, styles_for
+from polybench.figures.image_export import caption_for
 from polybench.schema.study import StudyDocument
 from polybench.schema.sweep import PointResult, SweepPoint
 from tests.factories import measured, study

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from polybench.errors import BadInput
-from polybench.figures import draw, image_export, operations, overhead
+from polybench.figures import draw, image_export
 from polybench.figures.figure import NoData, Trace
 from polybench.schema.layers import LayersDocument
 from tests.figures.documents import full_overhead
@@ -19,7 +19,7 @@ __all__ = ["document"]
 
 
 def operation_traces(document: LayersDocument, **options: Any) -> list[Trace]:
-    return operations.draw(document, **options).traces
+    return draw("operations", document, **options).traces
 
 
 def test_operations_are_bars_with_intervals(document: LayersDocument) -> None:
@@ -55,10 +55,10 @@ def test_configuration_without_a_fit_has_points() -> None:
     document = full_overhead()
     torch, tf = document.configurations
     torch = msgspec.structs.replace(torch, overhead_seconds=None, seconds_per_item=None)
-    (points,) = overhead.draw(msgspec.structs.replace(document, configurations=[torch, tf])).traces
+    (points,) = draw("overhead", msgspec.structs.replace(document, configurations=[torch, tf])).traces
     assert points["name"] == "torch/cpu"
     with pytest.raises(NoData, match="the overhead has no times: tf/cpu: no tf"):
-        overhead.draw(msgspec.structs.replace(document, configurations=[tf]))
+        draw("overhead", msgspec.structs.replace(document, configurations=[tf]))
 
 
 def test_missing_plotly_is_reported_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:

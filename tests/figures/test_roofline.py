@@ -9,9 +9,9 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.figures import draw
-from polybench.figures.caption import caption_for
 from polybench.figures.figure import Figure, Trace
-from polybench.figures.roofline_labels import place_labels
+from polybench.figures.image_export import caption_for
+from polybench.figures.roofline import place_labels
 from polybench.networks import find_model
 from polybench.networks.timed_layers import split_layers
 from polybench.schema.layers import LayerRow, LayersDocument
