@@ -92,7 +92,7 @@ class Executor(Protocol):
 
 
 EXECUTORS: dict[str, str] = {
-    "local": "polybench.cluster.local_executor:LocalExecutor",
+    "local": "polybench.cluster.local:LocalExecutor",
     "auto": "polybench.cluster.ray_executor:RayExecutor",
     "ray": "polybench.cluster.ray_executor:RayExecutor",
     "slurm": "polybench.cluster.slurm_executor:SlurmExecutor",

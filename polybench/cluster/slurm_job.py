@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from polybench.cluster.executor import NodeLost
+from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Finished, Rejected, Task, WarningRaised
-from polybench.cluster.node_process import NodeProcess
 from polybench.cluster.slurm_folder import JobFolder, send
 
 if TYPE_CHECKING:
