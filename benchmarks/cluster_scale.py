@@ -26,8 +26,7 @@ from kill_recovery import write_images
 from polybench.analysis.merge import merge
 from polybench.cluster import run as run_module
 from polybench.cluster.executor import Event, Node
-from polybench.cluster.fingerprint import current_fingerprint
-from polybench.cluster.messages import Message, Saved, Task, encode_line, message_decoder
+from polybench.cluster.messages import Message, Saved, Task, current_fingerprint, encode_line, message_decoder
 from polybench.cluster.node import run_task
 from polybench.cluster.run import run_on_cluster
 from polybench.render.merge import render

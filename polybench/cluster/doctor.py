@@ -8,7 +8,6 @@ import datetime
 import msgspec
 
 from polybench.cluster.executor import Executor, Node, NodeLost, make_executor
-from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import (
     Diagnosed,
     Finished,
@@ -18,6 +17,7 @@ from polybench.cluster.messages import (
     Started,
     Task,
     WarningRaised,
+    current_fingerprint,
 )
 from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.cluster.executor import Event, Executor, NodeLost
-from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.machine_run import MAX_STARTS, MachineRun, group_study_toml
 from polybench.cluster.messages import (
     Finished,
@@ -23,6 +22,7 @@ from polybench.cluster.messages import (
     Task,
     TimeLeft,
     WarningRaised,
+    current_fingerprint,
 )
 from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing

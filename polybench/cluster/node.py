@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 import msgspec
 
-from polybench.cluster.fingerprint import current_fingerprint, differences, package_versions
 from polybench.cluster.messages import (
     Diagnosed,
     Finished,
@@ -32,7 +31,10 @@ from polybench.cluster.messages import (
     Task,
     TimeLeft,
     WarningRaised,
+    current_fingerprint,
+    differences,
     encode_line,
+    package_versions,
     request_decoder,
 )
 from polybench.errors import BadInput, PolybenchError

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from polybench.cluster import ray_node
 from polybench.cluster.data_transfer import content_sha256, pack
 from polybench.cluster.executor import Event, Node, NodeLost
-from polybench.cluster.fingerprint import current_fingerprint, differences
-from polybench.cluster.messages import Finished, Message, Rejected, StageChanged, Task
+from polybench.cluster.messages import Finished, Message, Rejected, StageChanged, Task, current_fingerprint, differences
 from polybench.cluster.ray_cluster import RayCluster, RayNode, missing_resources
 from polybench.data import DATASET_NAMES
 from polybench.errors import BadInput, install_command

@@ -16,9 +16,8 @@ import msgspec
 
 from polybench.cluster.data_transfer import cached_path, is_cached, unpack
 from polybench.cluster.executor import NodeLost
-from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.local import NodeProcess
-from polybench.cluster.messages import Fingerprint, Message, Rejected, StageChanged, Task
+from polybench.cluster.messages import Fingerprint, Message, Rejected, StageChanged, Task, current_fingerprint
 from polybench.errors import BadInput
 
 _RAY_VARIABLES = ("RAY_", "OMP_NUM_THREADS")

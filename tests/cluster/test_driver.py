@@ -11,7 +11,6 @@ import pytest
 from polybench.analysis.merge import merge
 from polybench.cluster import run as run_module
 from polybench.cluster.executor import EXECUTORS, Event, Node, NodeLost, make_executor
-from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import (
     Finished,
     Message,
@@ -19,6 +18,7 @@ from polybench.cluster.messages import (
     Saved,
     Started,
     Task,
+    current_fingerprint,
     encode_line,
     message_decoder,
     request_decoder,

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from polybench.cluster.executor import make_executor
-from polybench.cluster.fingerprint import current_fingerprint
+from polybench.cluster.messages import current_fingerprint
 from polybench.cluster.package_upload import package_copy
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
@@ -22,7 +22,7 @@ from tests.cluster.ray_nodes import ray_nodes
 from tests.runner.test_study import RecordingProgress
 
 PROGRAM = (
-    "import json; from polybench.cluster.fingerprint import current_fingerprint; p = current_fingerprint();"
+    "import json; from polybench.cluster.messages import current_fingerprint; p = current_fingerprint();"
     "print(json.dumps([p.source_sha256, p.version, __import__('polybench').__file__]))"
 )
 

@@ -10,8 +10,7 @@ import pytest
 
 from polybench.cluster import ray_executor
 from polybench.cluster.executor import NodeLost
-from polybench.cluster.fingerprint import current_fingerprint
-from polybench.cluster.messages import Rejected, StageChanged, Task
+from polybench.cluster.messages import Rejected, StageChanged, Task, current_fingerprint
 from polybench.cluster.ray_cluster import RayNode
 from polybench.cluster.ray_executor import RayExecutor
 from polybench.cluster.ray_node import DATA_REQUEST

@@ -14,7 +14,6 @@ import pytest
 from submitit import LocalExecutor, LocalJob
 
 from polybench.cluster.executor import Event, NodeLost
-from polybench.cluster.fingerprint import current_fingerprint
 from polybench.cluster.messages import (
     Finished,
     Message,
@@ -24,6 +23,7 @@ from polybench.cluster.messages import (
     Started,
     Task,
     WarningRaised,
+    current_fingerprint,
 )
 from polybench.cluster.slurm_cluster import JobState
 from polybench.cluster.slurm_executor import SlurmExecutor

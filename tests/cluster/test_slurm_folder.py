@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from polybench.cluster.fingerprint import current_fingerprint
-from polybench.cluster.messages import Finished, Message, Saved, StageChanged, Started, Task, encode_line
+from polybench.cluster.messages import (
+    Finished,
+    Message,
+    Saved,
+    StageChanged,
+    Started,
+    Task,
+    current_fingerprint,
+    encode_line,
+)
 from polybench.cluster.slurm_folder import JobFolder, send
 from polybench.schema.options import Study
 
