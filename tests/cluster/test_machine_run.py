@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from polybench.cluster.driver import MachineRun
 from polybench.cluster.executor import NodeLost
-from polybench.cluster.machine_run import MachineRun
 from polybench.cluster.messages import Saved, Started, Task, current_fingerprint
 from polybench.runner.cluster_checkpoint import MachineStudy
 from polybench.runner.study_checkpoint import StudyCheckpointStore
