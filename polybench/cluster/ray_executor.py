@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polybench.cluster import ray_node
-from polybench.cluster.data_transfer import content_sha256, pack
 from polybench.cluster.executor import Event, Node, NodeLost
 from polybench.cluster.messages import Finished, Message, Rejected, StageChanged, Task, current_fingerprint, differences
 from polybench.cluster.ray_cluster import RayCluster, RayNode, missing_resources
+from polybench.cluster.ray_node import content_sha256, pack
 from polybench.data import DATASET_NAMES
 from polybench.errors import BadInput, install_command
 from polybench.machine import interrupts

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from polybench.cluster import data_transfer
-from polybench.cluster.data_transfer import cached_path, content_sha256, pack, unpack
+from polybench.cluster import ray_node
 from polybench.cluster.messages import Rejected, StageChanged
-from polybench.cluster.ray_node import Data, DataRequest, NodeActor
+from polybench.cluster.ray_node import Data, DataRequest, NodeActor, cached_path, content_sha256, pack, unpack
 from polybench.errors import BadInput
 
 
@@ -96,7 +95,7 @@ def test_damaged_data_are_rejected(images: Path) -> None:
 
 
 def test_too_large_data_are_not_sent(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_transfer, "MAX_UPLOAD_BYTES", 5)
+    monkeypatch.setattr(ray_node, "MAX_UPLOAD_BYTES", 5)
     with pytest.raises(BadInput, match="copy them to the same path"):
         pack(images)
 

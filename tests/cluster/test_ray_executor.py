@@ -104,7 +104,7 @@ def test_lost_cluster_ends_every_group(executor: RayExecutor) -> None:
 def test_images_that_cannot_be_sent_fail_only_their_group(
     executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polybench.cluster.data_transfer.MAX_UPLOAD_BYTES", 1)
+    monkeypatch.setattr("polybench.cluster.ray_node.MAX_UPLOAD_BYTES", 1)
     executor._ray.answer = [DATA_REQUEST]
     ended = {one.label: one.message for one in executor.events(0) if isinstance(one.message, Rejected)}
     assert list(ended) == ["a", "b"]
