@@ -9,8 +9,7 @@ from typing import Required, TypedDict
 import msgspec
 
 from polybench.api.results import MergeResult, StudyResult
-from polybench.cluster.cluster_table import cluster_table
-from polybench.cluster.run import run_on_cluster
+from polybench.cluster.run import cluster_table, run_on_cluster
 from polybench.errors import BadInput, format_validation_error
 from polybench.runner.cluster_checkpoint import ClusterRun
 from polybench.runner.progress import Progress

@@ -185,7 +185,7 @@ def _reject_single_study_options(options: OutputOptions) -> None:
 
 
 def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
-    from polybench.cluster.cluster_table import cluster_table
+    from polybench.cluster.run import cluster_table
     from polybench.render.merge import render
     from polybench.storage.store import Store, results_folder
 
