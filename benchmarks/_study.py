@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from polybench.data import synthetic
-from polybench.machine.meters.kernel import KernelDelta, kernel_counts
+from polybench.machine.process_counters import KernelDelta, kernel_counts
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan, engine_spec, resolve
-from polybench.planning.round_budget import WARM_UP_STEPS
+from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import BlockMeasured, Load, Loaded, MeasureBlock, Prepare, Prepared, Request

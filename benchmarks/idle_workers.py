@@ -19,7 +19,7 @@ import time
 from _report import Figure, report
 from _study import Inputs, inputs, measure, warm_worker
 
-from polybench.machine.meters.cpu import cpu_seconds
+from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol.process import WorkerProcess
 from polybench.stats.statistics import ratio
 

@@ -32,11 +32,11 @@ import numpy as np
 from _report import Figure, report
 from _study import inputs
 
-from polybench.data.epoch_cache import open_epoch
+from polybench.data.batch_files import open_epoch
 from polybench.engines import ENGINES
 from polybench.machine.host import usable_threads
 from polybench.planning.plan import engine_spec
-from polybench.planning.round_budget import WARM_UP_STEPS
+from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.protocol.environment import worker_environment
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.stats.statistics import ratio

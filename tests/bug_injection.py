@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from polybench.data.augmentation import augment
+from polybench.data.batches import augment
 from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference import layers as reference_layers

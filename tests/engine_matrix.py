@@ -11,10 +11,8 @@ from typing import NamedTuple
 
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
-from polybench.networks.char_lstm import CHAR_LSTM
-from polybench.networks.imdb import IMDB_BILSTM, fasttext
+from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, MNIST_CNN, fasttext
 from polybench.networks.lenet import LENET
-from polybench.networks.mnist import MNIST_CNN
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.small_vgg import small_vgg

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polybench.data import Dataset
+from polybench.data.batch_files import EpochFile, write_epoch
 from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import EpochFile, write_epoch
 from polybench.engines.job import Job
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights

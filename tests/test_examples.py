@@ -19,8 +19,7 @@ from polybench.cli import app
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
-from polybench.planning.published_numbers import published_numbers
-from polybench.planning.study_file import REFERENCES, read
+from polybench.planning.study_file import REFERENCES, published_numbers, read
 from polybench.schema.options import merge_prices
 from polybench.schema.study import from_json
 from tests import small_datasets

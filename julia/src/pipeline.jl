@@ -10,7 +10,7 @@ struct AugmentedData
     labels::Vector{Int64}
     "Indices of the images in the batches: (batch, steps), from 0."
     order::Matrix{Int64}
-    "(3, batch, steps): flip, dy, dx; nothing disables augmentation. See `polybench/data/augmentation.py`."
+    "(3, batch, steps): flip, dy, dx; nothing disables augmentation. See `polybench/data/batches.py`."
     augmentations::Union{Nothing, Array{Int8, 3}}
     classes::Int
     "Number of tasks that prepare a batch; 0 and 1 are equivalent here."

@@ -15,7 +15,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import DTypeLike
 
-from polybench.data import cifar10, imdb_archive, imdb_tokens, mnist, synthetic, synthetic_sequences
+from polybench.data import cifar10, imdb_archive, imdb_tokens, mnist, synthetic
 from polybench.data.array_chunks import (
     CLASSES,
     IMAGE_BYTES,
@@ -228,16 +228,16 @@ def _make_synthetic(
 
     def chunks() -> Iterator[Chunk]:
         if vocabulary is not None:
-            return synthetic_sequences.token_chunks(count, seed, split, shape[0], vocabulary, classes)
+            return synthetic.token_chunks(count, seed, split, shape[0], vocabulary, classes)
         if len(shape) == 2:
-            return synthetic_sequences.character_chunks(count, seed, split, shape, classes)
+            return synthetic.character_chunks(count, seed, split, shape, classes)
         return synthetic.image_chunks(count, seed, split, shape, classes)
 
     def build_dataset() -> str:
         return _collect("synthetic", source, chunks(), file, shape, dtype=dtype).sha256
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "synthetic", str, _CACHE_BYTES)
-    names = ("synthetic.py", "synthetic_sequences.py", "array_chunks.py")
+    names = ("synthetic.py", "array_chunks.py")
     sources = (Path(__file__).with_name(name) for name in names)
     key = cache_key(count, seed, split, shape, classes, vocabulary, *sources)
     digest = cache.fetch(key, file.parent, build_dataset)

@@ -5,9 +5,8 @@ The decision never uses the measured step times, so it cannot favour an engine.
 
 from __future__ import annotations
 
-from polybench.machine.machine_load import MachineLoad, read_counters
-from polybench.machine.meters.cpu import cpu_seconds
-from polybench.machine.meters.kernel import kernel_counts, seconds_per_fault
+from polybench.machine.load import MachineLoad, read_counters
+from polybench.machine.process_counters import cpu_seconds, kernel_counts, seconds_per_fault
 from polybench.schema.resources import BlockCounters
 
 MAX_WAIT_FRACTION = 0.03

@@ -8,12 +8,9 @@ import msgspec
 
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.networks.catdog import DEPTHS, catdog
-from polybench.networks.char_lstm import CHAR_LSTM
 from polybench.networks.dlframeworks_cnn import DLFRAMEWORKS_CNN
-from polybench.networks.imdb import IMDB_BILSTM, IMDB_FASTTEXT
-from polybench.networks.keras_cnn import KERAS_CNN
+from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, IMDB_FASTTEXT, KERAS_CNN, MNIST_CNN, MNIST_MLP
 from polybench.networks.lenet import LENET
-from polybench.networks.mnist import MNIST_CNN, MNIST_MLP
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer

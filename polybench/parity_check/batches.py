@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polybench.data.epoch_cache import EpochFile, open_epoch
+from polybench.data.batch_files import EpochFile, open_epoch
 from polybench.errors import ConfigurationFailed
 from polybench.schema.parity import TensorComparison
 

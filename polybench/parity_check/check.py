@@ -21,8 +21,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from polybench.data.epoch_cache import EpochFile
-from polybench.data.pipeline_files import PipelineFiles
+from polybench.data.batch_files import EpochFile, PipelineFiles
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.errors import ConfigurationFailed
 from polybench.parity_check.batches import batch_errors

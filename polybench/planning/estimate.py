@@ -21,7 +21,7 @@ from polybench.planning.plan import (
     memory_groups,
     needs_native_count_process,
 )
-from polybench.planning.round_budget import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, RoundBudget
+from polybench.planning.schedule import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, RoundBudget
 from polybench.schema import units
 from polybench.schema.metadata import PhaseSeconds
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study, does_evaluate, does_train, max_epochs

@@ -1,11 +1,13 @@
-"""Orders the configurations of a round, and chooses steps, rounds and memory groups. Pure functions."""
+"""Orders the configurations of a round, groups them by memory, and chooses timing blocks and rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 Item = TypeVar("Item")
 
@@ -18,6 +20,17 @@ configurations alike."""
 
 _STEPS = (5, 200)
 """Minimum and maximum of timed steps in a timing block."""
+
+WARM_UP_STEPS = 3
+
+CALIBRATION_STEPS = 20
+"""The fastest of these is a step without interference.
+
+The first steps are slower, because all workers start together.
+"""
+
+COUNTED_STEPS = 5
+"""Steps in a counting pass. Steps allocate alike; several cover work that some steps skip."""
 
 
 def order_of_round(items: Sequence[Item], seed: int, process: int, number: int) -> list[Item]:
@@ -58,3 +71,102 @@ def groups(bytes_by_configuration: Mapping[Item, int], available: int) -> list[l
             grouped.append([configuration])
             used = size
     return grouped
+
+
+class TimingBlocks(NamedTuple):
+    """Timed steps of a timing block, and rounds of a process run."""
+
+    steps: int
+    rounds: int
+
+
+class RoundBudgetState(NamedTuple):
+    """State that a checkpoint stores to restore a round budget."""
+
+    block: TimingBlocks | None
+    cut_short: bool
+    seconds_left: float
+    process_runs_left: int
+    round_seconds: float
+
+
+class RoundBudget:
+    """Timing blocks and rounds of one group of configurations, chosen in its first process run.
+
+    Args:
+        study: the study; `steps_per_round` and `rounds_per_process` override the choice.
+        share: this group's share of the study's budget, by its number of configurations.
+
+    Attributes:
+        block: None until chosen.
+        cut_short: the budget ended before all requested rounds.
+    """
+
+    def __init__(self, study: Study, share: float = 1.0) -> None:
+        self.block: TimingBlocks | None = None
+        self.cut_short = False
+        self._study = study
+        self._seconds_left = study.budget * share
+        self._process_runs_left = study.processes
+        self._share = self._spent = self._round_seconds = 0.0
+
+    @property
+    def state(self) -> RoundBudgetState:
+        """State between two process runs."""
+        return RoundBudgetState(
+            self.block, self.cut_short, self._seconds_left, self._process_runs_left, self._round_seconds
+        )
+
+    def restore(self, state: RoundBudgetState) -> None:
+        """Restore this state."""
+        self.block, self.cut_short, self._seconds_left, self._process_runs_left, self._round_seconds = state
+
+    @property
+    def is_adaptive(self) -> bool:
+        """True if the first process run may stop as soon as its margins of error are small enough."""
+        return self._study.rounds_per_process is None
+
+    def start_process_run(self) -> float:
+        """Start the next process run; return the seconds that its rounds may take."""
+        self._share = max(0.0, self._seconds_left) / max(1, self._process_runs_left)
+        self._process_runs_left -= 1
+        self._spent = 0.0
+        return self._share
+
+    def calibrate(self, step_seconds: Sequence[float], steps_in_epoch: int) -> TimingBlocks:
+        """Choose steps and rounds that are not fixed, from each configuration's step time alone."""
+        if self.block is not None:
+            steps, rounds = self.block
+        else:
+            steps = self._study.steps_per_round or steps_per_round(step_seconds, self._share, steps_in_epoch)
+            rounds = 0
+        self._round_seconds = max(self._round_seconds, sum(step_seconds) * (steps + WARMUP_STEPS_PER_BLOCK))
+        rounds = rounds or self._study.rounds_per_process or max_rounds(self._round_seconds, self._share)
+        self.block = TimingBlocks(steps, rounds)
+        return self.block
+
+    def has_another_round(self, done: int) -> bool:
+        """True if this process run does another round after `done` rounds."""
+        if done == 0:
+            return True  # a process run measures at least one round
+        if self.block is None or done >= self.block.rounds:
+            return False
+        fits = self._spent + self._round_seconds <= self._share
+        self.cut_short = self.cut_short or not fits
+        return fits
+
+    def spare_seconds(self, done: int) -> float:
+        """Seconds of this process run that its remaining rounds will not need, after `done` rounds."""
+        remaining = 0 if self.block is None else self.block.rounds - done
+        return self._share - self._spent - self._round_seconds * remaining
+
+    def spend(self, seconds: float, reruns: float = 0.0) -> None:
+        """Subtract the seconds of a round and of the timing blocks that it re-measured."""
+        self._spent += seconds + reruns
+        self._seconds_left -= seconds + reruns
+        self._round_seconds = max(self._round_seconds, seconds)
+
+    def stop_after(self, rounds: int) -> None:
+        """Limit all process runs to these rounds, because more would hardly narrow an interval."""
+        if self.block is not None:
+            self.block = self.block._replace(rounds=rounds)

@@ -12,10 +12,15 @@ import numpy as np
 
 from polybench.data import Dataset, open_dataset
 from polybench.data.array_chunks import Split
-from polybench.data.augmentation import augmentation_stream
-from polybench.data.batches import batch_stream, epoch_order, order_sha256
-from polybench.data.epoch_cache import EpochFile, cached_epoch, write_epoch
-from polybench.data.pipeline_files import PipelineFiles, write_images, write_pipeline_files
+from polybench.data.batch_files import (
+    EpochFile,
+    PipelineFiles,
+    cached_epoch,
+    write_epoch,
+    write_images,
+    write_pipeline_files,
+)
+from polybench.data.batches import augmentation_stream, batch_stream, epoch_order, order_sha256
 from polybench.errors import BadInput
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.model import Model

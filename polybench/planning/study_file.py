@@ -16,9 +16,8 @@ from polybench.errors import BadInput, format_validation_error, lookup_or_sugges
 from polybench.planning.grid import points
 from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import check_remote, resolve
-from polybench.planning.published_numbers import published_numbers
 from polybench.planning.toml_text import KeyPath, TomlText
-from polybench.schema.metadata import PublishedResult, StudyFileMetadata
+from polybench.schema.metadata import PublishedMetric, PublishedResult, StudyFileMetadata
 from polybench.schema.options import (
     MachineGroup,
     Study,
@@ -220,3 +219,64 @@ def _converted(entries: _Entries, kind: type[T], check: StudyCheck) -> T:
         machine, configuration = split_baseline(record.baseline)  # the machine group checks its configurations
         check(msgspec.structs.replace(record, baseline=None if machine else configuration))
     return record
+
+
+class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of schema.metadata.PublishedResult; missing ones come from the publication."""
+
+    label: str
+    quantity: str
+    value: float | tuple[float, float]
+    unit: str
+    hardware: str
+    source: str | None = None
+    configuration: str | None = None
+    epochs: int = 1
+    metric: PublishedMetric = "epoch_time"
+    steps: int = 1
+    model: str | None = None
+    batch_size: int | None = None
+    augment: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.configuration is not None and self.metric in ("epoch_time", "step_time") and self.unit != "s":
+            raise ValueError(f'{self.metric} is compared in seconds, not in {self.unit!r}: write unit = "s"')
+
+
+class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: str
+    numbers: list[_Number]
+    model: str | None = None
+    batch_size: int | None = None
+
+
+def published_numbers(path: Path, name: str) -> list[PublishedResult]:
+    """Return the numbers of the publication `name`, in the file's order.
+
+    Raises:
+        BadInput: the file cannot be read, or the publication is missing or invalid.
+    """
+    text = TomlText.read(path)
+    entry = lookup_or_suggest(name, text.load(), f"publication in {path}")
+    try:
+        publication = msgspec.convert(entry, _Publication)
+    except msgspec.ValidationError as error:
+        raise text.error((name,), error) from error
+    return [
+        PublishedResult(
+            number.label,
+            number.quantity,
+            number.value,
+            number.unit,
+            number.hardware,
+            number.source or publication.source,
+            number.configuration,
+            number.epochs,
+            number.metric,
+            number.steps,
+            number.model or publication.model,
+            number.batch_size or publication.batch_size,
+            number.augment,
+        )
+        for number in publication.numbers
+    ]

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from polybench.data.epoch_cache import EpochFile
-from polybench.data.pipeline_files import PipelineFiles
+from polybench.data.batch_files import EpochFile, PipelineFiles
 from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
 from polybench.protocol.allreduce_messages import AllReduceTimed, Seconds, TimeAllReduce
 from polybench.protocol.layer_messages import (

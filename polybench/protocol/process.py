@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.machine import interrupts, oom
+from polybench.machine import interrupts, memory
 from polybench.protocol.environment import inherited_env_vars
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
 from polybench.protocol.messages import (
@@ -63,7 +63,7 @@ class WorkerProcess:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         requests_read, requests_write = os.pipe()
         responses_read, responses_write = os.pipe()
-        self._kills_before = oom.kill_count()
+        self._kills_before = memory.kill_count()
         protocol_variables = {
             "POLYBENCH_PARENT": str(os.getpid()),
             "POLYBENCH_REQUESTS_FD": str(requests_read),
@@ -188,7 +188,7 @@ class WorkerProcess:
 
     def _describe_kill(self) -> str:
         """Describe a SIGKILL; the kernel only counts out-of-memory kills of the whole machine."""
-        kills = oom.kill_count()
+        kills = memory.kill_count()
         if kills is None or self._kills_before is None:
             return "was killed by SIGKILL (the kernel sends it when memory runs out)"
         if kills > self._kills_before:

@@ -13,7 +13,7 @@ import tomli_w
 from polybench.networks.model import Model
 from polybench.planning.network_table import network_table
 from polybench.planning.plan import Plan, engine_spec
-from polybench.planning.round_budget import TimingBlocks
+from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
 from polybench.results.comparisons import add_comparisons
 from polybench.results.interference import add_interference, drop_affected_rounds

@@ -9,7 +9,7 @@ import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning.plan import resolve
-from polybench.planning.round_budget import COUNTED_STEPS
+from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol.messages import AllocationSitesListed, ListAllocationSites, Loaded, Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun

@@ -17,10 +17,10 @@ from polybench.engines.job import COLD_START
 from polybench.engines.plugins import load_all_engines
 from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__
 from polybench.machine import host
-from polybench.machine.machine_load import RoundMeter
+from polybench.machine.load import RoundMeter
+from polybench.machine.memory import reset_peak
 from polybench.machine.meters import availability
 from polybench.machine.meters.availability import Availability
-from polybench.machine.rss import reset_peak
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess

@@ -13,7 +13,7 @@ from polybench.engines.job import Job
 from polybench.errors import BadInput
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import engine_spec, resolve
-from polybench.planning.round_budget import TimingBlocks
+from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.layer_messages import (
     BuildLayerOps,
     LayerOpsBuilt,

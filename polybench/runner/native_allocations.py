@@ -10,7 +10,7 @@ import msgspec
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.meters.availability import native_allocations
 from polybench.planning.plan import engine_spec, has_native_count
-from polybench.planning.round_budget import COUNTED_STEPS
+from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol.messages import Loaded, NativeAllocationsTraced, Prepared, TraceNativeAllocations
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun

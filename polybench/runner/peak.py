@@ -15,12 +15,12 @@ import numpy as np
 from polybench.engines import ENGINES
 from polybench.errors import BadInput, ConfigurationFailed
 from polybench.machine import host
-from polybench.machine.cpu_cache import last_level_cache_bytes
+from polybench.machine.cores import last_level_cache_bytes
 from polybench.networks.layers import Conv, Dense
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.plan import Plan, resolve
-from polybench.planning.round_budget import TimingBlocks
+from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.layer_messages import LayerOpsBuilt, LayerOpsTimed, OperationTime, TimeLayerOps
 from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, StandaloneOp, TimeNumpy

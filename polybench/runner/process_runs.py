@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from polybench.machine.idle_wait import IdleWait
+from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import Observer
 from polybench.planning.plan import needs_native_count_process
-from polybench.planning.round_budget import RoundBudget
+from polybench.planning.schedule import RoundBudget
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.cached_checks import StaleCheck
 from polybench.runner.rounds import ProcessRun

@@ -10,10 +10,10 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.machine.machine_load import RoundMeter
+from polybench.machine.load import RoundMeter
 from polybench.planning import schedule
 from polybench.planning.plan import needs_native_count_process
-from polybench.planning.round_budget import CALIBRATION_STEPS, COUNTED_STEPS, RoundBudget, TimingBlocks
+from polybench.planning.schedule import CALIBRATION_STEPS, COUNTED_STEPS, RoundBudget, TimingBlocks
 from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
 from polybench.protocol.messages import (
     AllocationsCounted,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from polybench.data import Dataset
+from polybench.data.batch_files import write_epoch
 from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import write_epoch
 from polybench.engines import ENGINES
 from polybench.engines.job import Job
 from polybench.errors import ConfigurationFailed, EngineUnavailable

@@ -12,9 +12,9 @@ from statistics import median
 import platformdirs
 
 from polybench.errors import EngineUnavailable
-from polybench.machine.idle_wait import IdleWait
+from polybench.machine.load import IdleWait
 from polybench.planning.plan import Plan, engine_spec, memory_groups
-from polybench.planning.round_budget import WARM_UP_STEPS, TimingBlocks
+from polybench.planning.schedule import WARM_UP_STEPS, TimingBlocks
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol.environment import recorded_env_vars, worker_environment
 from polybench.protocol.messages import Prepare

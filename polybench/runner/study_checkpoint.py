@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from polybench.planning.round_budget import RoundBudgetState
+from polybench.planning.schedule import RoundBudgetState
 from polybench.results.document import DocumentHeader
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.checkpoint_store import CheckpointStore

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.machine.idle_wait import IdleWait
 from polybench.machine.interference import InterferenceMeter, severity
+from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import BlockUsage, Observer
 from polybench.protocol.messages import BlockMeasured, MeasureBlock
 from polybench.protocol.process import WorkerProcess

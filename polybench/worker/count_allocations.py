@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from polybench.engines.base import Engine
-from polybench.machine.rss import read_rss, reset_peak
+from polybench.machine.memory import read_rss, reset_peak
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import Allocations, Memory
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.data.epoch_cache import EpochFile, open_epoch
-from polybench.data.pipeline_files import PipelineFiles, open_mapped
+from polybench.data.batch_files import EpochFile, PipelineFiles, open_epoch, open_mapped
 from polybench.engines.base import Engine, PipelineInput
 from polybench.engines.job import SINGLE_RANK, Job
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.machine.rss import read_rss
+from polybench.machine.memory import read_rss
 from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
 from polybench.protocol.layer_messages import (
     BuildLayerOps,

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.data.augmentation import augment, augmentation_stream, epoch_augmentations
+from polybench.data.batches import augment, augmentation_stream, epoch_augmentations
 
 sizes = st.integers(5, 12)
 offsets = st.integers(-4, 4)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from polybench.data import Dataset, open_dataset, synthetic
-from polybench.data import epoch_cache as epoch_module
+from polybench.data import batch_files as epoch_module
+from polybench.data.batch_files import EpochFile, open_epoch, write_epoch
 from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
 from polybench.errors import BadInput
 
 

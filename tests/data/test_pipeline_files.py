@@ -4,10 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.data.augmentation import augment, augmentation_stream
-from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import open_epoch, write_epoch
-from polybench.data.pipeline_files import PipelineFiles, open_mapped, write_images, write_pipeline_files
+from polybench.data.batch_files import (
+    PipelineFiles,
+    open_epoch,
+    open_mapped,
+    write_epoch,
+    write_images,
+    write_pipeline_files,
+)
+from polybench.data.batches import augment, augmentation_stream, epoch_order
 from polybench.errors import BadInput
 from tests import small_datasets
 

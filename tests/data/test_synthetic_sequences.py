@@ -10,9 +10,9 @@ import pytest
 
 from polybench.data import open_dataset, synthetic
 from polybench.data.array_chunks import Chunk
+from polybench.data.batch_files import open_epoch, write_epoch
 from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import open_epoch, write_epoch
-from polybench.data.synthetic_sequences import character_chunks, token_chunks
+from polybench.data.synthetic import character_chunks, token_chunks
 from polybench.errors import BadInput
 
 

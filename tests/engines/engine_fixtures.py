@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from polybench.data.augmentation import augment, augmentation_stream
+from polybench.data.batches import augment, augmentation_stream
 from polybench.engines.base import Array, PipelineInput
 from polybench.engines.job import Job
 from polybench.networks.initial_weights import initial_weights

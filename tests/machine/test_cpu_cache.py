@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polybench.machine.cpu_cache import last_level_cache_bytes
+from polybench.machine.cores import last_level_cache_bytes
 
 
 def machine(folder: Path, shared: list[str]) -> Path:

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.machine.busy_processes import BusyProcess, BusyProcessMeter
-from polybench.machine.idle_wait import IdleWait, describe
-from polybench.machine.machine_load import MachineCounters, MachineLoad
+from polybench.machine.load import BusyProcess, BusyProcessMeter, IdleWait, MachineCounters, MachineLoad, describe
 
 
 class Machine:

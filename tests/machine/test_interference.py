@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polybench.machine.interference import BlockMeter, has_interference, severity
-from polybench.machine.machine_load import MachineLoad
+from polybench.machine.load import MachineLoad
 from polybench.schema.resources import BlockCounters
 
 IDLE = MachineLoad(seconds=1.0, other_cpu_seconds=0.02, steal_seconds=0.0, swapped_bytes=0, cpu_pressure_seconds=0.5)

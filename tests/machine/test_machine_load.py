@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polybench.machine import machine_load
-from polybench.machine.machine_load import MachineCounters, RoundMeter, read_counters
+from polybench.machine import load
+from polybench.machine.load import MachineCounters, RoundMeter, read_counters
 
 
 def reading(seconds: float, **changes: float) -> MachineCounters:
@@ -18,7 +18,7 @@ def reading(seconds: float, **changes: float) -> MachineCounters:
 
 
 def meter(monkeypatch: pytest.MonkeyPatch, *readings: MachineCounters) -> RoundMeter:
-    monkeypatch.setattr(machine_load, "read_counters", lambda left=list(readings): left.pop(0))
+    monkeypatch.setattr(load, "read_counters", lambda left=list(readings): left.pop(0))
     return RoundMeter()
 
 
@@ -62,7 +62,7 @@ def test_pressure_is_the_time_in_which_some_task_had_no_core(tmp_path: Path) -> 
     assert later.load_since(earlier).cpu_pressure_seconds == 0.5
     file = tmp_path / "cpu"
     file.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=4219579\nfull avg10=0.00 total=0\n")
-    assert machine_load._read_pressure(file) == 4.219579
+    assert load._read_pressure(file) == 4.219579
 
 
 @pytest.mark.parametrize("text", [None, "", "invalid\n"])
@@ -70,6 +70,6 @@ def test_pressure_is_unknown_without_pressure_files(text: str | None, tmp_path: 
     file = tmp_path / "cpu"
     if text is not None:
         file.write_text(text)
-    assert machine_load._read_pressure(file) is None
+    assert load._read_pressure(file) is None
     unknown = reading(0.0)._replace(cpu_pressure_seconds=None)
     assert reading(1.0).load_since(unknown).cpu_pressure_seconds is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.machine.rss import read_rss, reset_peak
+from polybench.machine.memory import read_rss, reset_peak
 
 STATUS = """Name:\tpython
 VmPeak:\t  900000 kB

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from polybench.data import Dataset
-from polybench.data.augmentation import augmentation_stream
-from polybench.data.batches import epoch_order
-from polybench.data.epoch_cache import write_epoch
-from polybench.data.pipeline_files import write_images, write_pipeline_files
+from polybench.data.batch_files import write_epoch, write_images, write_pipeline_files
+from polybench.data.batches import augmentation_stream, epoch_order
 from polybench.engines.job import Job
 from polybench.errors import ConfigurationFailed
 from polybench.networks.lenet import LENET

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.data.pipeline_files import PipelineFiles
+from polybench.data.batch_files import PipelineFiles
 from polybench.engines.job import EngineInfo
 from polybench.networks.optimizers import Optimizer
 from polybench.parity_check import check_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.planning.round_budget import RoundBudget, TimingBlocks
+from polybench.planning.schedule import RoundBudget, TimingBlocks
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 LONG = 10_000

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from polybench.data import Dataset, open_dataset, synthetic
-from polybench.data.augmentation import augment
-from polybench.data.batches import Order
-from polybench.data.epoch_cache import EpochFile, open_epoch, write_epoch
-from polybench.data.pipeline_files import PipelineFiles, open_mapped
+from polybench.data.batch_files import EpochFile, PipelineFiles, open_epoch, open_mapped, write_epoch
+from polybench.data.batches import Order, augment
 from polybench.errors import BadInput
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
@@ -90,7 +88,7 @@ def test_an_epoch_is_cached_by_data_order_and_batch_size(tmp_path: Path, monkeyp
         written.append(folder)
         return write_epoch(dataset, order, folder)
 
-    monkeypatch.setattr("polybench.data.epoch_cache.write_epoch", write)
+    monkeypatch.setattr("polybench.data.batch_files.write_epoch", write)
     files = []
     for number, fields in enumerate([{}, {}, {"seed": 1}, {"batch_size": 10}, {"batch_size": 20}]):
         (tmp_path / str(number)).mkdir()

@@ -17,7 +17,7 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.machine import oom
+from polybench.machine import memory
 from polybench.protocol.interpreter import Interpreter
 from polybench.protocol.messages import (
     BlockMeasured,
@@ -83,7 +83,7 @@ def test_the_reason_of_a_kill_follows_from_the_kernels_out_of_memory_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int | None, after: int | None, cause: str
 ) -> None:
     counted = iter([before, after])
-    monkeypatch.setattr(oom, "kill_count", lambda: next(counted))
+    monkeypatch.setattr(memory, "kill_count", lambda: next(counted))
     with WorkerProcess({}, tmp_path / "log") as worker:
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(ConfigurationFailed, match=f"the worker was {cause}"):

@@ -12,8 +12,7 @@ from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import BadInput
-from polybench.networks.char_lstm import CHAR_LSTM
-from polybench.networks.imdb import IMDB_BILSTM
+from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM
 from polybench.networks.layers import LSTM, Embedding
 from polybench.networks.model import Model
 from polybench.render.layer_table import slowdown_by_operation, sort_operations

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from polybench.machine import oom
+from polybench.machine import memory
 from polybench.schema.study import StudyDocument
 from tests.runner.test_failures import CallbackOnStage
 from tests.runner.test_study import run, small_data
@@ -80,7 +80,7 @@ def control_group() -> Iterator[Path]:
 
 
 def test_a_worker_that_the_kernel_kills_for_lack_of_memory_fails_with_the_reason() -> None:
-    if oom.kill_count() is None:
+    if memory.kill_count() is None:
         pytest.skip("this kernel does not count out-of-memory kills")
 
     def limit(worker: psutil.Process) -> None:
@@ -96,8 +96,8 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_fails_with_the_reason
 
 def test_the_kill_count_is_unknown_if_the_kernel_does_not_provide_it(tmp_path: Path) -> None:
     counters = tmp_path / "vmstat"
-    assert oom.kill_count(counters) is None
+    assert memory.kill_count(counters) is None
     counters.write_text("nr_free_pages 1\n")
-    assert oom.kill_count(counters) is None
+    assert memory.kill_count(counters) is None
     counters.write_text("nr_free_pages 1\noom_kill 7\n")
-    assert oom.kill_count(counters) == 7
+    assert memory.kill_count(counters) == 7

@@ -28,7 +28,7 @@ from polybench.engines.fake.engine import (
 )
 from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
-from polybench.machine.meters.cpu import cpu_seconds
+from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.progress import ConfigurationProgress

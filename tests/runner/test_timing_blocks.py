@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from polybench.machine.idle_wait import IdleWait
 from polybench.machine.interference import InterferenceMeter
+from polybench.machine.load import IdleWait
 from polybench.protocol.messages import BlockMeasured, MeasureBlock
 from polybench.runner.timing_blocks import BlockResult, BlockRunner
 from polybench.schema.resources import BlockCounters

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.data.epoch_cache import open_epoch, write_epoch
+from polybench.data.batch_files import open_epoch, write_epoch
 from polybench.engines.reference.inference import logits
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET

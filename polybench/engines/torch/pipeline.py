@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polybench.data.augmentation import MAX_CROP_OFFSET
+from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import Array, PipelineInput
 from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polybench.machine.meters.cpu import cpu_seconds
 from polybench.machine.meters.gpu import Gpu, GpuUsage, Sampler, nvml_index
 from polybench.machine.meters.rapl import ALLOW_COMMAND, POWERCAP, Rapl
+from polybench.machine.process_counters import cpu_seconds
 
 
 @dataclass

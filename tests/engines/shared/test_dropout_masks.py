@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polybench.engines.shared.dropout_masks import dropout_mask, dropout_masks
-from polybench.networks.keras_cnn import KERAS_CNN
+from polybench.networks.keras_examples import KERAS_CNN
 from polybench.networks.layers import Dropout
 
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from polybench.machine.meters.cpu import cpu_seconds
 from polybench.machine.meters.observer import Observer
+from polybench.machine.process_counters import cpu_seconds
 
 CHILD_PROGRAM = """
 import sys, time

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.machine.meters.kernel import (
-    KernelCounts,
-    ThreadCounts,
-    kernel_counts,
-    seconds_per_fault,
-)
+from polybench.machine.process_counters import KernelCounts, ThreadCounts, kernel_counts, seconds_per_fault
 
 PAGES = 1000
 

@@ -1,4 +1,4 @@
-"""Kernel counters of a process: page faults, context switches, time spent waiting for a core."""
+"""Kernel counters of a process: CPU time, page faults, context switches, time spent waiting for a core."""
 
 from __future__ import annotations
 
@@ -9,11 +9,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 _PROC = Path("/proc")
+
 _FAULT_FIELDS = (7, 9)
 """Indices of minor and major faults in /proc/PID/stat, after the name in brackets, which may contain
 anything."""
+
 _CALIBRATION_BYTES = 32 << 20
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the user and system time of a process and its children so far; 0 if the process is gone.
+
+    The kernel adds a child's time to its parent only when the child ends, but the children of an input
+    pipeline keep running.
+    """
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    return sum(map(_own_and_ended, family))
+
+
+def _own_and_ended(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 class ThreadCounts(NamedTuple):

@@ -1,4 +1,4 @@
-"""Resident set size (RSS) of this process on Linux: the current one, and the peak since a reset."""
+"""Memory on Linux: the resident set size (RSS) of this process, and processes killed for lack of memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _PROCESS = Path("/proc/self")
 
 _RESET_PEAK = "5"
 """Written to clear_refs, this sets VmHWM to the current RSS: proc(5), since Linux 4.0."""
+
+_VMSTAT = Path("/proc/vmstat")
 
 
 class RssReading(msgspec.Struct, frozen=True):
@@ -42,3 +44,12 @@ def reset_peak(process: Path = _PROCESS) -> bool:
         (process / "clear_refs").write_text(_RESET_PEAK)
         return True
     return False
+
+
+def kill_count(file: Path = _VMSTAT) -> int | None:
+    """Return how many processes the kernel killed since boot for lack of memory; None if it does not report it."""
+    try:
+        counters = dict(line.split() for line in file.read_text().splitlines())
+        return int(counters["oom_kill"])
+    except (OSError, KeyError, ValueError):
+        return None
