@@ -29,7 +29,7 @@ gpu: # everything that needs a GPU, in build/gpu, within nine minutes; exit code
 	$(GPU_PYTHON) -m tests.gpu $(ARGS)
 
 gpu-wheels: # build/gpu-wheels: packages for a GPU machine without an index
-	$(GPU_PYTHON) -m tests.gpu.wheels $(ARGS)
+	$(GPU_PYTHON) -m tests.gpu download $(ARGS)
 
 oldest: $(OLDEST)/.installed # the tests with the oldest versions that pyproject.toml allows
 	$(OLDEST)/bin/python -m pytest $(PARALLEL) -m "not slow" $(ARGS)

@@ -7,8 +7,29 @@ memory with cudaMalloc through PyTorch's allocator, and prints a line when it is
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def gpu_load(*arguments: str, rehearsed: bool = False) -> Iterator[None]:
+    """Run this program in the background; skip the test if it does not start."""
+    if rehearsed:
+        yield
+        return
+    command = [sys.executable, "-m", "tests.gpu.gpu_load", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            if not process.stdout.readline():
+                pytest.skip(f"nothing uses the GPU: {process.stderr.read()[-200:]}")
+            yield
+        finally:
+            process.kill()
 
 
 def main() -> None:

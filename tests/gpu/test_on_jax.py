@@ -11,8 +11,7 @@ import pytest
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
 from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
-from tests.gpu.pooling import rule_of
-from tests.gpu.precision import Operation, off_and_on
+from tests.gpu.experiments import Operation, check_max_pool_rule, errors_without_and_with_tf32
 
 pytestmark = pytest.mark.gpu
 
@@ -35,7 +34,7 @@ def test_tf32_of_jax_can_be_switched_off_and_on(fixture: GpuEngineFixture) -> st
         return compute
 
     convolve = computed(lambda x, w: lax.conv(x, w, (1, 1), "VALID"))
-    return off_and_on(product=computed(numpy.matmul), convolution=convolve)
+    return errors_without_and_with_tf32(product=computed(numpy.matmul), convolution=convolve)
 
 
 @on_gpu("jax")
@@ -95,6 +94,4 @@ def test_the_max_pool_rule_of_xla(fixture: GpuEngineFixture) -> str:
 
         return np.asarray(jax.jit(jax.grad(pooled))(jax.device_put(x, device)))
 
-    rule = rule_of(gradient)
-    assert rule.declaration == "EXACT", rule
-    return f"{rule}, so {rule.declaration}"
+    return check_max_pool_rule(gradient)

@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from polybench.machine.meters.gpu import Gpu, GpuSample
-from tests.gpu.subprocesses import Command, beside
+from tests.gpu.gpu_load import gpu_load
 
 pytestmark = pytest.mark.gpu
 
@@ -21,12 +21,9 @@ Note = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpu]:
+def gpu() -> Iterator[Gpu]:
     """Provide the first GPU while a process multiplies matrices on it."""
-    folder = tmp_path_factory.mktemp("busy")
-    with beside(Command("busy", ("tests.gpu.gpu_load", "--busy")), folder, os.environ) as ready:
-        if not ready:
-            pytest.skip(f"nothing makes the GPU work: {Path(folder, 'busy.log').read_text()[-200:]}")
+    with gpu_load("--busy"):
         time.sleep(2)
         pynvml.nvmlInit()
         yield Gpu(0)

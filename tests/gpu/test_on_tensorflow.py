@@ -11,8 +11,7 @@ import pytest
 from polybench.engines.base import Array
 from tests.engines import pipeline_checks
 from tests.gpu.engine_fixtures import GpuEngineFixture, on_gpu
-from tests.gpu.pooling import rule_of
-from tests.gpu.precision import Operation, off_and_on
+from tests.gpu.experiments import Operation, check_max_pool_rule, errors_without_and_with_tf32
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +33,7 @@ def test_tf32_of_tensorflow_can_be_switched_off_and_on(fixture: GpuEngineFixture
     def convolve(x: Any, w: Any) -> Any:
         return tf.nn.conv2d(tf.transpose(x, (0, 2, 3, 1)), tf.transpose(w, (2, 3, 1, 0)), 1, "VALID")
 
-    return off_and_on(product=computed(tf.matmul), convolution=computed(convolve))
+    return errors_without_and_with_tf32(product=computed(tf.matmul), convolution=computed(convolve))
 
 
 @on_gpu("tf")
@@ -62,6 +61,4 @@ def test_the_max_pool_rule_of_tensorflows_kernels(fixture: GpuEngineFixture) -> 
             total = tf.reduce_sum(tf.nn.max_pool2d(given, size, stride, "VALID"))
         return np.asarray(tape.gradient(total, given)).transpose(0, 3, 1, 2)
 
-    rule = rule_of(gradient)
-    assert rule.declaration == "EXACT", rule
-    return f"{rule}, so {rule.declaration}"
+    return check_max_pool_rule(gradient)

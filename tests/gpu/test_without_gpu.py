@@ -1,0 +1,56 @@
+"""What can be tested of the tests on a GPU without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from polybench.cli import app
+from tests.gpu import __main__
+from tests.gpu.test_studies import REHEARSAL, Here, commands
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_a_gpu_it_ends_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(__main__, "gpu_names", list)
+    assert __main__.main([str(tmp_path / "made")]) == 4
+    assert capsys.readouterr().err == "No NVIDIA GPU was found, so no CUDA code can be tested.\n"
+    assert not (tmp_path / "made").exists()
+
+
+def test_without_a_gpu_it_needs_only_python() -> None:
+    """It must report this even if polybench's own packages are not installed."""
+    code = "import sys, tests.gpu.__main__; sys.exit(bool({'msgspec', 'numpy', 'polybench'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("here", [Here(("torch", "jax", "tf")), REHEARSAL])
+def test_every_command_is_valid(here: Here) -> None:
+    """Otherwise a misspelled option would fail on the GPU machine only."""
+    verbs: Any = typer.main.get_command(app)
+    for verb, *rest in commands(here).values():
+        if verb in ("compare", "run"):
+            shown = CliRunner().invoke(app, [verb, *rest, "--dry-run"])
+            assert shown.exit_code == 0, (rest, shown.output)
+        else:  # has no --dry-run
+            verbs.commands[verb].make_context(verb, list(rest))
+        assert "--anonymous" in rest
+
+
+@pytest.mark.slow
+def test_a_rehearsal_writes_documents_and_a_summary(tmp_path: Path) -> None:
+    arguments = ["--rehearse", "-k", "memory or batch_size"]
+    assert __main__.main([str(tmp_path), *arguments]) == 0
+    summary = (tmp_path / "summary.md").read_text()
+    assert "fake+crash/cpu (fp32) fails: the worker was killed" in summary
+    assert "2 passed, 0 failed" in summary
+    assert len(list((tmp_path / "documents").glob("*.json"))) == 3
