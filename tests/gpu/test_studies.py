@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from polybench.schema.units import format_seconds
 from polybench.networks import MODELS
 from polybench.results.usage import NVML_BY_PROCESS
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.sweep import sweep_from_json
+from polybench.schema.units import format_seconds
 from tests.gpu.conftest import installed_engines
 from tests.gpu.gpu_load import gpu_load
 
