@@ -45,8 +45,8 @@ def write_studies(folder: Path, studies: int, configurations: int) -> int:
     from polybench.runner.progress import NullProgress
     from polybench.runner.study import run_study
     from polybench.schema.options import Study
+    from polybench.schema.result import StepTimes
     from polybench.schema.study import to_json
-    from polybench.schema.times import StepTimes
     from polybench.storage.store import Store
 
     study = Study(

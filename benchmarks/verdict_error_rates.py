@@ -19,7 +19,7 @@ from _simulated import SCENARIOS, Machine, simulate
 from tabulate import tabulate
 
 from polybench.analysis.verdicts import Candidate, classify
-from polybench.schema.diff import DiffRow
+from polybench.schema.analyses import DiffRow
 from polybench.stats.statistics import compare_studies, log_ratio_change
 
 _SHAPE = (5, 5, 20)

@@ -18,8 +18,8 @@ from polybench.render import sweep as sweeps
 from polybench.render.summary import summary_sentences
 from polybench.render.tables import format_table
 from polybench.schema import units
+from polybench.schema.measurements import SweepDocument
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import SweepDocument
 from polybench.storage.store import Store
 
 _FOLDER = Path(__file__).parent / "gallery"

@@ -8,15 +8,13 @@ import msgspec
 
 from polybench.networks.layers import Operation
 from polybench.networks.optimizers import Optimizer
-from polybench.schema.layers import ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.metadata import Host, RoundInterference, Settings, ToolVersion
 from polybench.schema.options import Workload
 from polybench.schema.parity import KnownDeviation, ParityCheck
 from polybench.schema.resources import Memory, NativeAllocation, SizeClasses
-from polybench.schema.result import Result
+from polybench.schema.result import BaselineComparison, Result, Startup, StepTimes, TrainedEpoch, Training
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import BaselineComparison, Startup, StepTimes
-from polybench.schema.training import TrainedEpoch, Training
 from polybench.stats.statistics import ratio, summarize_step_times
 
 WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)

@@ -11,7 +11,7 @@ from polybench.analysis.setting_changes import (
 )
 from polybench.analysis.verdicts import Candidate, classify, machine_warnings
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
-from polybench.schema.diff import DiffDocument, DiffRow, StudyInfo
+from polybench.schema.analyses import DiffDocument, DiffRow, StudyInfo
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import compare_studies, log_ratio_change, process_log_medians

@@ -21,11 +21,10 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results
 from polybench.schema import units
-from polybench.schema.explanation import Breakdown, Comparison, ExplanationDocument, Statement
-from polybench.schema.layers import LayersDocument
-from polybench.schema.result import Result
+from polybench.schema.analyses import Breakdown, Comparison, ExplanationDocument, Statement
+from polybench.schema.measurements import LayersDocument
+from polybench.schema.result import BaselineComparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import BaselineComparison
 from polybench.stats.statistics import Ratio, is_significant
 
 _MIN_POINTS = 3

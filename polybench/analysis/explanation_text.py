@@ -17,7 +17,7 @@ from polybench.analysis.recommendations import Recommendation
 from polybench.planning.suggested_commands import has_layers
 from polybench.results.interference import page_fault_fraction
 from polybench.schema import units
-from polybench.schema.explanation import Breakdown, Comparison, Component, Statement
+from polybench.schema.analyses import Breakdown, Comparison, Component, Statement
 from polybench.schema.result import Result
 
 _NOTABLE = 0.05

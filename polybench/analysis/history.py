@@ -12,8 +12,7 @@ import msgspec
 from polybench.analysis.diff import TOLERANCE
 from polybench.analysis.setting_changes import format_value
 from polybench.results.interference import unaffected_step_times
-from polybench.schema.diff import Changed
-from polybench.schema.history import ChangePoint, HistoryDocument, Point, Series
+from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.change_points import segment

@@ -13,10 +13,9 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.results.comparisons import compare_results, throughput_ratio
 from polybench.results.interference import inconclusive_reason
 from polybench.results.replicas import device_count
-from polybench.schema.configuration_status import status_fields
-from polybench.schema.merge import Machine, MachineResult, MergeDocument
+from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
-from polybench.schema.result import Result
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 
 _WORKLOAD = ("model", "data_sha256", "batch_size", "optimizer", "input", "augment")

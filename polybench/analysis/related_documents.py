@@ -11,8 +11,8 @@ from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.analysis.related_studies import find_layers
 from polybench.errors import BadInput
 from polybench.planning.suggested_commands import has_layers
-from polybench.schema.explanation import ExplanationDocument
-from polybench.schema.layers import LayersDocument
+from polybench.schema.analyses import ExplanationDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

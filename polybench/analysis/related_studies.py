@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from polybench.schema.layers import LayersDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Settings
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

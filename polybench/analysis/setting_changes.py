@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.schema.diff import Changed
+from polybench.schema.analyses import Changed
 from polybench.schema.metadata import Host
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

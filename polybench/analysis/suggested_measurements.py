@@ -16,8 +16,8 @@ from polybench.planning.suggested_commands import (
     other_variants,
 )
 from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
-from polybench.schema.explanation import Comparison, Statement
-from polybench.schema.layers import LayersDocument
+from polybench.schema.analyses import Comparison, Statement
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.schema import units
-from polybench.schema.diff import DiffRow
+from polybench.schema.analyses import DiffRow
 from polybench.stats.statistics import LogRatioChange, q_values
 
 SIGNIFICANCE_LEVEL = 0.05

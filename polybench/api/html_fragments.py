@@ -5,8 +5,8 @@ from __future__ import annotations
 from polybench.analysis.related_documents import related_documents
 from polybench.errors import BadInput
 from polybench.html_report import Section, StudySection
+from polybench.schema.measurements import SweepDocument
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import SweepDocument
 from polybench.storage.document_loader import load_document
 from polybench.storage.store import Store
 

@@ -26,17 +26,11 @@ from polybench.render import overhead as overhead_text
 from polybench.render import peak as peak_text
 from polybench.render import sweep as sweep_text
 from polybench.render.layer_table import Sort
-from polybench.schema.diff import DiffDocument
+from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.encoding import encode
-from polybench.schema.explanation import ExplanationDocument
-from polybench.schema.history import HistoryDocument
-from polybench.schema.layers import LayersDocument
-from polybench.schema.merge import MergeDocument
-from polybench.schema.overhead import OverheadDocument
-from polybench.schema.peak import PeakDocument
+from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, to_json
-from polybench.schema.sweep import SweepDocument
 from polybench.storage.store import Store, results_folder
 
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")

@@ -14,7 +14,7 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.schema.allocation_sites import AllocationsDocument
+from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 
 

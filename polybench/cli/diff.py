@@ -13,7 +13,7 @@ from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import RECORD_FORMATS
-from polybench.schema.diff import DiffDocument
+from polybench.schema.analyses import DiffDocument
 
 _ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
 _CONDITIONS = ("slower", "faster")

@@ -11,7 +11,7 @@ from polybench.cli.output import check_writable, layers_exit_code, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, PolybenchError, lookup_or_suggest
-from polybench.schema.explanation import ExplanationDocument
+from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 

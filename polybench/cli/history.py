@@ -13,7 +13,7 @@ from polybench.cli.options import TableOrJson
 from polybench.cli.output import check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.schema.history import HistoryDocument
+from polybench.schema.analyses import HistoryDocument
 from polybench.storage.study_summary import Filters
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from polybench.cli.terminal import echo, print_result
 from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.metrics import select_metrics
 from polybench.metrics.base import Metric
-from polybench.schema.layers import LayersDocument
-from polybench.schema.peak import PeakDocument
+from polybench.schema.measurements import LayersDocument, PeakDocument
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

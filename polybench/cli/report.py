@@ -12,7 +12,7 @@ from polybench.cli.output_options import OutputOptions
 from polybench.cli.saved_documents import anonymize_if_requested
 from polybench.cli.signature import with_options
 from polybench.cli.terminal import echo
-from polybench.schema.sweep import SweepDocument
+from polybench.schema.measurements import SweepDocument
 
 if TYPE_CHECKING:
     from polybench.html_report import Section

@@ -8,11 +8,10 @@ import msgspec
 
 from polybench.cli.output_options import OutputOptions
 from polybench.errors import BadInput
-from polybench.schema.explanation import ExplanationDocument
-from polybench.schema.history import HistoryDocument
+from polybench.schema.analyses import ExplanationDocument, HistoryDocument
 
 if TYPE_CHECKING:
-    from polybench.schema.layers import LayersDocument
+    from polybench.schema.measurements import LayersDocument
     from polybench.schema.study import StudyDocument
     from polybench.storage.document_loader import AnyDocument
     from polybench.storage.store import Store

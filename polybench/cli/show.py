@@ -17,7 +17,7 @@ from polybench.cli.sweep_runner import reject_options
 from polybench.cli.terminal import width
 from polybench.errors import lookup_or_suggest
 from polybench.render import FORMATS, RECORD_FORMATS, render_study
-from polybench.schema.history import HistoryDocument
+from polybench.schema.analyses import HistoryDocument
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:

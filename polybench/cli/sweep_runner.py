@@ -13,8 +13,7 @@ from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS
-from polybench.schema.overhead import OverheadDocument
-from polybench.schema.sweep import SweepDocument
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 
 if TYPE_CHECKING:
     from polybench.runner.progress import Progress

@@ -23,7 +23,7 @@ from polybench.runner.cluster_checkpoint import (
 from polybench.runner.progress import Progress
 from polybench.runner.resume_checks import polybench_changes, reject_changed
 from polybench.runner.study import new_id
-from polybench.schema.merge import MergeDocument
+from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store

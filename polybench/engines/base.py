@@ -11,7 +11,7 @@ from polybench.engines.job import EngineInfo, GcStats, Job, NumericalConventions
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 Array = NDArray[Any]

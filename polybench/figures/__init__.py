@@ -12,12 +12,9 @@ from polybench.errors import lookup_or_suggest
 
 if TYPE_CHECKING:
     from polybench.figures.figure import Figure
-    from polybench.schema.history import HistoryDocument
-    from polybench.schema.layers import LayersDocument
-    from polybench.schema.overhead import OverheadDocument
-    from polybench.schema.peak import PeakDocument
+    from polybench.schema.analyses import HistoryDocument
+    from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
     from polybench.schema.study import StudyDocument
-    from polybench.schema.sweep import SweepDocument
 
     Drawable = StudyDocument | LayersDocument | SweepDocument | OverheadDocument | PeakDocument | HistoryDocument
 

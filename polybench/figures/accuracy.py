@@ -16,8 +16,8 @@ from polybench.figures.figure import (
     scatter,
     styles_for,
 )
+from polybench.schema.result import Training
 from polybench.schema.study import StudyDocument
-from polybench.schema.training import Training
 
 Curve = list[tuple[float, float]]
 """Seconds of training, and accuracy in percent, at the ends of epochs."""

@@ -16,7 +16,7 @@ from polybench.figures.figure import (
     scatter,
     style_for,
 )
-from polybench.schema.history import HistoryDocument, Series
+from polybench.schema.analyses import HistoryDocument, Series
 from polybench.storage.study_summary import parse_time
 
 MAX_SERIES = 12

@@ -11,12 +11,10 @@ from polybench.errors import BadInput, EngineUnavailable, install_command, looku
 from polybench.figures.figure import Figure, escape_text, template
 from polybench.render.header import header_for
 from polybench.schema import units
-from polybench.schema.history import HistoryDocument, Series
+from polybench.schema.analyses import HistoryDocument, Series
+from polybench.schema.measurements import OverheadDocument, PeakDocument, SweepDocument
 from polybench.schema.metadata import Host, ToolVersion
-from polybench.schema.overhead import OverheadDocument
-from polybench.schema.peak import PeakDocument
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import SweepDocument
 
 WIDTH = 900
 """Width in pixels; with SCALE about 320 pixels per inch in a column of 7 inches."""

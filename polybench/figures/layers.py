@@ -18,7 +18,7 @@ from polybench.figures.figure import (
 )
 from polybench.networks.layers import Operation
 from polybench.render.layer_table import UNATTRIBUTED, Key, Sort, sort_operations
-from polybench.schema.layers import STEP, ConfigurationLayers, LayersDocument
+from polybench.schema.measurements import STEP, ConfigurationLayers, LayersDocument
 
 _OPERATIONS: tuple[str, ...] = (*get_args(Operation), UNATTRIBUTED[0])
 _BAR_HEIGHT = 14

@@ -28,8 +28,7 @@ from polybench.networks import find_model
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import split_layers
 from polybench.schema import units
-from polybench.schema.layers import ConfigurationLayers, LayersDocument
-from polybench.schema.peak import PeakDocument
+from polybench.schema.measurements import ConfigurationLayers, LayersDocument, PeakDocument
 
 _HEIGHT = 470
 """Height of a figure with layer names in pixels."""

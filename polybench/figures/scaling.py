@@ -14,8 +14,13 @@ from polybench.figures.figure import (
     scatter,
     style_for,
 )
-from polybench.schema.overhead import ConfigurationOverhead, OverheadDocument
-from polybench.schema.sweep import PointResult, SweepDocument, SweepPoint
+from polybench.schema.measurements import (
+    ConfigurationOverhead,
+    OverheadDocument,
+    PointResult,
+    SweepDocument,
+    SweepPoint,
+)
 
 Curve = list[tuple[SweepPoint, PointResult]]
 

@@ -15,9 +15,8 @@ from polybench.figures.figure import (
     styles_for,
 )
 from polybench.schema import units
-from polybench.schema.result import Result
+from polybench.schema.result import BaselineComparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import BaselineComparison
 
 
 def draw(study: StudyDocument) -> Figure:

@@ -20,9 +20,8 @@ from polybench.figures.figure import (
     styles_for,
 )
 from polybench.metrics.startup import STARTUP_PHASES
-from polybench.schema.result import Result
+from polybench.schema.result import Result, Startup
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import Startup
 from polybench.stats.statistics import steps_to_break_even
 
 _PHASES = STARTUP_PHASES[:-1]

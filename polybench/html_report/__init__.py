@@ -15,7 +15,7 @@ from polybench.html_report.overview import overview
 from polybench.html_report.study_section import StudySection, StudyView, build_view
 from polybench.html_report.sweep_section import SweepView, build_sweep_view
 from polybench.html_report.templating import read_template, render_template
-from polybench.schema.sweep import SweepDocument
+from polybench.schema.measurements import SweepDocument
 
 __all__ = ["Section", "StudySection", "render_report"]
 

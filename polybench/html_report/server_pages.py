@@ -20,9 +20,8 @@ from polybench.html_report.sweep_section import sweep_title
 from polybench.html_report.templating import read_template, render_template
 from polybench.render.diff import HEADER, UNCHANGED, diff_changes, diff_notes, diff_row
 from polybench.render.history import history_notes, history_rows, history_title
-from polybench.schema.diff import DiffDocument
-from polybench.schema.history import HistoryDocument, Series
-from polybench.schema.sweep import SweepDocument
+from polybench.schema.analyses import DiffDocument, HistoryDocument, Series
+from polybench.schema.measurements import SweepDocument
 
 FORM_ACTION = "form-action 'self'"
 LIST, REPORT, DIFF, HISTORY = "/", "/report", "/diff", "/history"

@@ -17,8 +17,8 @@ from polybench.render.explanation import breakdown_rows
 from polybench.render.footnotes import footnotes
 from polybench.render.header import header_lines
 from polybench.render.summary import summary_sentences
-from polybench.schema.explanation import Comparison, ExplanationDocument
-from polybench.schema.layers import LayersDocument
+from polybench.schema.analyses import Comparison, ExplanationDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Settings
 from polybench.schema.study import StudyDocument
 

@@ -11,7 +11,7 @@ from polybench.render.sweep import best_point, build_table, header_lines, sweep_
 from polybench.render.sweep_costs import cost_table
 from polybench.render.thread_pool_grid import grid_table
 from polybench.schema import units
-from polybench.schema.sweep import SweepDocument
+from polybench.schema.measurements import SweepDocument
 
 
 class SweepView(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from polybench.metrics.base import Metric
 from polybench.schema import units
-from polybench.schema.times import Pipeline
+from polybench.schema.result import Pipeline
 
 
 def _metric(

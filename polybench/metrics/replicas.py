@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from polybench.metrics.base import Interval, Metric
 from polybench.schema import units
-from polybench.schema.replicas import Scaling
-from polybench.schema.result import Result
+from polybench.schema.result import Result, Scaling
 
 _HINT = "needs `--replicas 1,2`"
 

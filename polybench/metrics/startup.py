@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from polybench.metrics.base import Metric
 from polybench.schema import units
-from polybench.schema.result import Result
-from polybench.schema.times import Startup
+from polybench.schema.result import Result, Startup
 
 
 def _phase(name: str, title: str, seconds: Callable[[Startup], float], description: str = "") -> Metric:

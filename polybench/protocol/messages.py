@@ -23,9 +23,9 @@ from polybench.protocol.layer_messages import (
 )
 from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, TimeNumpy
 from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations, Memory, NativeAllocation
-from polybench.schema.times import Startup
+from polybench.schema.result import Startup
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):

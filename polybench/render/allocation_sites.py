@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from polybench.render import one_line
 from polybench.schema import units
-from polybench.schema.allocation_sites import AllocationsDocument, AllocationSite, ConfigurationAllocations
+from polybench.schema.measurements import AllocationsDocument, AllocationSite, ConfigurationAllocations
 
 _TITLES = ("allocation site", "bytes", "share", "calls", "avoidable")
 _ALIGNMENT = ("left", "right", "right", "right", "right")

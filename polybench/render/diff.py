@@ -9,7 +9,7 @@ from typing import Any, get_args
 from polybench.render import INTERVALS, one_line
 from polybench.render.tables import format_csv, format_table, wrap
 from polybench.schema import units
-from polybench.schema.diff import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
+from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
 from polybench.schema.encoding import encode
 
 _MAX_VALUE_WIDTH = 60

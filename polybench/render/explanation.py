@@ -10,8 +10,8 @@ from polybench.render import WIDTH
 from polybench.render.header import header_for
 from polybench.render.tables import format_table
 from polybench.schema import units
+from polybench.schema.analyses import Breakdown, Comparison, Component, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
-from polybench.schema.explanation import Breakdown, Comparison, Component, ExplanationDocument, Statement
 
 FORMATS = ("table", "markdown", "json")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
+from polybench.schema.result import StepTimes
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import StepTimes
 
 
 def header_lines(study: StudyDocument) -> list[str]:

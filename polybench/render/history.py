@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from polybench.render import one_line
 from polybench.render.tables import format_table, wrap
 from polybench.schema import units
-from polybench.schema.diff import Changed
+from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
 from polybench.schema.encoding import encode
-from polybench.schema.history import ChangePoint, HistoryDocument, Point, Series
 
 _PLOT_WIDTH = 24
 """Characters of the dot plot, from the shortest step time to the longest."""

@@ -9,7 +9,7 @@ from polybench.render import INTERVALS, one_line
 from polybench.render.footnotes import peak_notes
 from polybench.render.header import header_for
 from polybench.schema import units
-from polybench.schema.layers import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 
 Sort = Literal["network", "slowdown"]
 """Order of the rows: that of the network, or by slowdown relative to the baseline."""

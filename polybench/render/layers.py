@@ -7,7 +7,7 @@ from typing import Any
 from polybench.render.layer_table import Sort, build_table, find_baseline, sort_operations
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.schema.encoding import encode
-from polybench.schema.layers import LayersDocument
+from polybench.schema.measurements import LayersDocument
 
 _FIELDS = {
     "configuration": None,

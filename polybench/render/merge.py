@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from polybench.render import INTERVALS, one_line
 from polybench.render.tables import format_csv, format_table, wrap
 from polybench.schema import units
+from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.encoding import encode
-from polybench.schema.merge import Machine, MachineResult, MergeDocument
 
 _FIELDS = (
     *("machine", "configuration", "engine", "variant", "device", "status", "parity", "step_seconds"),

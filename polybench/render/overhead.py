@@ -9,7 +9,7 @@ import msgspec
 from polybench.render import INTERVALS
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.schema import units
-from polybench.schema.overhead import ConfigurationOverhead, Interval, OverheadDocument, OverheadIntervals
+from polybench.schema.measurements import ConfigurationOverhead, Interval, OverheadDocument, OverheadIntervals
 
 _MAX_RESIDUAL = 0.15
 """Relative residual above which a linear fit does not describe a configuration."""

@@ -8,7 +8,7 @@ from polybench.render import one_line
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.schema import units
 from polybench.schema.encoding import encode
-from polybench.schema.peak import PeakDocument, PeakMeasurement
+from polybench.schema.measurements import PeakDocument, PeakMeasurement
 
 _FIELDS = (
     "device",

@@ -7,10 +7,10 @@ from typing import NamedTuple, get_args
 
 from polybench.metrics import METRICS
 from polybench.schema import units
+from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.options import Workload
 from polybench.schema.result import Result
-from polybench.schema.sweep import PointResult, SweepPoint
 
 TITLE = "published (not measured here)"
 HEADER = ["engine", "hardware", "quantity", "value"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from polybench.schema import units
-from polybench.schema.result import Result
+from polybench.schema.result import AccuracyDifference, BaselineComparison, GpuSpeedup, Result
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import BaselineComparison, GpuSpeedup
-from polybench.schema.training import AccuracyDifference
 from polybench.stats.statistics import Ratio, is_significant
 
 

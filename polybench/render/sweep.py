@@ -12,7 +12,7 @@ from polybench.render.sweep_points import OVERSUBSCRIBED, format_point, label_ti
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.render.thread_pool_grid import format_grid
 from polybench.schema import units
-from polybench.schema.sweep import Curve, PointResult, SweepDocument, SweepPoint
+from polybench.schema.measurements import Curve, PointResult, SweepDocument, SweepPoint
 
 _NUMBERS = ("step_seconds", "items_per_second", "speedup", "low", "high", "efficiency")
 _COSTS = ("epoch_seconds", "relative_time", "dollars_per_hour", "dollars_per_epoch", "relative_cost")

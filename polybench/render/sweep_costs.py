@@ -8,7 +8,7 @@ from __future__ import annotations
 from polybench.render.sweep_points import format_point, label_titles, row_labels, sort_points
 from polybench.render.tables import format_table
 from polybench.schema import units
-from polybench.schema.sweep import PointResult, SweepDocument
+from polybench.schema.measurements import PointResult, SweepDocument
 
 _TITLES = ["$/hour", "epoch time", "relative time", "cost", "relative cost"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.schema import units
-from polybench.schema.sweep import PointResult, SweepDocument, SweepPoint
+from polybench.schema.measurements import PointResult, SweepDocument, SweepPoint
 
 OVERSUBSCRIBED = "*"
 """Mark of rows with more threads than cores."""

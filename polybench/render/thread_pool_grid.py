@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polybench.render.tables import format_table
 from polybench.schema import units
-from polybench.schema.sweep import ThreadPoolGrid
+from polybench.schema.measurements import ThreadPoolGrid
 
 _BEST = " (best)"
 

@@ -11,9 +11,7 @@ import msgspec
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.results.replicas import device_count, parallel_scaling
 from polybench.schema.resources import Allocations, Cost
-from polybench.schema.result import Result
-from polybench.schema.times import BaselineComparison, BreakEven, GpuSpeedup
-from polybench.schema.training import AccuracyDifference
+from polybench.schema.result import AccuracyDifference, BaselineComparison, BreakEven, GpuSpeedup, Result
 from polybench.stats import statistics
 from polybench.stats.statistics import compare_studies
 

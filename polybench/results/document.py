@@ -23,10 +23,17 @@ from polybench.results.usage import add_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection
-from polybench.schema.result import Result
+from polybench.schema.result import (
+    MeanStepTime,
+    Pipeline,
+    Result,
+    Startup,
+    StepTime,
+    StepTimes,
+    TimeToAccuracy,
+    Training,
+)
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import MeanStepTime, Pipeline, Startup, StepTime, StepTimes
-from polybench.schema.training import TimeToAccuracy, Training
 from polybench.stats import statistics
 
 DEFAULT_BASELINE = "torch/cpu"

@@ -12,9 +12,8 @@ from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.layer_messages import OperationTime
-from polybench.schema.configuration_status import status_fields
-from polybench.schema.layers import STEP, ConfigurationLayers, LayerRow, LayersDocument
-from polybench.schema.result import Result
+from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import mean_over_rounds
 

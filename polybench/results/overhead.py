@@ -8,15 +8,14 @@ from statistics import median
 
 from polybench.results.interference import unaffected_step_times
 from polybench.results.warnings import sweep_warnings
-from polybench.schema.configuration_status import status_fields
-from polybench.schema.overhead import (
+from polybench.schema.measurements import (
     OVERHEAD_ID,
     ConfigurationOverhead,
     OverheadDocument,
     OverheadIntervals,
     OverheadPoint,
 )
-from polybench.schema.result import Result
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.overhead_fit import fit_overhead
 from polybench.stats.statistics import process_log_medians

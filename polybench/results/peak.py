@@ -13,10 +13,9 @@ from polybench.networks.timed_layers import TimedLayer
 from polybench.protocol.layer_messages import OperationTime
 from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy
 from polybench.schema import units
-from polybench.schema.configuration_status import status_fields
+from polybench.schema.measurements import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.options import Configuration
-from polybench.schema.peak import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
-from polybench.schema.result import Result
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import median_interval
 

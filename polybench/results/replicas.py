@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from polybench.protocol.allreduce_messages import AllReduceTimed
-from polybench.schema.replicas import Communication, Scaling
-from polybench.schema.result import Result
-from polybench.schema.times import BaselineComparison
+from polybench.schema.result import BaselineComparison, Communication, Result, Scaling
 
 SOURCE = "whole steps minus steps without the all-reduce, timed alternately"
 

@@ -16,9 +16,7 @@ from polybench.protocol.messages import BlockMeasured, Loaded, PipelineAndTraini
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
-from polybench.schema.result import Status
-from polybench.schema.times import Startup
-from polybench.schema.training import Training
+from polybench.schema.result import Startup, Status, Training
 
 
 @dataclass

@@ -12,10 +12,10 @@ from polybench.results.comparisons import throughput_ratio
 from polybench.results.replicas import device_count
 from polybench.results.thread_pools import thread_pool_grids
 from polybench.results.warnings import sweep_warnings
+from polybench.schema.measurements import SWEEP_ID, Curve, PointReference, PointResult, SweepDocument, SweepPoint
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import SWEEP_ID, Curve, PointReference, PointResult, SweepDocument, SweepPoint
 
 KNEE_FRACTION = 0.9
 """Fraction of the best throughput that defines the knee: the smallest value that reaches it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from polybench.engines import ENGINES
+from polybench.schema.measurements import ThreadPoolGrid, ThreadPoolSizes
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import ThreadPoolGrid, ThreadPoolSizes
 
 
 def thread_pool_grids(points: Sequence[tuple[dict[str, int], StudyDocument]]) -> list[ThreadPoolGrid]:

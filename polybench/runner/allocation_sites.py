@@ -17,10 +17,9 @@ from polybench.runner.progress import Progress
 from polybench.runner.state import StudyState
 from polybench.runner.study import new_header, prepare
 from polybench.runner.workers import load_request, start_worker
-from polybench.schema.allocation_sites import AllocationProfile, AllocationsDocument, ConfigurationAllocations
-from polybench.schema.configuration_status import status_fields
+from polybench.schema.measurements import AllocationProfile, AllocationsDocument, ConfigurationAllocations
 from polybench.schema.options import Study
-from polybench.schema.result import Result
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 
 

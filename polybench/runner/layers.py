@@ -33,7 +33,7 @@ from polybench.runner.state import StudyState
 from polybench.runner.study import new_header, prepare
 from polybench.runner.verification import check_then_measure
 from polybench.runner.workers import start_reference
-from polybench.schema.layers import LayersDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration, Study
 from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs

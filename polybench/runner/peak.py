@@ -45,9 +45,9 @@ from polybench.runner.rounds import ProcessRun, Workers
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState, make_run
 from polybench.runner.study import new_header, prepare
+from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
-from polybench.schema.peak import PeakDocument
 from polybench.schema.units import format_bytes
 
 _ROUNDS = 6

@@ -17,8 +17,8 @@ from polybench.networks.model import Model
 from polybench.results.peak import library_versions
 from polybench.results.replicas import device_count
 from polybench.schema.encoding import decode, encode
+from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import Host
-from polybench.schema.peak import PeakDocument
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument

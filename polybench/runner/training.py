@@ -30,7 +30,7 @@ from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, start_worker
 from polybench.schema import units
 from polybench.schema.options import does_train
-from polybench.schema.training import TrainedEpoch, Training
+from polybench.schema.result import TrainedEpoch, Training
 
 EPOCH_SEGMENTS = 10
 """Segments of an epoch that are timed separately, to show a slow start or throttling.

@@ -1,14 +1,16 @@
-"""The results of one configuration."""
+"""The results of one configuration: times, comparisons, trainings.
+
+All times are in seconds. Null means "not measured" or "no source", never 0.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from polybench.schema.options import EngineName, Workload
 from polybench.schema.parity import UNCHECKED, ParityCheck
-from polybench.schema.replicas import Communication, Scaling
 from polybench.schema.resources import (
     Allocations,
     Cost,
@@ -19,19 +21,218 @@ from polybench.schema.resources import (
     PeakComparison,
     Utilization,
 )
-from polybench.schema.times import (
-    BaselineComparison,
-    BreakEven,
-    GpuSpeedup,
-    MeanStepTime,
-    Pipeline,
-    Startup,
-    StepTime,
-    StepTimes,
-)
-from polybench.schema.training import AccuracyDifference, TimeToAccuracy, Training
 
 Status = Literal["ok", "unavailable", "failed", "interrupted"]
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+"""A time or a ratio of times. Code that divides by it needs no check for zero, even in an edited document."""
+
+Scope = Literal["processes", "single_process"]
+"""The source of an interval's variation: several process runs, or the rounds of one."""
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """Seconds of a training step, as `stats.statistics.summarize_step_times` computes them.
+
+    `median` is a typical step of a typical process: the geometric mean over processes of the geometric mean
+    of their rounds' medians. `ci95` is its interval, null for a single round. The other fields are over all
+    step times; p05, p95 and std are null if each value is the mean of a block.
+    """
+
+    median: Positive
+    mean: Positive
+    min: Positive
+    p05: float | None
+    p95: float | None
+    std: float | None
+    n: int
+    ci95: tuple[Positive, Positive] | None
+
+
+class MeanStepTime(msgspec.Struct, frozen=True):
+    """The mean step of each timing block (the timed steps of a round), and values derived from it.
+
+    The mean contains everything that happens in a block. A median leaves out what happens in fewer than half
+    of the steps, such as pauses of the garbage collector. Estimator and interval are those of `step_time`.
+    """
+
+    seconds: Positive
+    ci95: tuple[Positive, Positive] | None
+    items_per_second: Positive
+    epoch_seconds: Positive
+    """Mean step x steps per epoch; the `epoch_seconds` of a result may be measured instead."""
+
+
+class Startup(msgspec.Struct, frozen=True):
+    """Cold start of a worker, phase by phase; the median over processes."""
+
+    process_seconds: float
+    import_seconds: float
+    build_seconds: float
+    data_seconds: float
+    first_step_seconds: float
+    second_step_seconds: float
+    detail: dict[str, float] = {}
+
+    @property
+    def cold_start_seconds(self) -> float:
+        """Seconds from the start of the process to the end of the first step."""
+        return (
+            self.process_seconds
+            + self.import_seconds
+            + self.build_seconds
+            + self.data_seconds
+            + self.first_step_seconds
+        )
+
+
+class BreakEven(msgspec.Struct, frozen=True):
+    """Number of steps after which a longer cold start pays off against the baseline; null means never."""
+
+    baseline: str
+    steps: int | None
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """The input pipeline of a configuration; rates of one process."""
+
+    data_wait_seconds_per_step: float | None = None
+    """Wait of the training thread for its batch, per timed step; null if the engine cannot measure it."""
+    compute_seconds_per_step: float | None = None
+    """The rest of that step."""
+    pipeline_items_per_second: float | None = None
+    """The pipeline without training."""
+    training_items_per_second: float | None = None
+    """Training on preloaded batches."""
+
+
+class BaselineComparison(msgspec.Struct, frozen=True):
+    """Speed relative to the baseline; above 1 is faster.
+
+    `mean_speedup`, with `mean_ci95`, is the ratio of mean steps, see MeanStepTime.
+    """
+
+    baseline: str
+    speedup: Positive
+    ci95: tuple[Positive, Positive] | None
+    scope: Scope
+    inconclusive_reason: str | None = None
+    """Reason why the comparison is inconclusive whatever its interval: interference."""
+    mean_speedup: Positive | None = None
+    mean_ci95: tuple[Positive, Positive] | None = None
+
+
+class GpuSpeedup(msgspec.Struct, frozen=True):
+    """Speed relative to the same engine on the CPU, the baseline; above 1 is faster."""
+
+    baseline: str
+    speedup: Positive
+    ci95: tuple[Positive, Positive] | None
+    scope: Scope = "processes"
+    inconclusive_reason: str | None = None
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """All step times: seconds per step, as [process][round][value].
+
+    With resolution "block", each value is the mean of `steps_per_value` steps.
+    """
+
+    resolution: Literal["step", "block"]
+    steps_per_value: int
+    values: list[list[list[Positive]]]
+
+
+class TrainedEpoch(msgspec.Struct, frozen=True):
+    """An epoch of a whole training."""
+
+    seconds: float
+    """Training time, without evaluation."""
+    steps_per_second: list[float]
+    """For each tenth of the epoch; for the whole epoch if calls of the engine have an overhead."""
+    loss: float
+    """Loss of the last step, or the loss that the engine reports for its last call."""
+    accuracy: float | None
+    """Fraction of the test images that are classified correctly."""
+
+
+class Training(msgspec.Struct, frozen=True):
+    """A training from the initial weights of one seed, in its own process.
+
+    `complete` is false if the training was interrupted or failed before its last epoch and before its target
+    accuracy.
+    """
+
+    seed: int
+    epochs: list[TrainedEpoch]
+    complete: bool = True
+
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy after the last epoch."""
+        return self.epochs[-1].accuracy if self.epochs else None
+
+    def time_to_accuracy(self, accuracy: float) -> float | None:
+        """Training time until the end of the first epoch with at least this accuracy; None if none has it."""
+        seconds = 0.0
+        for epoch in self.epochs:
+            seconds += epoch.seconds
+            if epoch.accuracy is not None and epoch.accuracy >= accuracy:
+                return seconds
+        return None
+
+
+class TimeToAccuracy(msgspec.Struct, frozen=True):
+    """Training time to an accuracy: the median over seeds, null if not all `seeds` reached it.
+
+    Only complete trainings count.
+    """
+
+    accuracy: float
+    seconds: float | None
+    seeds_reached: int
+    seeds: int
+
+
+class AccuracyDifference(msgspec.Struct, frozen=True):
+    """Test accuracy minus the baseline's after the same epochs: the mean over the seeds that both used.
+
+    Only complete trainings count. `ci95` is null for one seed.
+    """
+
+    baseline: str
+    value: float
+    ci95: tuple[float, float] | None
+    epochs: int
+    seeds: int
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    """Speed relative to the same configuration with one replica, at the same batch size; above 1 is faster.
+
+    `efficiency` is `speedup` / `devices`. `devices` is the ratio of the numbers of devices: the number of
+    GPUs, or 1 on the CPU, where any number of replicas shares the study's threads.
+    """
+
+    baseline: str
+    speedup: Positive
+    ci95: tuple[Positive, Positive] | None
+    devices: int
+    efficiency: float
+    scope: Scope = "processes"
+    inconclusive_reason: str | None = None
+
+
+class Communication(msgspec.Struct, frozen=True):
+    """The step time saved without the exchange of gradients; exchange hidden behind computation counts as 0.
+
+    It includes the wait for a slower replica. It is a difference of two times; 0 means too small to measure.
+    """
+
+    seconds_per_step: float
+    fraction: float
+    """Fraction of a step with the exchange, measured in the same rounds."""
+    source: str
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -113,3 +314,21 @@ class Result(msgspec.Struct, kw_only=True):
     def is_ranked(self) -> bool:
         """True if it was measured, did not fail, and did not fail its parity check."""
         return self.is_measured and self.status != "failed" and self.parity.status != "fail"
+
+
+class ConfigurationStatus(msgspec.Struct, kw_only=True):
+    """A configuration and its status. `reason` and `hint` are null if they do not apply."""
+
+    configuration: str
+    engine: str
+    variant: str | None
+    environment: str | None = None
+    device: str
+    status: Status
+    reason: str | None = None
+    hint: str | None = None
+
+
+def status_fields(result: Result) -> dict[str, Any]:
+    """Return these fields of a result."""
+    return {name: getattr(result, name) for name in ConfigurationStatus.__struct_fields__}

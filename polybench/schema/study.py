@@ -11,8 +11,8 @@ import datetime
 
 import msgspec
 
+from polybench.schema.analyses import Statement
 from polybench.schema.encoding import decode, encode
-from polybench.schema.explanation import Statement
 from polybench.schema.metadata import (
     Host,
     PhaseSeconds,

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from polybench.schema.times import Scope, StepTime
+from polybench.schema.result import Scope, StepTime
 
 Process = Sequence[Sequence[float]]
 """Seconds of one process, as [round][step]."""

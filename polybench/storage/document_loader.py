@@ -8,13 +8,20 @@ from pathlib import Path
 import msgspec
 
 from polybench.errors import BadInput
+from polybench.schema.analyses import HistoryDocument
 from polybench.schema.encoding import decode
-from polybench.schema.history import HistoryDocument
-from polybench.schema.layers import LayersDocument, layers_from_json
-from polybench.schema.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json
-from polybench.schema.peak import PeakDocument
+from polybench.schema.measurements import (
+    OVERHEAD_ID,
+    SWEEP_ID,
+    LayersDocument,
+    OverheadDocument,
+    PeakDocument,
+    SweepDocument,
+    layers_from_json,
+    overhead_from_json,
+    sweep_from_json,
+)
 from polybench.schema.study import StudyDocument, from_json
-from polybench.schema.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.storage.store import Store, is_document_path
 
 AnyDocument = StudyDocument | LayersDocument | SweepDocument | OverheadDocument | PeakDocument | HistoryDocument

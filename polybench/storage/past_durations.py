@@ -22,8 +22,8 @@ from polybench.planning.plan import Plan
 from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, PhaseSeconds
 from polybench.schema.options import Study, Workload
+from polybench.schema.result import Startup
 from polybench.schema.study import SCHEMA
-from polybench.schema.times import Startup
 from polybench.storage.store import Store, results_folder
 from polybench.storage.study_summary import Filters
 

@@ -16,10 +16,17 @@ import platformdirs
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
 from polybench.schema.encoding import encode
-from polybench.schema.layers import LayersDocument, layers_from_json
-from polybench.schema.overhead import OVERHEAD_ID, OverheadDocument, overhead_from_json
+from polybench.schema.measurements import (
+    OVERHEAD_ID,
+    SWEEP_ID,
+    LayersDocument,
+    OverheadDocument,
+    SweepDocument,
+    layers_from_json,
+    overhead_from_json,
+    sweep_from_json,
+)
 from polybench.schema.study import StudyDocument, from_json
-from polybench.schema.sweep import SWEEP_ID, SweepDocument, sweep_from_json
 from polybench.storage.study_index import StudyIndex
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 

@@ -10,9 +10,8 @@ import msgspec
 
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
+from polybench.schema.measurements import OverheadDocument, SweepDocument, overhead_from_json, sweep_from_json
 from polybench.schema.options import EngineName
-from polybench.schema.overhead import OverheadDocument, overhead_from_json
-from polybench.schema.sweep import SweepDocument, sweep_from_json
 from polybench.storage.store import Store
 from polybench.storage.study_summary import (
     ConfigurationSummary,

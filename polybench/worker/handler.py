@@ -64,7 +64,7 @@ from polybench.protocol.messages import (
 from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, TimeNumpy
 from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
-from polybench.schema.times import Startup
+from polybench.schema.result import Startup
 from polybench.worker.allreduce_time import allreduce_seconds
 from polybench.worker.code_fingerprint import code_fingerprint
 from polybench.worker.count_allocations import measure_memory_and_allocations, reset_and_warm_up

@@ -16,10 +16,9 @@ from polybench.analysis.breakdown import (
     step_time_difference,
 )
 from polybench.networks.layers import Operation
-from polybench.schema.explanation import Breakdown
+from polybench.schema.analyses import Breakdown
 from polybench.schema.resources import GarbageCollection
-from polybench.schema.result import Result
-from polybench.schema.times import Pipeline, Startup
+from polybench.schema.result import Pipeline, Result, Startup
 from tests.factories import layers, measured, saved_again, study
 
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")

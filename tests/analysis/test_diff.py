@@ -11,13 +11,12 @@ import pytest
 
 from polybench.analysis.diff import diff
 from polybench.analysis.verdicts import SIGNIFICANCE_LEVEL
-from polybench.schema.diff import DiffDocument, DiffRow
+from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, Interference, PeakComparison
-from polybench.schema.result import Result
+from polybench.schema.result import Result, StepTimes
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import StepTimes
 from polybench.stats.statistics import summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
 from tests.factories import measured, study, unmeasured

@@ -10,12 +10,12 @@ import pytest
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.errors import BadInput
 from polybench.networks.layers import Operation
-from polybench.schema.explanation import ExplanationDocument
-from polybench.schema.layers import LayersDocument
+from polybench.schema.analyses import ExplanationDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
+from polybench.schema.result import BreakEven, Pipeline, Startup
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import BreakEven, Pipeline, Startup
 from tests.factories import layers, measured, saved_again, study, typical_study, unmeasured
 
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")

@@ -9,7 +9,7 @@ import pytest
 
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.networks.optimizers import Optimizer
-from polybench.schema.layers import LayersDocument
+from polybench.schema.measurements import LayersDocument
 from polybench.schema.study import StudyDocument
 from tests.factories import layers, measured, saved_again, study
 

@@ -23,8 +23,8 @@ from polybench.planning.network_table import network_toml
 from polybench.planning.study_file import read
 from polybench.planning.suggested_commands import command_line, measured_study
 from polybench.planning.toml_text import TomlText
+from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
-from polybench.schema.peak import PeakDocument
 from polybench.schema.study import StudyDocument, from_json
 from tests.figures.documents import full_peak
 

@@ -22,7 +22,7 @@ from polybench.data import synthetic
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import BadInput, ConfigurationFailed
 from polybench.runner.progress import NullProgress
-from polybench.schema.layers import layers_from_json
+from polybench.schema.measurements import layers_from_json
 from tests import small_datasets
 from tests.cli.test_live import on_screen
 from tests.factories import measured, study

@@ -6,7 +6,7 @@ import pytest
 
 from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
-from polybench.schema.allocation_sites import AllocationSite
+from polybench.schema.measurements import AllocationSite
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.test_allocations import NO_ONEDNN, ONEDNN
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import msgspec
 
 from polybench.analysis.history import build_history
-from polybench.schema.history import HistoryDocument
-from polybench.schema.layers import LayersDocument
-from polybench.schema.overhead import (
+from polybench.schema.analyses import HistoryDocument
+from polybench.schema.measurements import (
     ConfigurationOverhead,
+    Curve,
+    LayersDocument,
     OverheadDocument,
     OverheadIntervals,
     OverheadPoint,
+    PeakDocument,
+    PeakKind,
+    PeakMeasurement,
+    PointResult,
+    SweepDocument,
+    SweepPoint,
 )
-from polybench.schema.peak import PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.resources import Allocation, Allocations, Cost, PeakComparison
+from polybench.schema.result import BaselineComparison, Startup, StepTimes, TimeToAccuracy
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import Curve, PointResult, SweepDocument, SweepPoint
-from polybench.schema.times import BaselineComparison, Startup, StepTimes
-from polybench.schema.training import TimeToAccuracy
 from polybench.stats.statistics import ratio, summarize_step_times
 from tests.factories import layers, measured, native_allocation, step_times_around, study, trainings, unmeasured
 

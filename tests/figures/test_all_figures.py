@@ -12,8 +12,8 @@ from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure, draw
 from polybench.figures.figure import Figure, NoData, log_axis, style_for, styles_for
 from polybench.figures.image_export import caption_for
+from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.study import StudyDocument
-from polybench.schema.sweep import PointResult, SweepPoint
 from tests.factories import measured, study
 from tests.figures.documents import (
     full_history,

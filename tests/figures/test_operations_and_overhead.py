@@ -11,7 +11,7 @@ import pytest
 from polybench.errors import BadInput
 from polybench.figures import draw, image_export
 from polybench.figures.figure import NoData, Trace
-from polybench.schema.layers import LayersDocument
+from polybench.schema.measurements import LayersDocument
 from tests.figures.documents import full_overhead
 from tests.render.test_layers import document
 

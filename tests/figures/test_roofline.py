@@ -14,8 +14,7 @@ from polybench.figures.image_export import caption_for
 from polybench.figures.roofline import place_labels
 from polybench.networks import find_model
 from polybench.networks.timed_layers import split_layers
-from polybench.schema.layers import LayerRow, LayersDocument
-from polybench.schema.peak import PeakDocument, PeakMeasurement
+from polybench.schema.measurements import LayerRow, LayersDocument, PeakDocument, PeakMeasurement
 from polybench.schema.resources import PeakComparison
 from tests.render.test_layers import document as layers_document
 from tests.render.test_peak import document

@@ -16,9 +16,9 @@ import pytest
 
 from polybench.networks import MODELS
 from polybench.results.usage import NVML_BY_PROCESS
+from polybench.schema.measurements import sweep_from_json
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
-from polybench.schema.sweep import sweep_from_json
 from polybench.schema.units import format_seconds
 from tests.gpu.conftest import installed_engines
 from tests.gpu.gpu_load import gpu_load

@@ -19,7 +19,7 @@ from polybench.schema.resources import (
     SizeClasses,
     Utilization,
 )
-from polybench.schema.times import (
+from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
     GpuSpeedup,
@@ -27,8 +27,8 @@ from polybench.schema.times import (
     Pipeline,
     Startup,
     StepTime,
+    TimeToAccuracy,
 )
-from polybench.schema.training import TimeToAccuracy
 from tests.factories import measured, unmeasured
 
 

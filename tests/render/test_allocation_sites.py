@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from polybench.render.allocation_sites import FORMATS
-from polybench.schema.allocation_sites import AllocationsDocument, AllocationSite, ConfigurationAllocations
+from polybench.schema.measurements import AllocationsDocument, AllocationSite, ConfigurationAllocations
 from polybench.schema.result import Status
 from tests.factories import typical_study
 

@@ -9,8 +9,7 @@ from polybench.render import WIDTH, render_study
 from polybench.render.auto_columns import fit_columns
 from polybench.render.terminal import table_width
 from polybench.schema.resources import Allocation, Allocations, Cost
-from polybench.schema.result import Result
-from polybench.schema.times import GpuSpeedup
+from polybench.schema.result import GpuSpeedup, Result
 from tests.factories import measured, study, unmeasured
 
 FULL: dict[str, Any] = {

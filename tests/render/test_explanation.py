@@ -9,7 +9,7 @@ import pytest
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.networks.layers import Operation
 from polybench.render.explanation import render, render_body
-from polybench.schema.explanation import ExplanationDocument
+from polybench.schema.analyses import ExplanationDocument
 from tests.factories import layers, measured, study
 
 DENSE: list[tuple[str, Operation]] = [(f"dense{number}", "forward") for number in range(10)]

@@ -7,8 +7,7 @@ import msgspec
 from polybench.render.footnotes import footnotes
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocation, Allocations, Energy, GarbageCollection, PeakComparison
-from polybench.schema.result import Result
-from polybench.schema.times import BaselineComparison, MeanStepTime, Pipeline
+from polybench.schema.result import BaselineComparison, MeanStepTime, Pipeline, Result
 from tests.factories import FLUX_DEVIATIONS, measured, native_allocation, study, trainings, typical_study, unmeasured
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.render.header import header_lines
-from polybench.schema.times import StepTimes
+from polybench.schema.result import StepTimes
 from tests.factories import measured, study, unmeasured
 
 

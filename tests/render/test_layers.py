@@ -12,9 +12,9 @@ import pytest
 from polybench.networks.layers import Operation
 from polybench.render.layer_table import sort_operations
 from polybench.render.layers import layer_records, render
-from polybench.schema.layers import ConfigurationLayers, LayerRow, LayersDocument
+from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.resources import PeakComparison
-from polybench.schema.times import StepTimes
+from polybench.schema.result import StepTimes
 from tests.factories import study
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from polybench.render.peak import render
-from polybench.schema.peak import ConfigurationPeaks, PeakDocument, PeakMeasurement
+from polybench.schema.measurements import ConfigurationPeaks, PeakDocument, PeakMeasurement
 from tests.factories import study
 
 

@@ -10,12 +10,10 @@ from polybench.metrics import METRICS
 from polybench.metrics.base import Metric
 from polybench.render import FORMATS, published_results, render_study
 from polybench.schema import units
+from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
-from polybench.schema.result import Result
+from polybench.schema.result import GpuSpeedup, Result, TrainedEpoch, Training
 from polybench.schema.study import from_json
-from polybench.schema.sweep import PointResult, SweepPoint
-from polybench.schema.times import GpuSpeedup
-from polybench.schema.training import TrainedEpoch, Training
 from tests.factories import WORKLOAD, measured, typical_study
 
 PUBLISHED = [

@@ -4,9 +4,7 @@ import pytest
 
 from polybench.render.summary import summary_sentences
 from polybench.schema.parity import ParityCheck
-from polybench.schema.result import Result
-from polybench.schema.times import BaselineComparison, GpuSpeedup
-from polybench.schema.training import AccuracyDifference
+from polybench.schema.result import AccuracyDifference, BaselineComparison, GpuSpeedup, Result
 from tests.factories import measured, study
 
 BASELINE = measured("torch/cpu", 0.0165)

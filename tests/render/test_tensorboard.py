@@ -14,7 +14,7 @@ import pytest
 from polybench.errors import BadInput
 from polybench.render.tensorboard import check_tensorboard, write
 from polybench.schema.resources import Memory
-from polybench.schema.times import StepTimes
+from polybench.schema.result import StepTimes
 from tests.factories import measured, study, trainings, unmeasured
 from tests.render.malicious_inputs import malicious_study
 

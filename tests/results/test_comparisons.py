@@ -20,10 +20,16 @@ from polybench.schema.resources import (
     Interference,
     NativeAllocation,
 )
-from polybench.schema.result import Result, Status
+from polybench.schema.result import (
+    AccuracyDifference,
+    MeanStepTime,
+    Result,
+    Status,
+    StepTimes,
+    TimeToAccuracy,
+    Training,
+)
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import MeanStepTime, StepTimes
-from polybench.schema.training import AccuracyDifference, TimeToAccuracy, Training
 from tests.factories import WORKLOAD, measured, native_allocation, study, trainings, unmeasured
 
 

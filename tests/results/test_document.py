@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.results.document import _startup
-from polybench.schema.times import Startup
+from polybench.schema.result import Startup
 
 
 def startup(first_step: float, **detail: float) -> Startup:

@@ -9,8 +9,7 @@ import pytest
 
 from polybench.results.interference import add_interference, drop_affected_rounds, inconclusive_reason
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.result import Result
-from polybench.schema.times import StepTimes
+from polybench.schema.result import Result, StepTimes
 from tests.factories import measured
 
 

@@ -8,8 +8,8 @@ from polybench.networks import MODELS
 from polybench.networks.timed_layers import split_layers
 from polybench.protocol.layer_messages import OperationTime
 from polybench.results.layers import OperationTimes, build_layers_document
-from polybench.schema.layers import ConfigurationLayers, LayersDocument
-from polybench.schema.times import StepTimes
+from polybench.schema.measurements import ConfigurationLayers, LayersDocument
+from polybench.schema.result import StepTimes
 from tests.factories import measured, study, unmeasured
 
 RESNET = MODELS["resnet32"]

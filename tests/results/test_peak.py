@@ -21,8 +21,8 @@ from polybench.results.peak import (
     numpy_timings,
 )
 from polybench.runner.peak_cache import PeakCache
+from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import RoundInterference
-from polybench.schema.peak import PeakDocument
 from tests.factories import measured, study, unmeasured
 
 PRODUCT = TimedLayer("product", "product", (Dense("product", 100, 100),), (100,), needs_input_gradient=True)

@@ -12,8 +12,7 @@ from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.render.data_parallel_notes import data_parallel_notes
 from polybench.results.comparisons import add_comparisons
 from polybench.results.replicas import SOURCE, allreduce_share
-from polybench.schema.replicas import Communication
-from polybench.schema.result import Result
+from polybench.schema.result import Communication, Result
 from tests import factories
 
 

@@ -6,7 +6,7 @@ from polybench.results.warnings import final_warnings, sweep_warnings
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.times import BaselineComparison
+from polybench.schema.result import BaselineComparison
 from tests.factories import measured, study
 
 

@@ -18,7 +18,7 @@ from polybench.networks.model import Model
 from polybench.render.layer_table import slowdown_by_operation, sort_operations
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
-from polybench.schema.layers import ConfigurationLayers, LayersDocument
+from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.options import Study
 
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}

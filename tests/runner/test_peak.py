@@ -22,9 +22,9 @@ from polybench.machine import interrupts
 from polybench.runner import peak
 from polybench.runner.peak import run_peak
 from polybench.runner.progress import NullProgress
-from polybench.schema import peak as peak_document
+from polybench.schema import measurements as peak_document
+from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
-from polybench.schema.peak import PeakDocument
 
 FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
 

@@ -16,8 +16,8 @@ from polybench.protocol.messages import BlockMeasured, MeasureBlock, Prepare, Pr
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
+from polybench.schema.result import AccuracyDifference, TrainedEpoch, Training
 from polybench.schema.study import StudyDocument
-from polybench.schema.training import AccuracyDifference, TrainedEpoch, Training
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.worker_sessions import InProcess

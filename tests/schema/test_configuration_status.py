@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybench.schema.configuration_status import ConfigurationStatus, status_fields
+from polybench.schema.result import ConfigurationStatus, status_fields
 from tests.factories import measured, unmeasured
 
 

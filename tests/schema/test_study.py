@@ -13,11 +13,8 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.schema.encoding import decode
-from polybench.schema.layers import layers_from_json
-from polybench.schema.overhead import overhead_from_json
-from polybench.schema.peak import PeakDocument
+from polybench.schema.measurements import PeakDocument, layers_from_json, overhead_from_json, sweep_from_json
 from polybench.schema.study import StudyDocument, from_json, to_json
-from polybench.schema.sweep import sweep_from_json
 from polybench.storage.document_loader import load_document
 from polybench.storage.store import Store
 from tests.factories import measured, study, typical_study

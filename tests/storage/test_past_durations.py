@@ -16,8 +16,8 @@ from polybench.results.document import study_toml
 from polybench.schema.metadata import PhaseSeconds
 from polybench.schema.options import Study
 from polybench.schema.parity import ParityCheck
+from polybench.schema.result import Startup
 from polybench.schema.study import StudyDocument
-from polybench.schema.times import Startup
 from polybench.storage.past_durations import estimate_duration, past_measurements
 from polybench.storage.store import Store
 from tests.factories import WORKLOAD, measured, study

@@ -20,7 +20,7 @@ from polybench.engines.job import NO_DEVIATIONS, SINGLE_RANK, EngineInfo, GcStat
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
-from polybench.schema.allocation_sites import AllocationProfile, AllocationSite
+from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations
 
 STEP_SECONDS = 0.010

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polybench.schema.allocation_sites import AllocationProfile, AllocationSite
+from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 HOST_COVERAGE = "Julia's heap, on all threads; not what BLAS or a GPU allocates"

@@ -28,7 +28,7 @@ from polybench.engines.shared.frameworks import cuda_index
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 CUDA_INSTALL = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.keras_common.layout import batch_to_keras
 from polybench.engines.shared.learning_rates import scheduled_steps
 from polybench.errors import EngineUnavailable
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 

@@ -17,7 +17,7 @@ from polybench.engines.shared.tf_common.allocations import (
 )
 from polybench.engines.shared.tf_common.build_info import build_info
 from polybench.engines.shared.tf_common.threads import set_threads
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 

@@ -14,7 +14,7 @@ from polybench.engines.shared.keras_common.optimizers import OptimizerClasses
 from polybench.engines.shared.torch_common.allocations import count_allocations, find_allocation_sites
 from polybench.engines.shared.torch_common.build_info import build_info
 from polybench.engines.shared.torch_common.threads import set_threads
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 _CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from polybench.schema.allocation_sites import AllocationSite
+from polybench.schema.measurements import AllocationSite
 
 
 class AllocEvent(NamedTuple):

@@ -33,7 +33,7 @@ from polybench.engines.tf.training_step import step_functions
 from polybench.engines.tf.variants import check_variants
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 

@@ -27,7 +27,7 @@ from polybench.engines.torch.replicas import Replicas
 from polybench.engines.torch.training_step import make_loss_function, make_training_step
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
 

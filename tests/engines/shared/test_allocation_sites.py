@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
-from polybench.schema.allocation_sites import AllocationSite
+from polybench.schema.measurements import AllocationSite
 
 EVENTS = st.lists(
     st.builds(AllocEvent, st.integers(0, 5), st.sampled_from("ab"), st.integers(1, 4))

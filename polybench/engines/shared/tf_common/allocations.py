@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
 from polybench.errors import EngineUnavailable
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 SOURCE = "TensorFlow's profiler"

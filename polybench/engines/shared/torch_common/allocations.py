@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
-from polybench.schema.allocation_sites import AllocationProfile
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 _BACKWARD = "autograd::engine::evaluate_function: "  # prefix of the nodes of a backward pass

@@ -1,0 +1,280 @@
+"""The documents of `diff`, `history`, `merge` and `explain`, which are derived from saved documents.
+
+Times are in seconds. Null means "not measured" or "no source", never 0. Version 1 of each schema was never
+released; version 2 has fields in standard terms.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from polybench.schema.metadata import Host, Settings, ToolVersion
+from polybench.schema.result import ConfigurationStatus
+
+Verdict = Literal["faster", "slower", "no difference", "not comparable"]
+Changed = dict[str, tuple[Any, Any]]
+"""Name of each difference, with both values; null means absent."""
+
+
+class StudyInfo(msgspec.Struct, frozen=True):
+    """A study in a comparison of two."""
+
+    id: str
+    created: str
+    title: str | None
+    hostname: str
+    polybench: str
+
+
+class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration in both studies. `ratio` is the speed in B over the speed in A; above 1 is faster.
+
+    `step_seconds` are those of a typical step in A and in B, null if not measured. `ratio` is null if the two
+    did different work. `ci95` is over processes, and null if one of the studies had a single process.
+    """
+
+    configuration: str
+    engine: str
+    device: str
+    verdict: Verdict
+    reason: str | None = None
+    """Reason why the two are not comparable."""
+    step_seconds: tuple[float | None, float | None] = (None, None)
+    ratio: float | None = None
+    ci95: tuple[float, float] | None = None
+    q_value: float | None = None
+    """The smallest false discovery rate, over all verdicts of this diff, at which this one is significant."""
+    machine_drift_ratio: float | None = None
+    """The smallest change of the other, unchanged engines on this device; the machine may have caused as
+    much. 1 if these engines moved in both directions; null without such engines."""
+    corrected_ratio: float | None = None
+    """The ratio without the machine's drift, which the verdict refers to; null without a verdict."""
+    changed: Changed = {}
+
+
+class DiffDocument(msgspec.Struct, kw_only=True):
+    """A comparison of study A with study B."""
+
+    schema: str = "polybench.diff/2"
+    a: StudyInfo
+    b: StudyInfo
+    tolerance: float
+    """Largest change, as a fraction, that does not count as a difference."""
+    changed: Changed
+    """Differences that apply to all rows."""
+    rows: list[DiffRow]
+    warnings: list[str] = []
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """A study in a series: seconds of a typical step, with an interval over processes (null for one process).
+
+    `segment_level` is the level of the segment, between two change points, that contains this point.
+    """
+
+    study: str
+    created: str
+    step_seconds: float
+    ci95: tuple[float, float] | None
+    segment_level: float
+    versions: dict[str, str]
+    changed: Changed = {}
+    """Versions that differ from those of the previous point."""
+
+
+class ChangePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A change from one level to another. `ratio` is the speed after it over the speed before; > 1 is
+    faster."""
+
+    study: str
+    """The first study at the new level."""
+    previous_study: str
+    """The last study at the old level."""
+    created: str
+    ratio: float
+    changed: Changed
+    """Versions that differ between these two studies."""
+    dismissed: bool
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration of one workload on one machine."""
+
+    configuration: str
+    engine: str
+    variant: str | None
+    device: str
+    model: str
+    dataset: str
+    batch_size: int
+    precision: str
+    threads: int
+    hostname: str
+    cpu: str
+    distinguishing_settings: str
+    """Settings that tell this series from others with equal fields above; empty if it is the only one."""
+    points: list[Point]
+    """In order of time."""
+    change_points: list[ChangePoint]
+    excluded: int = 0
+    """Number of earlier studies beyond the maximum length of a series."""
+
+
+class HistoryDocument(msgspec.Struct, kw_only=True):
+    """All series that match the request."""
+
+    schema: str = "polybench.history/2"
+    tolerance: float
+    """Largest change, as a fraction, that does not count as a change point."""
+    series: list[Series]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A study on one machine; `name` is its label or host name, numbered if it appears more than once."""
+
+    name: str
+    study: str
+    created: str
+    cpu: str
+    cores: int
+    gpus: list[str]
+    threads: int
+    prices: dict[str, float]
+    """Dollars per hour, by device."""
+
+
+class MachineResult(ConfigurationStatus, kw_only=True):
+    """A configuration on one machine.
+
+    `speedup` is the speed relative to the baseline, with its interval; above 1 is faster. Cost is time x
+    price. Values are null if they were not measured, if the row is not ranked, or without a price.
+    """
+
+    machine: str
+    parity: str
+    step_seconds: float | None = None
+    ci95: tuple[float, float] | None = None
+    items_per_second: float | None = None
+    epoch_seconds: float | None = None
+    speedup: float | None = None
+    speedup_ci95: tuple[float, float] | None = None
+    inconclusive_reason: str | None = None
+    dollars_per_epoch: float | None = None
+    relative_cost: float | None = None
+
+
+class MergeDocument(msgspec.Struct, kw_only=True):
+    """Studies of one workload in one table, grouped by machine."""
+
+    schema: str = "polybench.merge/2"
+    settings: Settings
+    """Settings of the first study; all have the same workload."""
+    baseline: str | None
+    """`MACHINE:CONFIGURATION`."""
+    machines: list[Machine]
+    results: list[MachineResult]
+    """In the order of the machines."""
+    failed_machines: dict[str, str] = {}
+    """Machines without a result, with the reason."""
+
+
+Interval = tuple[float, float]
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence, and the number that supports it."""
+
+    text: str
+    evidence: str
+    """A column of the study's table, or a field of another saved document."""
+    seconds: float | None = None
+    """The size of the effect, per step unless the text says otherwise."""
+    command: str | None = None
+    """The command that measures it, if it was not measured."""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a difference: `difference_seconds` is `seconds` - `baseline_seconds`, with null as 0.
+
+    `ci95` is the interval of the difference, over processes that ran side by side; null without such
+    processes.
+    """
+
+    name: str
+    kind: str
+    """For a layer its operation, such as `input gradient`; otherwise the kind of cost."""
+    difference_seconds: float
+    ci95: Interval | None = None
+    seconds: float | None = None
+    baseline_seconds: float | None = None
+
+
+class Breakdown(msgspec.Struct, kw_only=True):
+    """A difference broken down: `components` and `unattributed` add up to `difference_seconds`.
+
+    `layers`: the operations of a step, each timed alone. `batch size`: the fixed overhead of a step, and the
+    cost of its items. `start`: the difference of the cold starts, not of a step. `unattributed` names what no
+    component explains; nothing is rescaled. The largest components come first.
+    """
+
+    kind: Literal["layers", "batch size", "start"]
+    difference_seconds: float
+    components: list[Component]
+    unattributed: list[Component] = []
+    sources: list[str] = []
+    """IDs of the other documents that were used."""
+
+    @property
+    def explained_fraction(self) -> float | None:
+        """Fraction of the difference that the components explain; None for a difference of 0."""
+        explained = sum(component.difference_seconds for component in self.components)
+        return explained / self.difference_seconds if self.difference_seconds else None
+
+
+class Comparison(msgspec.Struct, kw_only=True):
+    """A configuration compared with the baseline; `difference_seconds` is positive if its step is longer."""
+
+    configuration: str
+    baseline: str
+    seconds: float
+    baseline_seconds: float
+    difference_seconds: float
+    ci95: Interval | None
+    speedup: float
+    speedup_ci95: Interval | None
+    inconclusive_reason: str | None = None
+    """Reason why the difference is inconclusive; null if it is not."""
+    breakdowns: list[Breakdown] = []
+    statements: list[Statement] = []
+
+    def breakdown(self, kind: str) -> Breakdown | None:
+        """The breakdown of this kind, or None."""
+        return next((breakdown for breakdown in self.breakdowns if breakdown.kind == kind), None)
+
+
+class ExplanationDocument(msgspec.Struct, kw_only=True):
+    """All conclusions from saved documents about the differences in one study."""
+
+    schema: str = "polybench.explanation/2"
+    study: str
+    """ID of the study."""
+    created: str
+    """Time of the study."""
+    polybench: ToolVersion
+    settings: Settings
+    host: Host
+    comparisons: list[Comparison]
+    """Inconclusive ones first."""
+    recommendations: list[Statement] = []
+    """Settings that were measured to be faster, the largest gain first."""
+    suggested_measurements: list[Statement] = []
+    """Measurements that are missing, with their commands."""
+    excluded: list[Statement] = []
+    """Configurations that cannot be compared."""
+
+    def all_statements(self) -> list[Statement]:
+        """Every statement, in reading order."""
+        compared = [statement for comparison in self.comparisons for statement in comparison.statements]
+        return [*compared, *self.recommendations, *self.suggested_measurements, *self.excluded]

@@ -1,0 +1,383 @@
+"""The documents of `layers`, `overhead`, `sweep`, `peak` and `allocations`.
+
+Times are in seconds, sizes in bytes. Null means "not measured" or "no source", never 0. Version 1 of each schema
+was never released; version 2 has fields in standard terms.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from polybench.networks.layers import Operation
+from polybench.networks.model import Model
+from polybench.schema.encoding import decode
+from polybench.schema.metadata import Host, InputKind, PublishedResult, RoundInterference, Settings, ToolVersion
+from polybench.schema.options import Workload
+from polybench.schema.resources import PeakComparison
+from polybench.schema.result import ConfigurationStatus, StepTimes
+
+STEP = "step"
+"""The `layer` of rows that belong to the whole step."""
+
+
+class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation of one layer, or of one residual block including its layers.
+
+    `ci95` is over processes, or over rounds if there is one process; null for a single round. `flops` counts
+    the direct convolution, product or LSTM, two for each multiply-add. `min_bytes_moved` is the traffic if
+    every value is read or written once.
+    """
+
+    layer: str
+    """STEP if it belongs to no layer."""
+    operation: Operation
+    seconds_per_step: float
+    """Without the pauses of the garbage collector."""
+    ci95: tuple[float, float] | None
+    gc_seconds_per_step: float | None = None
+    flops: int | None = None
+    min_bytes_moved: int | None = None
+    native_bytes: float | None = None
+    seconds: list[list[float]] = []
+    """As [process][round]."""
+
+
+class ConfigurationLayers(ConfigurationStatus, kw_only=True):
+    """A configuration: whole steps and their operations, measured in the same rounds.
+
+    `unattributed_seconds`, with `ci95`, is `step_seconds` minus the sum of the rows. It is negative if the
+    operations take longer alone than together, and null if only whole steps were timed. All times are
+    arithmetic means over processes and rounds, which add up; `compare` shows a geometric mean.
+    """
+
+    parity: Literal["pass", "fail", "skipped"]
+    compiled_as_whole: bool = False
+    """The engine compiles or times the step as a whole, so its layers have no separate times."""
+    step_seconds: float | None = None
+    step_ci95: tuple[float, float] | None = None
+    unattributed_seconds: float | None = None
+    ci95: tuple[float, float] | None = None
+    gc_seconds_per_step: float | None = None
+    """Garbage collection in whole steps, included in `step_seconds`."""
+    peak: PeakComparison | None = None
+    """For whole steps."""
+    rows: list[LayerRow] = []
+    step_times: StepTimes | None = None
+    """For whole steps."""
+    versions: dict[str, Any] = {}
+    """As in the results of a study."""
+
+
+class LayersDocument(msgspec.Struct, kw_only=True):
+    """The saved document. `study` is the measured study as TOML."""
+
+    schema: str = "polybench.layers/2"
+    id: str
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    study: str
+    settings: Settings
+    host: Host
+    interference: list[RoundInterference] = []
+    """An entry per round."""
+    warnings: list[str] = []
+    configurations: list[ConfigurationLayers] = []
+
+    def configuration(self, name: str) -> ConfigurationLayers | None:
+        """The configuration of this name; None if it was not requested."""
+        return next((one for one in self.configurations if one.configuration == name), None)
+
+
+def layers_from_json(text: bytes) -> LayersDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
+    return decode(text, LayersDocument)
+
+
+OVERHEAD_ID = "overhead-"
+"""Prefix of an overhead's ID; the rest is the ID of its first study."""
+
+Interval = tuple[float, float]
+
+
+class OverheadPoint(msgspec.Struct, frozen=True):
+    """The step time at one batch size."""
+
+    batch_size: int
+    step_seconds: float
+    ci95: Interval | None
+
+
+class OverheadIntervals(msgspec.Struct, frozen=True):
+    """95 % intervals over processes; null for one process."""
+
+    overhead_seconds: Interval | None
+    seconds_per_item: Interval | None
+
+
+class ConfigurationOverhead(ConfigurationStatus, kw_only=True):
+    """A configuration: step time = overhead_seconds + seconds_per_item x batch size.
+
+    At `batch_size_at_50pct_overhead`, the overhead is half of a step. `max_relative_residual` is the largest
+    deviation of a point from the line, as a fraction; if it is large, the cost is not linear.
+    `python_call_overhead_seconds` is the extra time of a call from Python, the median over batch sizes: for
+    Flux the bridge to Julia, and the collections that `gc_off` runs between steps. It is included neither in
+    the step times nor in `overhead_seconds`.
+    """
+
+    overhead_seconds: float | None = None
+    seconds_per_item: float | None = None
+    ci95: OverheadIntervals = OverheadIntervals(None, None)
+    batch_size_at_50pct_overhead: float | None = None
+    python_call_overhead_seconds: float | None = None
+    max_relative_residual: float | None = None
+    points: list[OverheadPoint] = []
+
+
+class OverheadDocument(msgspec.Struct, kw_only=True):
+    """The overheads of all configurations of a sweep over batch sizes."""
+
+    schema: str = "polybench.overhead/2"
+    id: str | None = None
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    model: str
+    input_kind: InputKind = "image"
+    threads: int
+    host: Host
+    batch_sizes: list[int] = []
+    """As requested."""
+    studies: list[str] = []
+    """IDs of the saved studies, in the order of their batch sizes."""
+    configurations: list[ConfigurationOverhead]
+    warnings: list[str] = []
+
+
+def overhead_from_json(text: bytes) -> OverheadDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
+    return decode(text, OverheadDocument)
+
+
+SWEEP_ID = "sweep-"
+"""Prefix of a sweep's ID; the rest is the ID of its first study."""
+
+
+class PointResult(msgspec.Struct, frozen=True):
+    """A configuration at one point; numbers are null if it could not be measured, with a `reason`.
+
+    `speedup`, with `ci95`, is its items per second relative to its own first point. `efficiency` is `speedup`
+    over the ratio of threads; null unless threads vary. `relative_time` and `relative_cost` are an epoch's,
+    relative to the sweep's reference. Dollars are null if the device has no price at this number of threads.
+    """
+
+    configuration: str
+    status: str
+    reason: str | None = None
+    step_seconds: float | None = None
+    items_per_second: float | None = None
+    speedup: float | None = None
+    ci95: tuple[float, float] | None = None
+    efficiency: float | None = None
+    epoch_seconds: float | None = None
+    relative_time: float | None = None
+    dollars_per_hour: float | None = None
+    """For all devices that the configuration uses."""
+    dollars_per_epoch: float | None = None
+    relative_cost: float | None = None
+
+
+class PointReference(msgspec.Struct, frozen=True):
+    """A configuration at a point."""
+
+    configuration: str
+    parameters: dict[str, int]
+
+
+class ThreadPoolSizes(msgspec.Struct, frozen=True):
+    """An entry of a grid: the threads that Julia and BLAS report, and the step time."""
+
+    julia: int
+    blas: int
+    step_seconds: float
+    ci95: tuple[float, float] | None
+
+
+class ThreadPoolGrid(msgspec.Struct, frozen=True):
+    """An engine with several sizes of its thread pools, at one point of the other axes."""
+
+    configuration: str
+    parameters: dict[str, int]
+    sizes: list[ThreadPoolSizes]
+    best: ThreadPoolSizes
+
+
+class SweepPoint(msgspec.Struct, frozen=True):
+    """A study; `id` is that of its saved document."""
+
+    parameters: dict[str, int]
+    id: str
+    oversubscribed: bool
+    """True if it uses more threads than the machine has cores for."""
+    configurations: list[PointResult]
+    workload: Workload | None = None
+    """The workload at the study's first precision; a configuration may have another one."""
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """A configuration over all points: its best point and, with one axis, its knee."""
+
+    configuration: str
+    best: Annotated[dict[str, int], msgspec.Meta(min_length=1)]
+    best_items_per_second: float
+    knee: int | None = None
+    """The smallest value of the only axis that reaches 90 % of the best throughput."""
+
+
+class SweepDocument(msgspec.Struct, kw_only=True):
+    """A whole sweep."""
+
+    schema: str = "polybench.sweep/2"
+    id: str | None = None
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    model: str
+    input_kind: InputKind = "image"
+    host: Host
+    axes: dict[str, list[int]]
+    points: list[SweepPoint]
+    curves: list[Curve]
+    reference: PointReference | None = None
+    """The reference of relative times and costs: the baseline at the first point that has one."""
+    thread_pools: list[ThreadPoolGrid] = []
+    """For engines with two thread pools, if both sizes vary."""
+    warnings: list[str] = []
+    title: str | None = None
+    published: list[PublishedResult] = []
+    """Numbers that the author of a study file's sweep published."""
+
+
+def sweep_from_json(text: bytes) -> SweepDocument:
+    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
+    return decode(text, SweepDocument)
+
+
+PeakKind = Literal["gemm", "convolution", "memory_bandwidth"]
+"""A product of square matrices; a convolution of the network; the STREAM triad a = b + s c over arrays that
+are larger than every cache."""
+
+MAX_DRIFT = 0.05
+"""Largest drift from the first to the last round, and largest CPU contention, of a peak that percentages may
+refer to."""
+
+
+class PeakMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """The highest throughput of its kind over all engines, sizes and directions; the median over rounds.
+
+    `ci95` is the interval of that median within this run; null for fewer than six rounds. `drift` is the
+    relative change from the first to the last round; null for a single round. `cpu_contention` is the
+    fraction of the required cores that other programs and the hypervisor took: the median over rounds.
+    """
+
+    device: str
+    precision: str | None
+    """The engines' precision; null for memory bandwidth, which NumPy measures in float64."""
+    threads: int
+    kind: PeakKind
+    value: float
+    unit: Literal["FLOP/s", "B/s"]
+    """FLOP counts the direct computation. Bytes are those of three arrays, each read or written once, without
+    the cache lines that are fetched before a write."""
+    engine: str
+    """With its variant."""
+    shape: str
+    ci95: tuple[float, float] | None
+    drift: float | None
+    cpu_contention: float
+    measured_at: str
+    """UTC, ISO 8601."""
+
+    @property
+    def is_stable(self) -> bool:
+        """True if percentages of this peak are meaningful."""
+        return self.drift is not None and abs(self.drift) <= MAX_DRIFT and self.cpu_contention <= MAX_DRIFT
+
+
+class ConfigurationPeaks(ConfigurationStatus, kw_only=True):
+    """A requested configuration and its outcome."""
+
+    versions: dict[str, str] = {}
+
+
+class PeakDocument(msgspec.Struct, kw_only=True):
+    """The saved document. The convolutions are those of `model` with `batch_size` images."""
+
+    schema: str = "polybench.peak/2"
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    model: str
+    network: Model | None = None
+    """The network itself, if it came from a user's file."""
+    batch_size: int
+    threads: int
+    malloc: str
+    numpy: str | None = None
+    """The version of NumPy, which measured memory bandwidth, and matrix products beside the engines."""
+    host: Host
+    interference: list[RoundInterference] = []
+    """An entry per round."""
+    peaks: list[PeakMeasurement]
+    configurations: list[ConfigurationPeaks]
+    warnings: list[str] = []
+
+
+class AllocationSite(msgspec.Struct, frozen=True):
+    """An operator, operation or function, and its allocations.
+
+    An allocation is avoidable if a block of the same size was free, because the same step had allocated and
+    freed it before.
+    """
+
+    location: str
+    bytes_per_step: float
+    count_per_step: float
+    avoidable_allocations_per_step: float | None = None
+    avoidable_bytes_per_step: float | None = None
+
+
+class AllocationProfile(msgspec.Struct, frozen=True):
+    """All allocation sites that `source` reports, the most bytes first."""
+
+    source: str
+    coverage: str
+    sites: list[AllocationSite]
+
+
+class ConfigurationAllocations(ConfigurationStatus, kw_only=True):
+    """A configuration; without `source`, `status`, `reason` and `hint` say why."""
+
+    source: str | None = None
+    coverage: str | None = None
+    bytes_per_step: float | None = None
+    count_per_step: float | None = None
+    sites: list[AllocationSite] = []
+
+
+class AllocationsDocument(msgspec.Struct, kw_only=True):
+    """The document. `study` is the profiled study as TOML."""
+
+    schema: str = "polybench.allocations/2"
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    study: str
+    settings: Settings
+    host: Host
+    interference: list[RoundInterference] = []
+    """An entry per round."""
+    warnings: list[str] = []
+    configurations: list[ConfigurationAllocations] = []
