@@ -46,7 +46,6 @@ lint: $(INSTALLED)
 
 readme: $(INSTALLED) # the README's tables and julia/models, from the code
 	$(VENV)/bin/python -m tests.readme
-	$(VENV)/bin/python -m tests.julia_models
 
 notebooks: $(INSTALLED) # executes docs/notebooks; needs an idle machine
 	$(VENV)/bin/python -m tests.notebooks $(ARGS)

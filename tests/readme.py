@@ -1,23 +1,29 @@
-"""Writes the tables of the README and the docs from the code: `make readme` (`python -m tests.readme`).
+"""Writes the tables of the README and the docs, and `julia/models`, from the code: `make readme`.
 
 A table is between two markers in one of these files; a test fails if it is outdated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec
 from polybench.metrics import GROUPS, METRICS
 from polybench.metrics.base import Metric
-from polybench.networks import MODEL_NAMES, MODELS
+from polybench.networks import MODEL_NAMES, MODELS, find_model
 from polybench.networks.model import Model
-from polybench.networks.optimizers import FORMULAS
+from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
-from tests.matrix_table import matrix
-from tests.tested_on_table import ran
+from polybench.schema.study import StudyDocument
+from polybench.storage.store import Store
+from tests import engine_matrix as cases
+from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 
 _ROOT = Path(__file__).parents[1]
 PAGES = (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md")))
@@ -37,6 +43,10 @@ def formats() -> str:
     return markdown(("`--format`", "for", "is"), rows)
 
 
+def _first_line(module: str) -> str:
+    return str(import_module(module).__doc__).splitlines()[0].rstrip(".")
+
+
 def columns() -> str:
     """Return columns by group; those without a group come last."""
     groups = {f"`{name}`": members for name, members in GROUPS.items() if name != "all"}
@@ -44,6 +54,11 @@ def columns() -> str:
     groups["no group"] = tuple(name for name in METRICS if name not in grouped)
     rows = ((title, ", ".join(_column(METRICS[name]) for name in names)) for title, names in groups.items())
     return markdown(("group", "columns"), rows)
+
+
+def _column(metric: Metric) -> str:
+    details = ", ".join(filter(None, (metric.unit, metric.description)))
+    return f"`{metric.name}`" + (f" ({details})" if details else "")
 
 
 def networks() -> str:
@@ -77,6 +92,114 @@ def engines() -> str:
     return markdown(("engine", "what is timed", "variants", "extra"), rows)
 
 
+def _variants(row: EngineSpec) -> str:
+    names = (f"`{name}`" + " (CUDA only)" * one.cuda_only for name, one in row.variants.items())
+    return ", ".join(names)
+
+
+_TITLES = {
+    BIASED.name: "biases before batch norm",
+    EVERYTHING.name: "every layer and option for images",
+    SEQUENCES.name: "every layer for sequences",
+    RESNET8.name: "`resnet32`, with one block a stage",
+}
+
+
+def matrix() -> str:
+    """Return Markdown with a row per network and optimizer, and a column per engine.
+
+    Networks without a check have an empty row.
+    """
+    configurations: dict[tuple[str, str], set[str]] = {}
+    for network, optimizer, configuration in cases.checks():
+        configurations.setdefault((network, _words(optimizer)), set()).add(configuration)
+    for network in {name for name in MODEL_NAMES if name in MODELS} - {network for network, _ in configurations}:
+        configurations[network, _words(MODELS[network].optimizer)] = set()
+
+    rows = []
+    order = [*MODEL_NAMES, *cases.NETWORKS, EVERYTHING.name, SEQUENCES.name]
+    order.insert(order.index("resnet32") + 1, RESNET8.name)
+    for network, optimizer in sorted(configurations, key=lambda key: order.index(key[0])):
+        found = configurations[network, optimizer]
+        rows.append((_name(network), optimizer, *(_checks(engine, found) for engine in cases.TESTED)))
+    return markdown(("network", "optimizer", *(f"`{engine}`" for engine in cases.TESTED)), rows)
+
+
+def _name(network: str) -> str:
+    """Return the network's name, with the size of its images if the check uses another size."""
+    if network in _TITLES:
+        return _TITLES[network]
+    checked = cases.NETWORKS[network].model if network in cases.NETWORKS else find_model(network)
+    own = find_model(network)
+    if checked.vocabulary_size != own.vocabulary_size:
+        return f"`{network}`, with {checked.vocabulary_size:,} tokens"
+    if checked.input_shape != own.input_shape:
+        return f"`{network}`, for {' x '.join(map(str, checked.input_shape[1:]))}"
+    return f"`{network}`"
+
+
+def _words(optimizer: Optimizer) -> str:
+    return f"`{optimizer.name}`" + (", weight decay" if optimizer.weight_decay else "")
+
+
+def _checks(engine: str, configurations: set[str]) -> str:
+    """List the checks of an engine: plain, and its variants."""
+    variants = sorted(
+        configuration.removeprefix(engine) for configuration in configurations if configuration.startswith(f"{engine}+")
+    )
+    return ", ".join(["✓"] * (engine in configurations) + [f"`{name}`" for name in variants]) or "-"
+
+
+def ran() -> str:
+    """Return a row per engine, per variant, and per combination of variants that the tests or a saved study ran."""
+    tested = {check.configuration for check in cases.checks()}
+    by_hand: dict[tuple[str, str], dict[str, str]] = {}
+    for study in Store(_ROOT / "docs" / "gallery" / "measured").studies():
+        for configuration, device, hardware in _measured(study):
+            days = by_hand.setdefault((configuration, device), {})
+            days[hardware] = max(days.get(hardware, ""), study.created[:10])
+    rows = []
+    for configuration in _configurations(tested | {configuration for configuration, _ in by_hand}):
+        found = (_places(configuration, d, tested, by_hand.get((configuration, d), {})) for d in ("cpu", "cuda"))
+        rows.append((f"`{configuration}`", *found))
+    return markdown(("engine", "on the CPU", "on CUDA"), rows)
+
+
+def _measured(study: StudyDocument) -> Iterator[tuple[str, str, str]]:
+    """Yield (configuration, type of device, hardware) of what passed the parity check and was measured."""
+    for result in study.results:
+        if result.environment is not None:  # another environment has other versions
+            continue
+        if result.status == "ok" and result.is_measured and result.parity.status == "pass":
+            kind, _, index = result.device.partition(":")
+            gpu = next(iter(study.host.gpus[int(index or 0) :]), "a GPU")
+            hardware = study.host.cpu if kind == "cpu" else gpu
+            configuration = "+".join(filter(None, (result.engine, result.variant)))
+            yield configuration, kind, hardware
+
+
+def _configurations(ran: set[str]) -> Iterator[str]:
+    for engine in cases.TESTED:
+        yield engine
+        yield from (f"{engine}+{name}" for name in ENGINES[engine].variants)
+        yield from sorted(one for one in ran if one.startswith(f"{engine}+") and one.count("+") > 1)
+
+
+def _places(configuration: str, device: str, tested: set[str], by_hand: dict[str, str]) -> str:
+    engine, *names = configuration.split("+")
+    row = ENGINES[engine]
+    variants = [row.variants[name] for name in names]
+    parts = ["by the tests"] if device == "cpu" and configuration in tested else []
+    if device == "cpu" and not parts and any(one.changes_thread_pools for one in variants):
+        parts = ["by the tests, with pools of another size"]  # one variant stands for all, as in tests.engine_matrix
+    parts += [f"by hand on {' '.join(hardware.split())}, {date}" for hardware, date in sorted(by_hand.items())]
+    if parts:
+        return "; ".join(parts)
+    if (device == "cpu" and any(one.cuda_only for one in variants)) or device not in row.devices:
+        return "-"
+    return "never run"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "columns": columns,
     "formats": formats,
@@ -107,20 +230,36 @@ def with_tables(text: str) -> str:
     return text
 
 
-def _first_line(module: str) -> str:
-    return str(import_module(module).__doc__).splitlines()[0].rstrip(".")
+IN_JULIA = {name: model for name, model in MODELS.items() if model.input_shape[0] == 3}
+"""Networks of color images; PolyBench.jl has data for these only."""
+
+JULIA_MODELS = _ROOT / "julia" / "models"
 
 
-def _column(metric: Metric) -> str:
-    details = ", ".join(filter(None, (metric.unit, metric.description)))
-    return f"`{metric.name}`" + (f" ({details})" if details else "")
+def as_toml(model: Model) -> str:
+    """Return the content that `julia/src/models.jl` reads."""
+    fields = {
+        "name": model.name,
+        "input_shape": model.input_shape,
+        "classes": model.classes,
+        "batch_size": model.batch_size,
+        "initialization": model.initialization,
+        "optimizer": model.optimizer,
+        "layers": model.layers,
+    }
+    return tomli_w.dumps(_without_none(msgspec.to_builtins(fields)))
 
 
-def _variants(row: EngineSpec) -> str:
-    names = (f"`{name}`" + " (CUDA only)" * one.cuda_only for name, one in row.variants.items())
-    return ", ".join(names)
+def _without_none(value: Any) -> Any:
+    """Remove None, because TOML has no null."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
+    JULIA_MODELS.mkdir(exist_ok=True)
+    for name, model in IN_JULIA.items():
+        (JULIA_MODELS / f"{name}.toml").write_text(as_toml(model), "utf-8")

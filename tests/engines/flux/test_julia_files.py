@@ -11,7 +11,7 @@ import pytest
 
 import polybench
 from polybench.errors import __version__
-from tests.julia_models import FOLDER, IN_JULIA, as_toml
+from tests.readme import IN_JULIA, JULIA_MODELS, as_toml
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,11 +25,11 @@ PACKAGE, TOP = toml("julia", "Project.toml"), toml("Project.toml")
 
 @pytest.mark.parametrize("name", IN_JULIA)
 def test_julia_files_agree_with_the_networks(name: str) -> None:
-    assert (FOLDER / f"{name}.toml").read_text("utf-8") == as_toml(IN_JULIA[name]), "run make readme"
+    assert (JULIA_MODELS / f"{name}.toml").read_text("utf-8") == as_toml(IN_JULIA[name]), "run make readme"
 
 
 def test_julia_has_no_other_networks() -> None:
-    assert {file.stem for file in FOLDER.iterdir()} == set(IN_JULIA)
+    assert {file.stem for file in JULIA_MODELS.iterdir()} == set(IN_JULIA)
 
 
 def test_top_level_project_is_the_package_with_dependencies_of_examples() -> None:
