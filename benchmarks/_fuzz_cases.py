@@ -23,7 +23,7 @@ from polybench.planning.study_file import parse
 from polybench.protocol.messages import Load
 from polybench.protocol.process import WorkerProcess
 from polybench.render import FORMATS, render_study
-from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import StudyCheckpointStore
 from polybench.schema.study import StudyDocument, from_json
 
 _FOLDER = Path(tempfile.gettempdir()) / f"polybench-fuzz-{os.getpid()}"

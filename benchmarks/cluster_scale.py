@@ -30,7 +30,7 @@ from polybench.cluster.messages import Message, Saved, Task, current_fingerprint
 from polybench.cluster.node import run_task
 from polybench.cluster.run import run_on_cluster
 from polybench.render.merge import render
-from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import MachineGroup, Study
 from polybench.schema.study import from_json, to_json

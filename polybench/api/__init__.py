@@ -27,12 +27,12 @@ from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
 from polybench.results.overhead import build_overhead_document as summarize_overhead
 from polybench.results.sweep import build_sweep_document as summarize_sweep
-from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.checkpoint import ClusterRun, SweepSpec
 from polybench.runner.layers import run_layers
 from polybench.runner.peak import run_peak
-from polybench.runner.study import new_header, run_study
+from polybench.runner.prepare import new_header
+from polybench.runner.study import run_study
 from polybench.runner.sweep import run_sweep
-from polybench.runner.sweep_checkpoint import SweepSpec
 from polybench.schema.options import SINGLE_MACHINE
 from polybench.storage.past_durations import CheckScope
 

@@ -11,7 +11,7 @@ import msgspec
 from polybench.api.results import MergeResult, StudyResult
 from polybench.cluster.run import cluster_table, run_on_cluster
 from polybench.errors import BadInput, format_validation_error
-from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.progress import Progress
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import MachineGroup

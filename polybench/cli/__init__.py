@@ -30,8 +30,7 @@ from polybench.cli.parity import parity
 from polybench.cli.peak import peak
 from polybench.cli.plot import plot
 from polybench.cli.report import report
-from polybench.cli.resume import resume
-from polybench.cli.run import run
+from polybench.cli.run import resume, run
 from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show

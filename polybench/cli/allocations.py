@@ -37,7 +37,7 @@ def allocations(
     Example: polybench allocations --engines torch,tf --top 5
     """
     from polybench.render.allocation_sites import FORMATS
-    from polybench.runner.allocation_sites import find_allocation_sites
+    from polybench.runner.allocations import find_allocation_sites
     from polybench.storage.anonymize import anonymize
 
     render = lookup_or_suggest(options.format, FORMATS, "format")

@@ -23,7 +23,7 @@ from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study, check_
 
 if TYPE_CHECKING:
     from polybench.cluster.driver import ClusterResult
-    from polybench.runner.cluster_checkpoint import ClusterRun
+    from polybench.runner.checkpoint import ClusterRun
     from polybench.runner.progress import Progress
     from polybench.schema.study import StudyDocument
     from polybench.storage.store import Store
@@ -99,7 +99,7 @@ def resume_cluster_run(
 ) -> NoReturn:
     """Resume the cluster run with this ID, and print it like `run_on_cluster`."""
     from polybench.cluster.run import resume_on_cluster
-    from polybench.runner.cluster_checkpoint import ClusterCheckpointStore
+    from polybench.runner.checkpoint import ClusterCheckpointStore
     from polybench.storage.store import Store, results_folder
 
     def measure(progress: Progress, store: Store | None) -> ClusterResult:
@@ -152,7 +152,7 @@ def reject_explain(options: OutputOptions, what: str) -> None:
 def _cluster_run(
     study: Study, machines: Sequence[MachineGroup], on: str, options: OutputOptions, **more: object
 ) -> ClusterRun:
-    from polybench.runner.cluster_checkpoint import ClusterRun
+    from polybench.runner.checkpoint import ClusterRun
 
     reject_explain(options, "the study")
     groups = tuple(machines) or SINGLE_MACHINE

@@ -37,7 +37,7 @@ def engines(
 def _row(name: str, spec: EngineSpec) -> dict[str, Any]:
     import msgspec
 
-    from polybench.runner.requirements import engine_requirement, variant_requirements
+    from polybench.runner.doctor import engine_requirement, variant_requirements
 
     requirements = variant_requirements(spec)
     return {

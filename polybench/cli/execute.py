@@ -39,7 +39,8 @@ def execute(
     recheck: bool = False,
 ) -> NoReturn:
     """Measure a study, or only check its parity, and print it; raise typer.Exit with the exit code."""
-    from polybench.runner.study import new_header, run_study
+    from polybench.runner.prepare import new_header
+    from polybench.runner.study import run_study
 
     def measure(progress: Progress, store: Store | None) -> StudyDocument:
         return run_study(

@@ -89,7 +89,7 @@ def explain_study(
     code = 0
     if layers_study is not None:
         from polybench.runner.layers import run_layers
-        from polybench.runner.study import new_header
+        from polybench.runner.prepare import new_header
         from polybench.storage.anonymize import is_anonymized
 
         context = new_header(argv, anonymous=is_anonymized(document.host))

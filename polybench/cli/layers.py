@@ -86,7 +86,7 @@ def layers(
     from polybench.render.layer_table import ORDERS
     from polybench.render.layers import render
     from polybench.runner.layers import run_layers
-    from polybench.runner.study import new_header
+    from polybench.runner.prepare import new_header
     from polybench.storage.store import Store, results_folder
 
     study, only_layer = _with_single_layer(study, layer, input)

@@ -35,8 +35,8 @@ def list_studies(
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.render.study_list import render
+    from polybench.runner.checkpoint import StudyCheckpointStore
     from polybench.runner.resumable import summarize_unsaved
-    from polybench.runner.study_checkpoint import StudyCheckpointStore
     from polybench.storage.store import Store, results_folder
     from polybench.storage.sweep_summary import drop_resumable, filter_summaries, sweep_summaries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from polybench.cli.terminal import printable
-from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.schema import units
+
+if TYPE_CHECKING:
+    from polybench.runner.progress import ConfigurationProgress, Progress
 
 _BAR_WIDTH = 30
 """Characters."""

@@ -10,8 +10,7 @@ from polybench.cli.option_parsers import parse_integers
 from polybench.cli.options import WORKLOAD_PANEL
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume
-from polybench.cli.sweep_runner import run_and_print_sweep
+from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 
@@ -36,7 +35,7 @@ def overhead(
     Example: polybench overhead --engines torch,torch+compile,tf --processes 3
     """
     from polybench.planning.grid import BATCH_SIZES
-    from polybench.runner.sweep_checkpoint import SweepSpec
+    from polybench.runner.checkpoint import SweepSpec
 
     sizes = list(BATCH_SIZES) if batch_size is None else parse_integers(batch_size, "batch_size")
     if len(set(sizes)) < 2:

@@ -14,24 +14,25 @@ from polybench.cli.cluster import (
     UploadOption,
     check_cluster,
     find_cluster_checkpoint,
+    reject_explain,
     reject_upload,
+    resume_cluster_run,
     resume_matching_cluster_run,
     run_on_cluster,
 )
-from polybench.cli.execute import execute, print_plan, resume_matching_study
+from polybench.cli.execute import execute, print_plan, resume_matching_study, resume_study_by_id
 from polybench.cli.options import OPTIONS
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.overrides import Overrides
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import print_points
-from polybench.cli.sweep_runner import reject_options, run_and_print_sweep
+from polybench.cli.sweep import print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.cli.terminal import echo
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup
 
 if TYPE_CHECKING:
     from polybench.planning.study_file import StudyFile
-    from polybench.runner.sweep_checkpoint import SweepSpec
+    from polybench.runner.checkpoint import SweepSpec
 
 
 @with_options(*OPTIONS)
@@ -64,7 +65,7 @@ def run(
 
     Example: polybench run examples/flux_tutorial.toml --quick --published
     """
-    from polybench.runner.sweep_checkpoint import SweepSpec
+    from polybench.runner.checkpoint import SweepSpec
 
     reject_upload(on, upload=upload)
     is_remote = on is not None
@@ -173,3 +174,54 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
     study = parse(saved.study, f"the study of {saved.id}", remote=is_remote)
     metadata = StudyFileMetadata(saved.title, saved.published, saved.settings.data_sha256)
     return StudyFile(study.quick() if quick else study, metadata, {})
+
+
+@with_options(
+    "strict",
+    "columns",
+    "published",
+    "format",
+    "output",
+    "results",
+    "explain",
+    "anonymous",
+    "quiet",
+    "verbose",
+)
+def resume(
+    study: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="Interrupted study or sweep: its ID, a unique prefix, or `last`."),
+    ],
+    options: OutputOptions,
+    strict: bool,
+    discard: Annotated[
+        bool,
+        typer.Option("--discard", help="Delete the checkpoint instead of resuming; results that are saved stay."),
+    ] = False,
+) -> None:
+    """Resume an interrupted study or sweep; finished measurements are not repeated.
+
+    A run resumes only on the same machine, with the same versions and data. `polybench list` shows what can
+    be resumed.
+
+    Example: polybench resume last
+    """
+    from polybench.runner.resumable import discard as discard_checkpoint
+    from polybench.runner.resumable import find_resumable
+    from polybench.storage.store import Store, results_folder
+
+    store = Store(results_folder(options.results))
+    found = find_resumable(study, store)
+    if discard:
+        discard_checkpoint(found, store)
+        echo(f"deleted the checkpoint of {found.id}; it can no longer be resumed")
+        return
+    if found.kind == "cluster":
+        reject_explain(options, found.id)
+        resume_cluster_run(found.id, options, strict=strict)
+    if found.kind == "study":
+        resume_study_by_id(found.id, options, strict=strict)
+    given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
+    reject_options(given, f"{found.id} is a sweep")
+    resume_sweep_by_id(found.id, options)

@@ -105,7 +105,7 @@ def _set_up(executable: str | None, project: str | None, *, extra: Sequence[str]
         version_of,
     )
     from polybench.engines.flux.julia.package import ENGINE
-    from polybench.runner import smoke
+    from polybench.runner import doctor
 
     check_juliacall()
     julia = installation.choose(executable, project)
@@ -127,7 +127,7 @@ def _set_up(executable: str | None, project: str | None, *, extra: Sequence[str]
     installation.precompile(julia, _print, offline=offline)
     _print("training two steps")
     os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
-    prepared = smoke.smoke_test(ENGINE)
+    prepared = doctor.smoke_test(ENGINE)
     if executable or project or saved_config.load():
         _print(f"saved in {saved_config.save(julia.executable, julia.project, **installation.library_of(julia))}")
     _print(

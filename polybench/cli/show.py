@@ -13,7 +13,7 @@ from polybench.cli.output import check_writable, parse_columns, write
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested
 from polybench.cli.signature import with_options
-from polybench.cli.sweep_runner import reject_options
+from polybench.cli.sweep import reject_options
 from polybench.cli.terminal import width
 from polybench.errors import lookup_or_suggest
 from polybench.render import FORMATS, RECORD_FORMATS, render_study

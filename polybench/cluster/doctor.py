@@ -22,8 +22,8 @@ from polybench.cluster.messages import (
 from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput
 from polybench.runner.doctor import Report
+from polybench.runner.prepare import new_id
 from polybench.runner.progress import Progress
-from polybench.runner.study import new_id
 from polybench.schema.options import Study
 
 _WAIT_SECONDS = 60.0

@@ -27,9 +27,8 @@ from polybench.cluster.messages import (
 from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
 from polybench.results.document import study_toml
-from polybench.runner.cluster_checkpoint import ClusterCheckpoint, ClusterCheckpointStore, MachineStudy
+from polybench.runner.checkpoint import ClusterCheckpoint, ClusterCheckpointStore, MachineStudy, StudyCheckpointStore
 from polybench.runner.progress import Progress
-from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.schema.options import MachineGroup, Study
 from polybench.schema.result import Status
 from polybench.schema.study import StudyDocument, from_json

@@ -39,12 +39,13 @@ from polybench.cluster.messages import (
 )
 from polybench.errors import BadInput, PolybenchError
 from polybench.machine import interrupts
+from polybench.runner.checkpoint import StudyCheckpointStore
 from polybench.runner.doctor import diagnose
+from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.resume import resume_study
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import new_header, run_study
-from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.runner.study import run_study
 from polybench.schema.encoding import encode
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Document, Store

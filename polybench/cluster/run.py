@@ -14,15 +14,10 @@ from polybench.cluster.driver import ClusterResult, Driver
 from polybench.cluster.executor import make_executor, supports_upload
 from polybench.machine import host
 from polybench.planning.plan import check_remote
-from polybench.runner.cluster_checkpoint import (
-    ClusterCheckpoint,
-    ClusterCheckpointStore,
-    ClusterRun,
-    MachineStudy,
-)
+from polybench.runner.checkpoint import ClusterCheckpoint, ClusterCheckpointStore, ClusterRun, MachineStudy
+from polybench.runner.prepare import new_id
 from polybench.runner.progress import Progress
-from polybench.runner.resume_checks import polybench_changes, reject_changed
-from polybench.runner.study import new_id
+from polybench.runner.resume import polybench_changes, reject_changed
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.schema.study import StudyDocument

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
+import functools
+import importlib
+import importlib.util
 import os
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import platformdirs
 
-from polybench.data import cifar10, data_folder
-from polybench.engines import EngineSpec
-from polybench.engines.job import COLD_START
+from polybench.data import Dataset, cifar10, data_folder
+from polybench.data.batch_files import write_epoch
+from polybench.data.batches import epoch_order
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
+from polybench.engines.job import COLD_START, Job
 from polybench.engines.plugins import load_all_engines
-from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__
+from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__, install_command
 from polybench.machine import host
 from polybench.machine.load import RoundMeter
 from polybench.machine.memory import reset_peak
 from polybench.machine.meters import availability
 from polybench.machine.meters.availability import Availability
-from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import Load, Loaded
+from polybench.networks import MODELS
+from polybench.networks.initial_weights import initial_weights
+from polybench.protocol.environment import PRELOADED_ALLOCATORS, worker_environment
+from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
-from polybench.runner.requirements import variant_requirements
 from polybench.runner.scratch import scratch_folder
+from polybench.schema.options import Workload
 from polybench.storage.store import results_folder
 
 _PROBE_TIMEOUT = 120.0
@@ -141,3 +151,123 @@ def _describe_meters() -> list[dict[str, Any]]:
     peak = Availability(True, name) if reset_peak() else Availability(False, name, reason)
     meters = (peak, availability.native_allocations(), availability.rapl(), *availability.gpus())
     return [msgspec.to_builtins(meter) for meter in meters]
+
+
+class RequirementStatus(msgspec.Struct, frozen=True):
+    """Requirement of an engine or variant, and whether this machine meets it.
+
+    Attributes:
+        requires: software or device; None if the engine's own are enough.
+        install: command that installs it; None for a device.
+        installed: the machine meets the requirement.
+        hint: command that fixes the problem; None if installed.
+    """
+
+    requires: str | None
+    install: str | None
+    installed: bool
+    hint: str | None = None
+
+
+def engine_requirement(spec: EngineSpec) -> RequirementStatus:
+    """Check the packages and other software that an engine needs."""
+    commands = [install_command(spec.extra)] if spec.extra else []
+    commands += [spec.requires.install] if spec.requires else []
+    names = [*spec.packages, *([spec.requires.name] if spec.requires else [])]
+    problem = _engine_problem(spec)
+    return RequirementStatus(
+        ", ".join(names) or None,
+        "; ".join(commands) or None,
+        problem is None,
+        problem.hint if problem else None,
+    )
+
+
+def variant_requirements(spec: EngineSpec) -> dict[str, RequirementStatus]:
+    """Check what each variant of an engine needs in addition to the engine, allocators included."""
+    return {name: _variant_requirement(spec, name) for name in spec.variants | ALLOCATOR_VARIANTS}
+
+
+def _variant_requirement(spec: EngineSpec, name: str) -> RequirementStatus:
+    variant = (spec.variants | ALLOCATOR_VARIANTS)[name]
+    if variant.cuda_only:
+        has_gpu = bool(host.gpu_names())
+        return RequirementStatus(
+            "a CUDA device", None, has_gpu, None if has_gpu else "use a machine with an NVIDIA GPU"
+        )
+    if variant.requires is None:
+        problem = _engine_problem(spec)
+        return RequirementStatus(None, None, problem is None, problem.hint if problem else None)
+    if name in PRELOADED_ALLOCATORS:
+        installed = _has_library(name)
+        hint = None if installed else variant.requires.install
+    else:
+        problem = _engine_problem(spec, (name,))
+        installed, hint = problem is None, problem.hint if problem else None
+        if not installed and _engine_problem(spec) is not None:
+            hint = variant.requires.install  # which installs the engine as well, or names the other extra
+    return RequirementStatus(variant.requires.name, variant.requires.install, installed, hint)
+
+
+@functools.cache
+def _has_library(allocator: str) -> bool:
+    names, _ = PRELOADED_ALLOCATORS[allocator]
+    return any(map(ctypes.util.find_library, names))
+
+
+def _engine_problem(spec: EngineSpec, variants: tuple[str, ...] = ()) -> EngineUnavailable | None:
+    """Return the first missing piece of software of an engine with these variants."""
+    missing = [package for package in spec.packages if not _is_installed(package)]
+    if missing:
+        hint = install_command(spec.extra) if spec.extra else f"pip install {' '.join(missing)}"
+        return EngineUnavailable(f"{', '.join(missing)} is not installed", hint)
+    if spec.requirement_check is None:
+        return None
+    module, _, function = spec.requirement_check.partition(":")
+    try:
+        getattr(importlib.import_module(module), function)(variants)
+    except EngineUnavailable as problem:
+        return problem
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    """Check for a package by the name of its module, or by that of its distribution."""
+    if importlib.util.find_spec(package.replace("-", "_")) is not None:
+        return True
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+_TIMEOUT_SECONDS = 600.0
+_STEPS, _BATCH_SIZE = 2, 8
+
+
+def smoke_test(engine: str) -> Prepared:
+    """Train two steps on random images, and return startup times and losses.
+
+    Raises:
+        EngineUnavailable: the engine is not available, or the smoke test failed.
+    """
+    model, spec = MODELS["lenet"], ENGINES[engine]
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (_STEPS * _BATCH_SIZE, *model.input_shape), dtype=np.uint8)
+    labels = random.integers(0, model.classes, len(pixels), dtype=np.uint8)
+    threads = host.usable_threads()
+    workload = Workload(model.name, "noise", _BATCH_SIZE, model.optimizer, "fp32", threads)
+    with scratch_folder() as folder:
+        order = epoch_order(len(pixels), _BATCH_SIZE, seed=0, epoch=0)
+        epoch = write_epoch(Dataset("synthetic", "noise", pixels, labels, ""), order, folder)
+        weights: dict[str, Any] = dict(initial_weights(model, 0))
+        np.savez(folder / "weights.npz", **weights)
+        job = Job(model, workload, "cpu", "float32")
+        with WorkerProcess(worker_environment(spec, "cpu", threads), folder / "log") as worker:
+            try:
+                worker.request(Load(spec.factory), Loaded, _TIMEOUT_SECONDS)
+                prepare = Prepare(job, str(folder / "weights.npz"), epoch, _STEPS)
+                return worker.request(prepare, Prepared, _TIMEOUT_SECONDS)
+            except ConfigurationFailed as error:
+                raise EngineUnavailable(f"the smoke test failed: {error}", "polybench doctor") from error

@@ -26,12 +26,11 @@ from polybench.protocol.messages import Prepare, Prepared
 from polybench.render.layer_table import slowest
 from polybench.results.document import DocumentHeader
 from polybench.results.layers import OperationTimes, build_layers_document
-from polybench.runner.process_runs import run_all
+from polybench.runner.parity import check_then_measure
+from polybench.runner.prepare import new_header, prepare
+from polybench.runner.process_runs import ProcessRun, Workers, run_all
 from polybench.runner.progress import Progress
-from polybench.runner.rounds import ProcessRun, Workers
 from polybench.runner.state import StudyState
-from polybench.runner.study import new_header, prepare
-from polybench.runner.verification import check_then_measure
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration, Study

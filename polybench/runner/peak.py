@@ -36,15 +36,13 @@ from polybench.results.peak import (
     square_shape,
     version_changes,
 )
-from polybench.runner.engine_info import read_engine_info
-from polybench.runner.environments import Environments
 from polybench.runner.peak_cache import PeakCache, is_simulated
-from polybench.runner.process_runs import run_all
+from polybench.runner.prepare import new_header, prepare
+from polybench.runner.process_runs import ProcessRun, Workers, run_all
 from polybench.runner.progress import Progress
-from polybench.runner.rounds import ProcessRun, Workers
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState, make_run
-from polybench.runner.study import new_header, prepare
+from polybench.runner.workers import Environments, read_engine_info
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study

@@ -15,11 +15,17 @@ from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import resolve
 from polybench.planning.toml_text import TomlText
 from polybench.results.document import collect_versions, measured_step_times, study_toml
-from polybench.runner.checkpoint_store import CheckpointStore
-from polybench.runner.cluster_checkpoint import ClusterCheckpointStore, ClusterRun
-from polybench.runner.resume_checks import list_changes
-from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
-from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.runner.checkpoint import (
+    CheckpointStore,
+    ClusterCheckpointStore,
+    ClusterRun,
+    StudyCheckpoint,
+    StudyCheckpointStore,
+    SweepCheckpoint,
+    SweepCheckpointStore,
+    SweepSpec,
+)
+from polybench.runner.resume import list_changes
 from polybench.schema.options import Study
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store

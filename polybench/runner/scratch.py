@@ -1,4 +1,7 @@
-"""Scratch folder, log folders and machine-wide lock of a running study."""
+"""Scratch and log folders of running studies, and their locks.
+
+A lock also works across containers, in which process IDs differ.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import platformdirs
 
 from polybench.errors import BadInput
 from polybench.machine import host
-from polybench.runner.file_lock import hold_lock, is_stale
 from polybench.storage.store import STUDY_ID
 
 _STALE_LOCK_SECONDS = 30 * 86400.0
@@ -73,3 +75,36 @@ def _cache_folder() -> Path:
 def _lock_path(folder: Path) -> Path:
     """Return the path of this machine's lock file; cluster nodes may share the folder and its locks."""
     return folder / f"measuring-{host.boot_id()}.lock"
+
+
+LOCK_FILE = "lock"
+"""Name of the lock file."""
+
+_GRACE_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; raises BlockingIOError if another process holds it."""
+    with (folder / LOCK_FILE).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
+def is_stale(folder: Path) -> bool:
+    """Return whether no process holds the lock, and the grace period for taking it is over."""
+    try:
+        if time.time() - folder.stat().st_mtime < _GRACE_SECONDS:
+            return False
+        with (folder / LOCK_FILE).open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return folder.is_dir()
+    except OSError:
+        return False
+    return True

@@ -27,12 +27,11 @@ from polybench.results.document import (
 )
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.warnings import final_warnings
-from polybench.runner.environments import Environments
+from polybench.runner.checkpoint import CompletedPhases, StudyCheckpoint, StudyCheckpointStore
 from polybench.runner.peak_cache import PeakCache, add_peak_comparison
-from polybench.runner.phase_timer import PhaseTimer
-from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.runner.progress import ConfigurationProgress, PhaseTimer, Progress
 from polybench.runner.scratch import prune_logs
-from polybench.runner.study_checkpoint import CompletedPhases, StudyCheckpoint, StudyCheckpointStore
+from polybench.runner.workers import Environments
 from polybench.schema.metadata import Host, RoundInterference, Settings
 from polybench.schema.options import Configuration
 from polybench.schema.study import StudyDocument

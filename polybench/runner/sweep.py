@@ -13,14 +13,18 @@ from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
 from polybench.planning.plan import resolve
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint_store import CorruptCheckpoint
+from polybench.runner.checkpoint import (
+    CorruptCheckpoint,
+    StudyCheckpointStore,
+    SweepCheckpoint,
+    SweepCheckpointStore,
+    SweepSpec,
+)
+from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import ConfigurationProgress, Progress
-from polybench.runner.resume import resume_study
-from polybench.runner.resume_checks import machine_changes, reject_changed, study_changes
+from polybench.runner.resume import machine_changes, reject_changed, resume_study, study_changes
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import new_header, new_id, run_study
-from polybench.runner.study_checkpoint import StudyCheckpointStore
-from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
+from polybench.runner.study import run_study
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store

@@ -77,7 +77,7 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
             raise EngineUnavailable("the C++ compiler g++ is not installed", "apt-get install g++")
 
     monkeypatch.setattr("polybench.engines.torch.requirements.check_requirements", missing)
-    monkeypatch.setattr("polybench.runner.requirements._is_installed", lambda package: True)
+    monkeypatch.setattr("polybench.runner.doctor._is_installed", lambda package: True)
     torch = next(row for row in rows("engines") if row["engine"] == "torch")
     assert torch["installed"]
     assert torch["variants"]["compile"] == {

@@ -8,7 +8,7 @@ from typing import Any
 
 from kill_recovery import write_images
 
-from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.checkpoint import ClusterRun
 from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study
 from tests.runner.test_study import RecordingProgress
 

@@ -27,9 +27,8 @@ from polybench.cluster.node import StreamingStore
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, PolybenchError
 from polybench.render.merge import render
-from polybench.runner.cluster_checkpoint import ClusterCheckpointStore
+from polybench.runner.checkpoint import ClusterCheckpointStore, StudyCheckpointStore
 from polybench.runner.resumable import ResumableRun, discard
-from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
 from polybench.schema.options import MachineGroup
 from polybench.schema.study import to_json

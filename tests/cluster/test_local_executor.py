@@ -19,10 +19,9 @@ from polybench.cluster.driver import ClusterResult
 from polybench.cluster.messages import Fingerprint
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, RequiredEngineMissing
-from polybench.runner.cluster_checkpoint import ClusterCheckpointStore, ClusterRun
+from polybench.runner.checkpoint import ClusterCheckpointStore, ClusterRun, StudyCheckpointStore
 from polybench.runner.resumable import ResumableRun, discard, find_cluster_run, find_resumable
 from polybench.runner.study import run_study
-from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study

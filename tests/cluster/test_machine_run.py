@@ -9,8 +9,7 @@ import pytest
 from polybench.cluster.driver import MachineRun
 from polybench.cluster.executor import NodeLost
 from polybench.cluster.messages import Saved, Started, Task, current_fingerprint
-from polybench.runner.cluster_checkpoint import MachineStudy
-from polybench.runner.study_checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import MachineStudy, StudyCheckpointStore
 from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import from_json, to_json

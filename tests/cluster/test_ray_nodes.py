@@ -11,7 +11,7 @@ import pytest
 
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
-from polybench.runner.cluster_checkpoint import ClusterRun
+from polybench.runner.checkpoint import ClusterRun
 from polybench.schema.options import MachineGroup
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run

@@ -24,7 +24,7 @@ from polybench.planning.suggested_commands import (
     measured_study,
     other_variants,
 )
-from polybench.runner.sweep_checkpoint import SweepSpec
+from polybench.runner.checkpoint import SweepSpec
 from polybench.schema.options import Study
 from tests.factories import WORKLOAD, measured, study
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.data import synthetic
 from polybench.engines.fake.engine import ALLOCATION_SITES
-from polybench.runner.allocation_sites import find_allocation_sites
+from polybench.runner.allocations import find_allocation_sites
 from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 from tests.runner.test_study import RecordingProgress

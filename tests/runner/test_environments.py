@@ -42,7 +42,7 @@ def two_versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyDocumen
         # Last on the path, like an installed package; the folder of an environment comes first.
         interpreter = importlib.import_module("polybench.protocol.interpreter")
         own = interpreter.OWN_INTERPRETER._replace(folders=(*interpreter.OWN_INTERPRETER.folders, str(folder / "here")))
-        patch.setattr("polybench.runner.environments.OWN_INTERPRETER", own)
+        patch.setattr("polybench.runner.workers.OWN_INTERPRETER", own)
         spec = EngineSpec("demo_engine:Engine", "", startup_seconds=1.0, copies_data=False, computes=False)
         patch.setitem(ENGINES, "demo_engine", spec)
         patch.setitem(synthetic.IMAGES, "train", 100)

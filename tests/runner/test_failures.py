@@ -23,8 +23,9 @@ import pytest
 from polybench.cli.output import exit_code
 from polybench.data.disk import check_free_space
 from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.runner.prepare import new_header
 from polybench.runner.scratch import prune_logs, scratch_folder
-from polybench.runner.study import new_header, run_study
+from polybench.runner.study import run_study
 from polybench.schema.metadata import StudyFileMetadata
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polybench.data import synthetic
-from polybench.runner import native_allocations, rounds
+from polybench.runner import allocations, process_runs
 from polybench.runner.state import StudyState
 from polybench.worker.native_allocations import SOURCE
 from tests.runner.test_study import RecordingProgress, run
@@ -52,14 +52,14 @@ def test_each_real_engine_is_counted_once_after_all_timing(logs: set[str]) -> No
     assert counted.bytes_per_step > 1 << 20
     assert (duplicate, simulated) == (None, None)
     assert not any("native" in name for name in logs)
-    rounds = [number for number, stage in enumerate(listener.stages) if "round" in stage]
-    assert listener.stages[rounds[-1] + 1 :] == ["counting native allocations of reference/cpu"]
+    process_runs = [number for number, stage in enumerate(listener.stages) if "round" in stage]
+    assert listener.stages[process_runs[-1] + 1 :] == ["counting native allocations of reference/cpu"]
 
 
 def test_the_study_is_saved_between_timing_and_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     finished = []
     monkeypatch.setattr(
-        rounds, "count_native_allocations", lambda state, workers: finished.append(state.completed.process_runs)
+        process_runs, "count_native_allocations", lambda state, workers: finished.append(state.completed.process_runs)
     )
     run("reference", **MINIMAL)
     assert finished == [1]
@@ -68,7 +68,7 @@ def test_the_study_is_saved_between_timing_and_counting(monkeypatch: pytest.Monk
 def test_allocations_are_counted_in_other_processes_if_the_pipeline_is_timed_last(
     logs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_allocations, "has_native_count", lambda plan, configuration: True)
+    monkeypatch.setattr(allocations, "has_native_count", lambda plan, configuration: True)
     (result,) = run("fake", input="pipeline", **MINIMAL).results
     assert result.pipeline is not None
     assert result.allocations.native is not None
@@ -93,7 +93,7 @@ def test_a_study_without_memray_warns_once_and_continues(monkeypatch: pytest.Mon
 def test_a_failed_count_is_a_warning_of_its_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(native_allocations, "has_native_count", lambda plan, configuration: True)
+    monkeypatch.setattr(allocations, "has_native_count", lambda plan, configuration: True)
     document = run("fake+no_allocation_count", "reference", **MINIMAL)
     failed, counted = document.results
     assert (failed.status, failed.allocations.native) == ("ok", None)

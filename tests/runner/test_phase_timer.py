@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from polybench.planning.estimate import Estimate
-from polybench.runner import phase_timer
-from polybench.runner.phase_timer import Phase, PhaseTimer
-from polybench.runner.progress import NullProgress
+from polybench.runner import progress
+from polybench.runner.progress import NullProgress, Phase, PhaseTimer
 from polybench.schema.metadata import PhaseSeconds
 
 
@@ -29,7 +28,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     simulated = Time()
-    monkeypatch.setattr(phase_timer, "time", simulated)
+    monkeypatch.setattr(progress, "time", simulated)
     return simulated
 
 

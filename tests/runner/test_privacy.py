@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.protocol.environment import recorded_env_vars
 from polybench.runner import peak
-from polybench.runner.study import new_header, run_study
+from polybench.runner.prepare import new_header
+from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import to_json
 from polybench.storage import anonymize as module

@@ -10,13 +10,13 @@ import pytest
 
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
 from polybench.machine import host
-from polybench.runner import requirements
-from polybench.runner.requirements import RequirementStatus, engine_requirement, variant_requirements
+from polybench.runner import doctor
+from polybench.runner.doctor import RequirementStatus, engine_requirement, variant_requirements
 
 
 @pytest.fixture(autouse=True)
 def empty_cache() -> None:
-    requirements._has_library.cache_clear()
+    doctor._has_library.cache_clear()
 
 
 def without_modules(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -26,11 +26,11 @@ def without_modules(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         "find_spec",
         lambda name: None if name in names else object() if name in PRESENT else find_spec(name),
     )
-    monkeypatch.setattr(requirements.metadata, "version", missing_distribution)
+    monkeypatch.setattr(doctor.metadata, "version", missing_distribution)
 
 
 def missing_distribution(name: str) -> str:
-    raise requirements.metadata.PackageNotFoundError(name)
+    raise doctor.metadata.PackageNotFoundError(name)
 
 
 PRESENT = ("torch", "tensorflow", "jax", "optax", "keras")
@@ -98,5 +98,5 @@ def test_a_plugin_is_found_by_the_name_of_its_distribution(monkeypatch: pytest.M
     plugin = EngineSpec("their_engine:Engine", "their engine", packages=("their-distribution",))
     missing = engine_requirement(plugin)
     assert (missing.installed, missing.hint) == (False, "pip install their-distribution")
-    monkeypatch.setattr(requirements.metadata, "version", lambda name: "1.0")
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "1.0")
     assert engine_requirement(plugin).installed

@@ -21,9 +21,9 @@ from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
+from polybench.runner.checkpoint import StudyCheckpoint, StudyCheckpointStore
 from polybench.runner.resumable import find_resumable, find_study
 from polybench.runner.resume import check_resumable_here, resume_study
-from polybench.runner.study_checkpoint import StudyCheckpoint, StudyCheckpointStore
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
@@ -300,7 +300,7 @@ def test_the_remaining_time_of_a_resumed_study_excludes_finished_phases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
-    monkeypatch.setattr("polybench.runner.study.estimate_duration", lambda *_, **__: estimate)
+    monkeypatch.setattr("polybench.runner.prepare.estimate_duration", lambda *_, **__: estimate)
     id = stop_at("process 2 of 2: starting", tmp_path).id
     resume_study(id, listener := TimeLeftProgress(), store=Store(tmp_path))
     assert listener.seconds[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first report precedes the data

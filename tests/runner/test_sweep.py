@@ -17,10 +17,9 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.errors import BadInput
+from polybench.runner.checkpoint import StudyCheckpointStore, SweepCheckpoint, SweepCheckpointStore, SweepSpec
 from polybench.runner.resumable import ResumableRun, find_resumable, find_sweep
-from polybench.runner.study_checkpoint import StudyCheckpointStore
 from polybench.runner.sweep import resume_sweep, run_sweep
-from polybench.runner.sweep_checkpoint import SweepCheckpoint, SweepCheckpointStore, SweepSpec
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
 from polybench.storage.store import Store

@@ -10,7 +10,7 @@ import pytest
 from polybench.machine.interference import InterferenceMeter
 from polybench.machine.load import IdleWait
 from polybench.protocol.messages import BlockMeasured, MeasureBlock
-from polybench.runner.timing_blocks import BlockResult, BlockRunner
+from polybench.runner.process_runs import BlockResult, BlockRunner
 from polybench.schema.resources import BlockCounters
 
 SECONDS = 1.0

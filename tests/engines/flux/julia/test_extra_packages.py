@@ -24,7 +24,7 @@ from polybench.engines.job import Job
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.layers import BatchNorm, Dropout, walk
-from polybench.runner.requirements import engine_requirement, variant_requirements
+from polybench.runner.doctor import engine_requirement, variant_requirements
 from polybench.schema.options import Precision, Workload
 from tests.engines.flux.julia.conftest import COMPLETE, Make
 

@@ -21,14 +21,14 @@ from polybench.engines.flux.julia import installation, juliapkg_setup, saved_con
 from polybench.engines.flux.julia.package import package_folder, sources_sha256
 from polybench.engines.flux.julia.version_bounds import bounds
 from polybench.errors import EngineUnavailable
-from polybench.runner import smoke
+from polybench.runner import doctor
 from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 
 
 @pytest.fixture(autouse=True)
 def smoke_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = SimpleNamespace(startup=SimpleNamespace(first_step_seconds=0.5), losses=[2.3, 2.2])
-    monkeypatch.setattr(smoke, "smoke_test", lambda engine: prepared)
+    monkeypatch.setattr(doctor, "smoke_test", lambda engine: prepared)
     for name in ("PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT", "POLYBENCH_JULIA_FOUND_BY"):
         monkeypatch.setenv(name, "")  # setup sets them; monkeypatch restores them
 

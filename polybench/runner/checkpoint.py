@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from polybench.data.disk import atomic_write, read_regular_file
 from polybench.errors import BadInput
-from polybench.runner.file_lock import LOCK_FILE, hold_lock, is_stale
+from polybench.planning.schedule import RoundBudgetState
+from polybench.planning.study_file import parse
+from polybench.results.document import DocumentHeader, study_toml
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
+from polybench.schema.metadata import NO_METADATA, Host, RoundInterference, Settings, StudyFileMetadata, ToolVersion
+from polybench.schema.options import MachineGroup, Study
+from polybench.storage.past_durations import CheckScope
 
 CHECKPOINT_FOLDER = "unfinished"
 
@@ -135,3 +142,153 @@ def _decode_path(kind: type[Any], value: Any) -> Any:
     if issubclass(kind, Path):
         return Path(value)
     raise NotImplementedError
+
+
+class ConfigurationGroup(msgspec.Struct):
+    """Configurations, by name, whose workers run at the same time, and their round budget."""
+
+    configurations: list[str]
+    round_budget: RoundBudgetState
+
+
+class CompletedPhases(msgspec.Struct):
+    """Finished phases of a study. Trainings are in the configuration runs."""
+
+    parity_check: bool = False
+    process_runs: int = 0
+    native_allocations: bool = False
+    groups: list[ConfigurationGroup] = []
+    """Groups of the process runs. A resumed study keeps them, whatever memory is free then."""
+
+
+class StudyCheckpoint(msgspec.Struct, kw_only=True):
+    """State of a study between two phases. `study` is TOML, as in the document."""
+
+    header: DocumentHeader
+    study: str
+    settings: Settings
+    runs: list[ConfigurationRun]
+    interference: list[RoundInterference]
+    warnings: list[str]
+    completed: CompletedPhases
+
+
+class StudyCheckpointStore(CheckpointStore[StudyCheckpoint]):
+    """Checkpoints of unfinished studies.
+
+    Args:
+        results: the folder of saved studies.
+    """
+
+    def __init__(self, results: Path) -> None:
+        super().__init__(results, "study", StudyCheckpoint)
+
+
+SweepCommand = Literal["sweep", "overhead"]
+"""The command that renders the sweep."""
+
+
+class SweepSpec(NamedTuple):
+    """A study and the values to sweep.
+
+    Attributes:
+        study: settings that all points share.
+        axes: swept values by the axes of `planning.grid`.
+        command: that renders the sweep.
+        study_file: metadata of the study file.
+    """
+
+    study: Study
+    axes: Mapping[str, Sequence[int]]
+    command: SweepCommand = "sweep"
+    study_file: StudyFileMetadata = NO_METADATA
+
+
+class SweepCheckpoint(msgspec.Struct, kw_only=True):
+    """State of a sweep between two points. `study` is TOML, as in documents."""
+
+    id: str
+    created: str
+    argv: list[str]
+    study: str
+    axes: dict[str, list[int]]
+    command: SweepCommand
+    study_file: StudyFileMetadata
+    tool_version: ToolVersion
+    host: Host
+    anonymous: bool = False
+    started: dict[int, str] = {}
+    """Point number -> ID of its study."""
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The sweep's study and swept values."""
+        study = parse(self.study, f"the study of {self.id}")
+        return SweepSpec(study, self.axes, self.command, self.study_file)
+
+    def matches(self, spec: SweepSpec) -> bool:
+        """Return whether the sweep has exactly this study and these swept values."""
+        axes = {axis: list(values) for axis, values in spec.axes.items()}
+        # The order of the axes determines that of the points.
+        same_axes = list(self.axes.items()) == list(axes.items())
+        return same_axes and (self.study, self.command) == (study_toml(spec.study), spec.command)
+
+
+class SweepCheckpointStore(CheckpointStore[SweepCheckpoint]):
+    """Checkpoints of unfinished sweeps.
+
+    Args:
+        results: the folder of saved studies.
+    """
+
+    def __init__(self, results: Path) -> None:
+        super().__init__(results, "sweep", SweepCheckpoint)
+
+
+class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A study and its machines: `on` is their address, `upload` means that they get this polybench's code."""
+
+    study: Study
+    groups: Sequence[MachineGroup]
+    on: str
+    upload: bool = False
+    argv: Sequence[str] = ()
+    study_file: StudyFileMetadata = NO_METADATA
+    strict: bool = False
+    parity_check: CheckScope = "new"
+    anonymous: bool = False
+
+
+class MachineStudy(msgspec.Struct, kw_only=True):
+    """The study of one machine group. `study_checkpoint` holds its own checkpoint."""
+
+    label: str
+    study_id: str
+    hostname: str | None = None
+    """Host name of the machine that last started it."""
+    versions: dict[str, str | None] = {}
+    """Versions of the engines' packages on that machine."""
+    notes: list[str] = []
+    """Notes on lost machines, for its document."""
+    finished: bool = False
+
+
+class ClusterCheckpoint(msgspec.Struct, kw_only=True):
+    """State of a study on several machines, between two phases of any of its machine studies."""
+
+    id: str
+    created: str
+    tool_version: ToolVersion
+    run: ClusterRun
+    machine_studies: list[MachineStudy]
+
+
+class ClusterCheckpointStore(CheckpointStore[ClusterCheckpoint]):
+    """Checkpoints of unfinished studies on several machines.
+
+    Args:
+        results: the folder of saved studies.
+    """
+
+    def __init__(self, results: Path) -> None:
+        super().__init__(results, "cluster", ClusterCheckpoint)
