@@ -17,7 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from polybench.cli import app
-from polybench.metrics import GROUPS, METRICS
+from polybench.schema.metrics import GROUPS, METRICS
 
 _ROOT = Path(__file__).parents[1]
 _SCHEMA = _ROOT / "polybench/schema/study.schema.json"

@@ -14,12 +14,11 @@ import msgspec
 import tomli_w
 
 from polybench.engines import ENGINES, EngineSpec
-from polybench.metrics import GROUPS, METRICS
-from polybench.metrics.base import Metric
 from polybench.networks import MODEL_NAMES, MODELS, find_model
 from polybench.networks.model import Model
 from polybench.networks.optimizers import FORMULAS, Optimizer
 from polybench.render import FORMATS
+from polybench.schema.metrics import GROUPS, METRICS, Metric
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 from tests import engine_matrix as cases

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.metrics import METRICS
+from polybench.schema.metrics import METRICS
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.figures.documents import full_sweep

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.metrics import METRICS
 from polybench.networks import MODEL_NAMES, MODELS
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS
+from polybench.schema.metrics import METRICS
 from tests import readme
 
 

@@ -14,8 +14,6 @@ from polybench.errors import lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
 from polybench.html_report import render_report
-from polybench.metrics import select_metrics
-from polybench.metrics.base import Metric
 from polybench.render import PARITY_FORMATS, render_study
 from polybench.render import diff as diff_text
 from polybench.render import explanation as explanation_text
@@ -29,6 +27,7 @@ from polybench.render.layer_table import Sort
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
+from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.store import Store, results_folder

@@ -8,7 +8,7 @@ from polybench.cli.rows import Rows, print_table
 
 def columns(format: TableOrJson = "table") -> None:
     """List the columns of a study's table: unit, direction of improvement, groups and description."""
-    from polybench.metrics import GROUPS, METRICS
+    from polybench.schema.metrics import GROUPS, METRICS
 
     rows: Rows = [
         {

@@ -14,9 +14,8 @@ import typer
 from polybench.cli.output_options import OutputOptions
 from polybench.cli.terminal import echo, print_result
 from polybench.errors import BadInput, PolybenchError, split_names
-from polybench.metrics import select_metrics
-from polybench.metrics.base import Metric
 from polybench.schema.measurements import LayersDocument, PeakDocument
+from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

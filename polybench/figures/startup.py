@@ -19,13 +19,15 @@ from polybench.figures.figure import (
     style_for,
     styles_for,
 )
-from polybench.metrics.startup import STARTUP_PHASES
+from polybench.schema.metrics import METRICS
 from polybench.schema.result import Result, Startup
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import steps_to_break_even
 
-_PHASES = STARTUP_PHASES[:-1]
-"""Phases of the cold start, without the second step."""
+_PHASES = [
+    METRICS[name] for name in ("process_start_time", "import_time", "build_time", "data_to_device_time", "first_step")
+]
+"""Phases of the cold start."""
 
 _POINTS = 60
 _LOWER_HEIGHT = 330

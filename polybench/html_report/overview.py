@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.metrics.step_time import STEP_TIME
+from polybench.schema.metrics import METRICS
 from polybench.schema.study import StudyDocument
 
 
@@ -27,7 +27,7 @@ def overview(studies: Sequence[tuple[str, str, StudyDocument]]) -> Overview:
     Configurations appear in the order of their first study.
     """
     step_times = [
-        {result.configuration: STEP_TIME.text(result) for result in study.results if result.is_ranked}
+        {result.configuration: METRICS["step_time"].text(result) for result in study.results if result.is_ranked}
         for _, _, study in studies
     ]
     configurations = dict.fromkeys(configuration for texts in step_times for configuration in texts)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS
-from polybench.metrics.base import Metric
 from polybench.render.footnotes import failed_parity
 from polybench.render.study_table import status_text
 from polybench.schema import units
+from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from polybench.metrics.base import Metric
     from polybench.render.study_table import Column
+    from polybench.schema.metrics import Metric
     from polybench.schema.study import StudyDocument
 
 
@@ -88,8 +88,8 @@ def render_study(
     Returns:
         Text that ends with a newline.
     """
-    from polybench.metrics import METRICS
     from polybench.render.auto_columns import important_columns
+    from polybench.schema.metrics import METRICS
 
     for_humans = formats[format].audience == "human"
     if for_humans and not published:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from polybench.metrics import DEFAULT_COLUMNS, in_table_order, select_metrics
-from polybench.metrics.base import Metric
 from polybench.render.study_table import Column
 from polybench.render.terminal import table_width
+from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, in_table_order, select_metrics
 from polybench.schema.study import StudyDocument
 
 C = TypeVar("C", bound=Column)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from polybench.errors import BadInput, install_command
-from polybench.metrics import METRICS
 from polybench.render.tensorboard import ScalarPoint, scalar_points
+from polybench.schema.metrics import METRICS
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from tabulate import tabulate
 
-from polybench.metrics.parity import PARITY
 from polybench.render.header import header_lines
 from polybench.render.study_table import Column, status_text
 from polybench.schema import units
+from polybench.schema.metrics import METRICS
 from polybench.schema.parity import ParityCheck, TensorComparison
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -32,7 +32,7 @@ def _block(result: Result) -> str:
     if result.status != "ok" and parity.status == "skipped":
         return f"{result.configuration}: {status_text(result)}"
     reason = f": {parity.reason}" if parity.reason else ""
-    lines = [f"{result.configuration}: {PARITY.text(result)}{reason}"]
+    lines = [f"{result.configuration}: {METRICS['parity'].text(result)}{reason}"]
     for part, title in _PARTS.items():
         tensors = [tensor for tensor in parity.tensors if tensor.part == part]
         if tensors:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
-from polybench.metrics import METRICS
 from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
+from polybench.schema.metrics import METRICS
 from polybench.schema.options import Workload
 from polybench.schema.result import Result
 

@@ -22,6 +22,9 @@ from polybench.schema.resources import (
     Utilization,
 )
 
+Interval = tuple[float, float]
+"""A 95 % interval: its lower and upper bound."""
+
 Status = Literal["ok", "unavailable", "failed", "interrupted"]
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.errors import BadInput, EngineUnavailable
-from polybench.metrics import METRICS
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
 from polybench.schema.encoding import encode
+from polybench.schema.metrics import METRICS
 from polybench.schema.options import Study
 from polybench.storage.store import Store
 from tests.factories import measured, study, unmeasured

@@ -10,9 +10,9 @@ from polybench import errors
 from polybench.cli import app
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.metrics import GROUPS, METRICS
 from polybench.networks import MODELS
 from polybench.planning.study_file import parse
+from polybench.schema.metrics import GROUPS, METRICS
 from polybench.schema.options import Study
 from tests.cli.test_cli import Run, run
 

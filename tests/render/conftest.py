@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.metrics import select_metrics
-from polybench.metrics.base import Metric
+from polybench.schema.metrics import Metric, select_metrics
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from polybench.metrics import DEFAULT_COLUMNS, select_metrics
 from polybench.render import WIDTH, render_study
 from polybench.render.auto_columns import fit_columns
 from polybench.render.terminal import table_width
+from polybench.schema.metrics import DEFAULT_COLUMNS, select_metrics
 from polybench.schema.resources import Allocation, Allocations, Cost
 from polybench.schema.result import GpuSpeedup, Result
 from tests.factories import measured, study, unmeasured

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from polybench.metrics import select_metrics
 from polybench.render.bar_chart import render
+from polybench.schema.metrics import select_metrics
 from tests.factories import study, typical_study
 
 FULL = "█"

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from polybench.metrics.base import Metric
 from polybench.render import render
+from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 
 

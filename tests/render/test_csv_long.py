@@ -7,10 +7,9 @@ import io
 
 import pytest
 
-from polybench.metrics import METRICS
-from polybench.metrics.base import Metric
 from polybench.render import render
 from polybench.render.csv_long import HEADER, STEP_TIMES
+from polybench.schema.metrics import METRICS, Metric
 from polybench.schema.parity import ParityCheck
 from tests.factories import measured, study, unmeasured
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.metrics import METRICS
-from polybench.metrics.base import Metric
 from polybench.render import FORMATS, render, render_study
 from polybench.render.auto_columns import important_columns
+from polybench.schema.metrics import METRICS, Metric
 from polybench.schema.study import from_json
 from tests.factories import study, typical_study
 

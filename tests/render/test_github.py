@@ -7,8 +7,8 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from polybench.metrics.base import Metric
 from polybench.render import render
+from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 

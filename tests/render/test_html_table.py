@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from polybench.metrics.base import Metric
 from polybench.render import render
+from polybench.schema.metrics import Metric
 from tests.factories import typical_study
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 

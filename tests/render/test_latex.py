@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from polybench.metrics.base import Metric
 from polybench.render import render
+from polybench.schema.metrics import Metric
 from tests.factories import study, typical_study, unmeasured
 
 

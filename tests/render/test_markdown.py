@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from polybench.metrics.base import Metric
 from polybench.render import render
+from polybench.schema.metrics import Metric
 from tests.factories import measured, study, typical_study, unmeasured
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.metrics import METRICS
-from polybench.metrics.base import Metric
 from polybench.render import FORMATS, published_results, render_study
 from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
+from polybench.schema.metrics import METRICS, Metric
 from polybench.schema.result import GpuSpeedup, Result, TrainedEpoch, Training
 from polybench.schema.study import from_json
 from tests.factories import WORKLOAD, measured, typical_study

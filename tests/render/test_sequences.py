@@ -11,9 +11,9 @@ from polybench.figures.accuracy import draw as accuracy
 from polybench.figures.scaling import draw as scaling
 from polybench.html_report.results_table import build_results_table
 from polybench.html_report.sweep_section import headline
-from polybench.metrics import METRICS
 from polybench.render import FORMATS, merge, overhead, render_study, sweep
 from polybench.results.overhead import build_overhead_document
+from polybench.schema.metrics import METRICS
 from polybench.schema.study import StudyDocument
 from tests.figures.documents import full_study, full_sweep
 

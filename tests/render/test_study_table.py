@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from polybench.metrics import select_metrics
-from polybench.metrics.base import Metric
 from polybench.render.study_table import build_table
+from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.parity import ParityCheck
 from tests.factories import measured, study, typical_study, unmeasured
 

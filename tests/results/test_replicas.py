@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.metrics import METRICS
 from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.render.data_parallel_notes import data_parallel_notes
 from polybench.results.comparisons import add_comparisons
 from polybench.results.replicas import SOURCE, allreduce_share
+from polybench.schema.metrics import METRICS
 from polybench.schema.result import Communication, Result
 from tests import factories
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.errors import BadInput
-from polybench.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, select_metrics
+from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, select_metrics
 from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import (
     Allocation,

@@ -1,0 +1,570 @@
+"""The metrics of a result, which are the columns of a study's table. ADD A METRIC: a row of `METRICS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from polybench.errors import install_command, lookup_or_suggest
+from polybench.schema import units
+from polybench.schema.result import Interval, Result, Scaling
+
+_NOT_MEASURED = "not measured on this machine; see `polybench doctor`"
+
+_FORMATS: dict[str | None, Callable[[Any], str]] = {
+    "s": units.format_seconds,
+    "B": units.format_bytes,
+    "images/s": units.format_count,
+    "steps/s": units.format_count,
+    "%": lambda percent: f"{units.format_number(percent)}%",
+    "W": lambda watts: f"{units.format_number(watts)} W",
+    "J": lambda joules: f"{units.format_number(joules)} J",
+    "$": lambda dollars: f"${units.format_number(dollars)}",
+    None: str,
+}
+"""Format of a value by its unit; a plain number otherwise."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A number or word of a result.
+
+    Attributes:
+        name: key for --columns and CSV.
+        unit: SI unit of the value; "" for a plain number, None for words.
+        better: direction of improvement; None for a neutral metric.
+        source: field of a result with the value, such as `memory.peak_rss_bytes`, or a function.
+        description: explanation for lists of all metrics, beyond the name.
+        title: heading of the column; by default the name with spaces.
+        groups: names that select this and other metrics.
+        ci95: field with the 95 % interval, in the unit of the value, or a function.
+        format_value: text of a value; by default that of its unit.
+        format_with_interval: text of a value and its interval.
+        format_result: text of a whole result, if these two are not enough.
+        unavailable_hint: condition under which the metric has a value.
+    """
+
+    name: str
+    unit: str | None
+    better: Literal["lower", "higher"] | None
+    source: str | Callable[[Result], float | str | None]
+    description: str = ""
+    title: str = ""
+    groups: tuple[str, ...] = ()
+    ci95: str | Callable[[Result], Interval | None] = ""
+    format_value: Callable[[Any], str] | None = None
+    format_with_interval: Callable[[float, Interval | None], str] | None = None
+    format_result: Callable[[Result], str] | None = None
+    unavailable_hint: str = _NOT_MEASURED
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            msgspec.structs.force_setattr(self, "title", self.name.replace("_", " "))
+
+    def value(self, result: Result) -> float | str | None:
+        """Return the number or word; None if nothing could measure it."""
+        found: float | str | None = _read(result, self.source)
+        return found
+
+    @property
+    def has_interval(self) -> bool:
+        """True if the metric has intervals; the interval of a single result may still be missing."""
+        return self.ci95 != ""
+
+    def interval(self, result: Result) -> Interval | None:
+        """Return the 95 % interval; None if it is unknown."""
+        found: Interval | None = _read(result, self.ci95) if self.ci95 else None
+        return found
+
+    def text(self, result: Result) -> str:
+        """Format the table's text for a result; "" without a value."""
+        if self.format_result is not None:
+            return self.format_result(result)
+        value: Any = self.value(result)
+        if value is None:
+            return ""
+        if self.format_with_interval is not None:
+            return self.format_with_interval(value, self.interval(result))
+        return (self.format_value or _FORMATS.get(self.unit, units.format_number))(value)
+
+
+def _read(result: Result, source: str | Callable[[Result], Any]) -> Any:
+    if not isinstance(source, str):
+        return source(result)
+    value: Any = result
+    for name in source.split("."):
+        value = getattr(value, name)
+        if value is None:
+            return None
+    return value
+
+
+def _format_speedup(result: Result) -> str:
+    if result.vs_baseline is None:
+        return ""
+    if result.vs_baseline.baseline == result.configuration:
+        return "1 (baseline)"
+    return units.format_with_ci(result.vs_baseline.speedup, result.vs_baseline.ci95)
+
+
+def _format_accuracy(result: Result) -> str:
+    return "" if result.accuracy is None else units.format_with_std(result.accuracy, result.accuracy_std)
+
+
+def _format_time_to_accuracy(result: Result) -> str:
+    found = result.time_to_accuracy
+    if found is None:
+        return ""
+    return "not reached" if found.seconds is None else units.format_seconds(found.seconds)
+
+
+def _replicas(result: Result) -> int | None:
+    """Return the number of replicas; None if no engine of the study has several."""
+    replicas = result.workload.replicas
+    return replicas if result.is_measured and (replicas > 1 or result.scaling is not None) else None
+
+
+def _scaling(result: Result) -> Scaling | None:
+    """Return the scaling; None for the baseline of the scaling itself."""
+    found = result.scaling
+    return None if found is None or found.baseline == result.configuration else found
+
+
+def _efficiency_interval(result: Result) -> Interval | None:
+    found = _scaling(result)
+    if found is None or found.ci95 is None:
+        return None
+    low, high = found.ci95
+    return low / found.devices, high / found.devices
+
+
+def _break_even(result: Result) -> list[int | None]:
+    """Return the steps after which the cold start pays off against the baseline; empty if unknown."""
+    baseline = result.vs_baseline.baseline if result.vs_baseline else None
+    return [entry.steps for entry in result.break_even_steps if entry.baseline == baseline]
+
+
+def _format_break_even(result: Result) -> str:
+    return "".join("never" if steps is None else units.format_count(steps) for steps in _break_even(result)[:1])
+
+
+def _context_switches(result: Result) -> float | None:
+    own = result.interference.voluntary_switches_per_step
+    forced = result.interference.involuntary_switches_per_step
+    return None if own is None or forced is None else own + forced
+
+
+def _group(group: str, *metrics: Metric, unavailable_hint: str = _NOT_MEASURED) -> list[Metric]:
+    """Add the group to these metrics, and the hint to those without one."""
+    return [
+        msgspec.structs.replace(
+            metric,
+            groups=(group, *metric.groups),
+            unavailable_hint=unavailable_hint if metric.unavailable_hint == _NOT_MEASURED else metric.unavailable_hint,
+        )
+        for metric in metrics
+    ]
+
+
+_NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
+
+_METRICS = (
+    *_group(
+        "speed",
+        Metric(
+            "step_time",
+            "s",
+            "lower",
+            "step_time.median",
+            ci95="step_time.ci95",
+            format_with_interval=units.format_seconds_with_margin,
+        ),
+        Metric("throughput", "images/s", "higher", "items_per_second", title="images per s", groups=("pipeline",)),
+        Metric(
+            "steps_per_second",
+            "steps/s",
+            "higher",
+            lambda result: 1 / result.median_step_seconds if result.is_measured else None,
+            title="steps per s",
+        ),
+        Metric("epoch_time", "s", "lower", "epoch_seconds"),
+    ),
+    *_group(
+        "pipeline",
+        Metric("data_wait_time", "s", "lower", "pipeline.data_wait_seconds_per_step", title="waiting for data"),
+        Metric("compute_time", "s", "lower", "pipeline.compute_seconds_per_step", title="compute"),
+        Metric(
+            "pipeline_throughput",
+            "images/s",
+            "higher",
+            "pipeline.pipeline_items_per_second",
+            title="pipeline alone, images per s",
+        ),
+        Metric(
+            "training_throughput",
+            "images/s",
+            "higher",
+            "pipeline.training_items_per_second",
+            title="training alone, images per s",
+        ),
+        unavailable_hint="needs `--input pipeline`",
+    ),
+    *_group(
+        "speed",
+        Metric(
+            "speedup",
+            "",
+            "higher",
+            "vs_baseline.speedup",
+            "relative to `--baseline`",
+            ci95="vs_baseline.ci95",
+            format_result=_format_speedup,
+        ),
+        Metric(
+            "gpu_speedup",
+            "",
+            "higher",
+            "gpu_speedup.speedup",
+            "speed on CUDA divided by the same engine's on the CPU",
+            title="vs its CPU",
+            ci95="gpu_speedup.ci95",
+            format_value=units.format_ratio,
+            unavailable_hint="needs `--devices cpu,cuda`",
+        ),
+    ),
+    *_group(
+        "replicas",
+        Metric(
+            "data_parallel",
+            "",
+            None,
+            _replicas,
+            "number of replicas; each trains the network on its share of every batch",
+            title="replicas",
+            format_value=units.format_count,
+        ),
+        Metric(
+            "parallel_speedup",
+            "",
+            "higher",
+            lambda result: found.speedup if (found := _scaling(result)) else None,
+            "images/s divided by those of the same configuration with one replica",
+            title="vs 1 replica",
+            ci95=lambda result: found.ci95 if (found := _scaling(result)) else None,
+            format_value=units.format_ratio,
+        ),
+        Metric(
+            "parallel_efficiency",
+            "",
+            "higher",
+            lambda result: found.efficiency if (found := _scaling(result)) else None,
+            "`parallel_speedup` divided by the number of GPUs; equal to `parallel_speedup` on the CPU,"
+            " where replicas share the study's threads",
+            ci95=_efficiency_interval,
+            format_value=units.format_percent,
+        ),
+        Metric(
+            "allreduce_share",
+            "",
+            "lower",
+            "communication.fraction",
+            "share of a step's time that is saved without the all-reduce of gradients",
+            title="all-reduce share",
+            format_value=units.format_percent,
+            unavailable_hint="needs `--replicas 2` and an engine that can skip the all-reduce",
+        ),
+        unavailable_hint="needs `--replicas 1,2`",
+    ),
+    *_group(
+        "mean_times",
+        Metric(
+            "mean_step_time",
+            "s",
+            "lower",
+            "mean_step_time.seconds",
+            "from means of timing blocks: includes pauses of the garbage collector, which medians may miss",
+            ci95="mean_step_time.ci95",
+            format_with_interval=units.format_seconds_with_margin,
+        ),
+        Metric("mean_throughput", "images/s", "higher", "mean_step_time.items_per_second", title="mean images per s"),
+        Metric("mean_epoch_time", "s", "lower", "mean_step_time.epoch_seconds"),
+        Metric(
+            "mean_speedup",
+            "",
+            "higher",
+            "vs_baseline.mean_speedup",
+            ci95="vs_baseline.mean_ci95",
+            format_with_interval=units.format_with_ci,
+        ),
+        unavailable_hint="not in this study",
+    ),
+    *_group(
+        "training",
+        Metric(
+            "accuracy",
+            "",
+            "higher",
+            "accuracy",
+            title="test accuracy",
+            format_result=_format_accuracy,
+            unavailable_hint="needs `--accuracy`",
+        ),
+        Metric(
+            "time_to_accuracy",
+            "s",
+            "lower",
+            "time_to_accuracy.seconds",
+            format_result=_format_time_to_accuracy,
+            unavailable_hint="needs `--target-accuracy`",
+        ),
+    ),
+    # Each engine has its own source of these four, the result's `source`, so engines cannot be compared.
+    *_group(
+        "allocation",
+        Metric("alloc_bytes_per_step", "B", "lower", "allocations.host.bytes_per_step"),
+        Metric("allocs_per_step", "", "lower", "allocations.host.count_per_step"),
+    ),
+    *_group(
+        "allocation",
+        Metric("device_alloc_bytes_per_step", "B", "lower", "allocations.device.bytes_per_step"),
+        Metric("device_allocs_per_step", "", "lower", "allocations.device.count_per_step"),
+        unavailable_hint="needs a CUDA device; see `polybench doctor`",
+    ),
+    *_group(
+        "allocation",
+        Metric(
+            "native_bytes_per_step",
+            "B",
+            "lower",
+            "allocations.native.bytes_per_step",
+            "requested from the C library and the kernel; counted the same way in every engine",
+        ),
+        Metric("native_allocs_per_step", "", "lower", "allocations.native.count_per_step"),
+        Metric(
+            "native_bytes_vs_baseline",
+            "",
+            "lower",
+            "allocations.native.ratio_to_baseline",
+            "ratio of `native_bytes_per_step` to that of `--baseline`",
+        ),
+        Metric(
+            "native_peak_live",
+            "B",
+            "lower",
+            "allocations.native.peak_live_bytes",
+            "maximum of the bytes that training steps have allocated and not yet freed",
+            title="native peak live bytes",
+        ),
+        Metric(
+            "native_allocs_lt_1kib",
+            "",
+            "lower",
+            "allocations.native.by_size.lt_1kib",
+            "native allocations below 1 KiB",
+            title="native allocs < 1 KiB per step",
+        ),
+        Metric(
+            "native_allocs_1kib_256kib",
+            "",
+            "lower",
+            "allocations.native.by_size.ge_1kib_lt_256kib",
+            "native allocations from 1 KiB to below 256 KiB",
+            title="native allocs 1-256 KiB per step",
+        ),
+        Metric(
+            "native_allocs_ge_256kib",
+            "",
+            "lower",
+            "allocations.native.by_size.ge_256kib",
+            "native allocations of 256 KiB or more",
+            title="native allocs >= 256 KiB per step",
+        ),
+        unavailable_hint=f"needs memray (`{install_command('memray')}`) and `--metrics`",
+    ),
+    *_group(
+        "allocation",
+        Metric("gc_time", "s", "lower", "gc.seconds_per_step", title="GC time per step"),
+        Metric("full_gcs", "", "lower", "gc.full_collections", title="full GCs", format_value=units.format_count),
+        unavailable_hint="no engine of this study reports its garbage collector",
+    ),
+    *_group(
+        "startup",
+        Metric("cold_start", "s", "lower", "startup.cold_start_seconds", "sum of the phases"),
+        Metric("process_start_time", "s", "lower", "startup.process_seconds", title="process start"),
+        Metric("import_time", "s", "lower", "startup.import_seconds", title="import"),
+        Metric("build_time", "s", "lower", "startup.build_seconds", title="build"),
+        Metric("data_to_device_time", "s", "lower", "startup.data_seconds", title="data to device"),
+        Metric(
+            "first_step", "s", "lower", "startup.first_step_seconds", "includes compilation, tracing and autotuning"
+        ),
+        Metric("second_step", "s", "lower", "startup.second_step_seconds"),
+        Metric(
+            "break_even_steps",
+            "",
+            "lower",
+            lambda result: next(iter(_break_even(result)), None),
+            "steps after which a slower cold start is repaid",
+            title="break-even steps",
+            format_result=_format_break_even,
+        ),
+    ),
+    *_group(
+        "memory",
+        Metric("peak_memory", "B", "lower", "memory.peak_rss_bytes"),
+        Metric(
+            "memory_after_import",
+            "B",
+            "lower",
+            "memory.rss_after_import_bytes",
+            "resident after the framework's import",
+        ),
+        Metric("private_memory", "B", "lower", "memory.rss_anon_bytes", "anonymous resident pages"),
+        Metric(
+            "file_mapped_memory",
+            "B",
+            "lower",
+            "memory.rss_file_bytes",
+            "resident pages of mapped files",
+            title="file-mapped memory",
+        ),
+        Metric(
+            "step_peak_increase",
+            "B",
+            "lower",
+            "memory.step_peak_increase_bytes",
+            "increase of the peak during training steps",
+        ),
+        Metric("device_peak_memory", "B", "lower", "memory.device_peak_bytes", "reported by the engine"),
+        Metric("device_memory_nvml", "B", "lower", "memory.device_nvml_bytes", title="device memory (NVML)"),
+    ),
+    *_group(
+        "utilization",
+        Metric("cpu_utilization", "%", None, "utilization.cpu_percent", title="CPU use"),
+        Metric("gpu_utilization", "%", "higher", "utilization.gpu_percent", title="GPU use"),
+        Metric("power", "W", "lower", "utilization.power"),
+        Metric("temperature", "°C", "lower", "utilization.temperature", title="GPU °C"),
+        Metric(
+            "throttle_reasons",
+            None,
+            None,
+            lambda result: ", ".join(result.utilization.throttle_reasons or ()) or None,
+            title="throttled by",
+            unavailable_hint="clocks were not throttled, or cannot be read; see `polybench doctor`",
+        ),
+        Metric("energy", "J", "lower", "energy.joules_per_epoch", title="energy per epoch"),
+    ),
+    *_group(
+        "interference",
+        Metric(
+            "page_faults",
+            "",
+            "lower",
+            "interference.minor_faults_per_step",
+            "pages that the kernel mapped, for example after the C library had returned memory to it",
+            title="page faults per step",
+        ),
+        Metric(
+            "context_switches",
+            "",
+            "lower",
+            _context_switches,
+            "voluntary and involuntary, all threads",
+            title="context switches per step",
+        ),
+        Metric(
+            "cpu_wait_time",
+            "s",
+            "lower",
+            "interference.cpu_wait_seconds_per_step",
+            "time in which threads were ready to run but had no core, summed over threads",
+            title="CPU wait per step",
+        ),
+    ),
+    # As in the comparison of cloud CPUs and GPUs of 2017: https://minimaxir.com/2017/07/cpu-or-gpu/
+    Metric(
+        "cost_per_epoch",
+        "$",
+        "lower",
+        "cost.dollars_per_epoch",
+        "with `--price cpu=0.24 --price cuda=3.06`, in dollars per hour",
+        unavailable_hint=_NEEDS_PRICE,
+    ),
+    Metric("relative_cost", "", "lower", "cost.relative", unavailable_hint=_NEEDS_PRICE),
+    *_group(
+        "speed",
+        Metric(
+            "pct_of_peak",
+            "",
+            "higher",
+            "peak.fraction",
+            "FLOP/s of a step as a fraction of the fastest matrix product that `polybench peak` measured on"
+            " this machine; FLOPs are those of direct convolutions, so Winograd convolutions can exceed 100 %",
+            title="% of peak",
+            format_value=units.format_percent,
+            unavailable_hint="needs `polybench peak` before the study, with the same threads, malloc policy, precision"
+            " and versions",
+        ),
+    ),
+    Metric(
+        "parity",
+        None,
+        None,
+        "parity.status",
+        format_value={"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}.__getitem__,
+    ),
+)
+
+METRICS = {metric.name: metric for metric in _METRICS}
+"""Every metric by name, in the order of the columns."""
+
+DEFAULT_COLUMNS = (
+    "step_time",
+    "speedup",
+    "parity",
+    "data_parallel",
+    "parallel_efficiency",
+    "allreduce_share",
+    "data_wait_time",
+    "accuracy",
+    "time_to_accuracy",
+    "alloc_bytes_per_step",
+    "peak_memory",
+    "cold_start",
+    "gpu_speedup",
+    "relative_cost",
+    "cost_per_epoch",
+    "energy",
+    "pct_of_peak",
+    "throughput",
+)
+"""Columns in order of importance: a table shows those that have a value and fit (render.auto_columns)."""
+
+_GROUPS = (
+    *("speed", "replicas", "mean_times", "training", "startup", "allocation", "pipeline", "memory"),
+    *("interference", "utilization"),
+)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    **{group: tuple(metric.name for metric in _METRICS if group in metric.groups) for group in _GROUPS},
+    "all": tuple(METRICS),
+}
+"""Names that `--columns` accepts for several metrics at once."""
+
+
+def select_metrics(names: Sequence[str]) -> list[Metric]:
+    """Return the metrics with these names, each once; the name of a group selects all of its metrics.
+
+    Raises:
+        BadInput: a name is unknown; the message suggests the nearest valid one.
+    """
+    known = METRICS | GROUPS
+    for name in names:
+        lookup_or_suggest(name, known, "column")
+    expanded = (member for name in names for member in GROUPS.get(name, (name,)))
+    return [METRICS[name] for name in dict.fromkeys(expanded)]
+
+
+def in_table_order(metrics: Sequence[Metric]) -> list[Metric]:
+    """Sort metrics into the order of METRICS."""
+    return [metric for metric in METRICS.values() if metric in metrics]
