@@ -18,7 +18,7 @@ import numpy as np
 from _simulated import SCENARIOS, Machine, simulate
 from tabulate import tabulate
 
-from polybench.analysis.verdicts import Candidate, classify
+from polybench.analysis.diff import Candidate, classify
 from polybench.schema.analyses import DiffRow
 from polybench.stats.statistics import compare_studies, log_ratio_change
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from polybench.results.interference import unaffected_step_times
-from polybench.results.overhead import build_overhead_document
+from polybench.results.sweep import build_overhead_document
 from polybench.schema.analyses import Breakdown, Component, Interval
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Result

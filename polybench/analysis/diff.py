@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from polybench.analysis.setting_changes import (
-    GLOBAL_SETTINGS,
-    machine_difference,
-    result_changes,
-    study_changes,
-    workload_difference,
-)
-from polybench.analysis.verdicts import Candidate, classify, machine_warnings
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import msgspec
+
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
-from polybench.schema.analyses import DiffDocument, DiffRow, StudyInfo
+from polybench.schema import units
+from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo
+from polybench.schema.metadata import Host
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import compare_studies, log_ratio_change, process_log_medians
+from polybench.stats.statistics import LogRatioChange, compare_studies, log_ratio_change, process_log_medians, q_values
+from polybench.storage.anonymize import UNKNOWN_HOST
 
 TOLERANCE = 0.02
 """Relative change of a step time that counts as no difference.
@@ -122,3 +124,211 @@ def _inconclusive(result_a: Result, result_b: Result) -> str | None:
         if (reason := inconclusive_reason(result)) is not None:
             return f"{reason} in {study}"
     return None
+
+
+WORKLOAD = (
+    "model",
+    "dataset",
+    "batch_size",
+    "optimizer",
+    "precision",
+    "threads",
+    "input",
+    "loader_workers",
+    "augment",
+    "replicas",
+)
+"""Fields of a result's workload; results that differ in one of them did different work."""
+
+GLOBAL_SETTINGS = ("malloc", "pinned_cpus")
+"""Settings that may change the times of all configurations."""
+
+_SETTINGS = (
+    *("model", "dataset", "data_sha256", "batch_size", "optimizer", "precision", "threads", "malloc"),
+    *("pinned_cpus", "seed", "input", "loader_workers", "augment", "processes"),
+)
+_HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "cpu_governor", "python")
+
+_NOTABLE_PEAK_CHANGE = 0.05
+"""Relative change of a peak that is reported, equal to `schema.peak.MAX_DRIFT`."""
+
+
+def study_changes(a: StudyDocument, b: StudyDocument) -> Changed:
+    """Return changed settings, machine and polybench; not rounds and steps, which depend on the speed."""
+    fields = (
+        *((name, a.settings, b.settings, name) for name in _SETTINGS),
+        *((f"host.{name}", a.host, b.host, name) for name in _HOST),
+        *((f"polybench.{name}", a.polybench, b.polybench, name) for name in ("version", "commit")),
+    )
+    pairs = {name: (getattr(one, field), getattr(two, field)) for name, one, two, field in fields}
+    return _different(pairs)
+
+
+def result_changes(a: Result, b: Result) -> Changed:
+    """Return changed versions, builds, environment variables, conventions and peak of a configuration."""
+    one, two = _flat(a.versions), _flat(b.versions)
+    pairs = {name: (one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two])}
+    pairs["conventions"] = (_conventions(a), _conventions(b))
+    if a.peak and b.peak and abs(b.peak.flops_per_second / a.peak.flops_per_second - 1) > _NOTABLE_PEAK_CHANGE:
+        pairs["peak"] = (a.peak.flops_per_second, b.peak.flops_per_second)
+    return _different(pairs)
+
+
+def workload_difference(a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result) -> str | None:
+    """Describe a difference between the work of two results; None if their work is equal."""
+    for name in WORKLOAD:
+        one, two = (_plain(getattr(result.workload, name)) for result in (result_a, result_b))
+        if one != two:
+            return f"different {name.replace('_', ' ')}: {format_value(one)} in A, {format_value(two)} in B"
+    if a.settings.data_sha256 != b.settings.data_sha256:
+        return f"different {a.settings.input_kind}s"
+    return None
+
+
+def machine_difference(a: Host, b: Host, *, by_name: bool) -> str | None:
+    """Describe a certain or possible difference between two machines; None if they are the same.
+
+    With `by_name`, host names count, and the machine of an anonymous study is unknown.
+    """
+    unknown = by_name and UNKNOWN_HOST in (a.hostname, b.hostname)
+    for name in ("hostname", "cpu", "cores", "gpus")[0 if by_name and not unknown else 1 :]:
+        one, two = getattr(a, name), getattr(b, name)
+        if one != two:
+            return f"different machine: {name} is {format_value(one)} in A, {format_value(two)} in B"
+    if unknown:
+        return "an anonymous study may come from another machine; if it does not, add --same-machine"
+    return None
+
+
+def format_value(value: Any) -> str:
+    """Format a value of a setting for users."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {format_value(item)}" for key, item in value.items() if item not in (None, [], 0.0))
+    if isinstance(value, list | tuple):
+        return " ".join(map(format_value, value)) or "none"
+    return str(value)
+
+
+def _different(pairs: Mapping[str, tuple[Any, Any]]) -> Changed:
+    plain = {name: (_plain(one), _plain(two)) for name, (one, two) in pairs.items()}
+    return {name: pair for name, pair in plain.items() if pair[0] != pair[1]}
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)
+
+
+def _flat(versions: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested dictionaries: `{"build": {"MKL": "2024"}}` becomes `{"build.MKL": "2024"}`."""
+    flat: dict[str, Any] = {}
+    for name, value in versions.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _conventions(result: Result) -> list[str]:
+    return sorted({deviation.rule for deviation in result.parity.known_deviations})
+
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Expected fraction of false verdicts among all verdicts of a difference."""
+
+_NO_DRIFT = LogRatioChange(0.0, 0.0, 1.0)
+
+
+class Candidate(NamedTuple):
+    """A row without its verdict and its change; the change is None if the row is not comparable."""
+
+    row: DiffRow
+    change: LogRatioChange | None = None
+
+
+def classify(candidates: Sequence[Candidate], tolerance: float, *, all_changed: bool) -> list[DiffRow]:
+    """Return the rows with their verdicts.
+
+    Args:
+        candidates: all rows of a pair of studies.
+        tolerance: relative change of a step time that counts as no difference.
+        all_changed: True if a change may affect all engines, so that none of them reveals machine drift.
+    """
+    changes = [(row, change) for row, change in candidates if change is not None]
+    unchanged = [(row, change) for row, change in changes if not all_changed and not set(row.changed) - {"peak"}]
+    drifts = {
+        (engine, device): _machine_drift(
+            [change for row, change in unchanged if row.engine != engine and row.device == device]
+        )
+        for engine, device in {(row.engine, row.device) for row, _ in changes}
+    }
+    corrected = {row.configuration: _without_drift(change, drifts[row.engine, row.device]) for row, change in changes}
+    rates = dict(zip(corrected, q_values([one.p_value for one in corrected.values()]), strict=True))
+    return [
+        row
+        if change is None
+        else _with_verdict(
+            row,
+            corrected[row.configuration],
+            rates[row.configuration],
+            drifts[row.engine, row.device],
+            tolerance,
+        )
+        for row, change in candidates
+    ]
+
+
+def _machine_drift(changes: Sequence[LogRatioChange]) -> LogRatioChange | None:
+    """Return the smallest change if all are significant and have the same direction; None without changes."""
+    if len({one.log > 0 for one in changes}) > 1 or any(one.p_value >= SIGNIFICANCE_LEVEL for one in changes):
+        return _NO_DRIFT
+    return min(changes, key=lambda one: abs(one.log), default=None)
+
+
+def _without_drift(change: LogRatioChange, drift: LogRatioChange | None) -> LogRatioChange:
+    """Subtract the machine's drift, but not more than the change itself."""
+    if drift is None or drift.log * change.log <= 0:
+        return change
+    corrected = change.subtract(drift)
+    return corrected if corrected.log * change.log > 0 else corrected._replace(log=0.0)
+
+
+def _with_verdict(
+    row: DiffRow, corrected: LogRatioChange, rate: float, drift: LogRatioChange | None, tolerance: float
+) -> DiffRow:
+    differs = rate < SIGNIFICANCE_LEVEL and abs(corrected.log) > math.log1p(tolerance)
+    return msgspec.structs.replace(
+        row,
+        verdict=("faster" if corrected.log > 0 else "slower") if differs else "no difference",
+        q_value=rate,
+        machine_drift_ratio=None if drift is None else drift.ratio,
+        corrected_ratio=corrected.ratio,
+    )
+
+
+def machine_warnings(rows: Sequence[DiffRow]) -> list[str]:
+    """Warn for each device if all engines changed in the same way, or if drift cannot be ruled out."""
+    by_device: dict[str, list[DiffRow]] = {}
+    for row in rows:
+        if row.verdict != "not comparable" and row.ratio and row.ci95:
+            by_device.setdefault(row.device, []).append(row)
+    return [text for device, compared in by_device.items() for text in _device_warnings(device, compared)]
+
+
+def _device_warnings(device: str, rows: Sequence[DiffRow]) -> list[str]:
+    ratios = [row.ratio for row in rows if row.ratio]
+    all_significant = all(row.ci95 and not row.ci95[0] <= 1 <= row.ci95[1] for row in rows)
+    same_direction = len({ratio > 1 for ratio in ratios}) == 1
+    if len({row.engine for row in rows}) > 1 and same_direction and all_significant:
+        typical = math.exp(fmean(map(math.log, ratios)))
+        word, factor = ("faster", typical) if typical > 1 else ("slower", 1 / typical)
+        return [
+            f"all configurations on {device} are {word} by a factor of about {units.format_number(factor)}:"
+            " the machine or something that all engines share probably changed; measure both side by side to"
+            " find out"
+        ]
+    if any(row.verdict != "no difference" and row.machine_drift_ratio is None for row in rows):
+        return [
+            f"no other engine on {device} is unchanged between the studies, so a change of the machine cannot"
+            " be distinguished from one of the engine; measure both side by side, or add another engine"
+        ]
+    return []

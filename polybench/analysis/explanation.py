@@ -14,9 +14,8 @@ from polybench.analysis.breakdown import (
     step_time_difference,
 )
 from polybench.analysis.explanation_text import pair_statements, recommendation_text
-from polybench.analysis.recommendations import find_recommendations
+from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations
-from polybench.analysis.suggested_measurements import excluded_configurations, suggested_measurements
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results

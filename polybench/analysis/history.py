@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from polybench.analysis.diff import TOLERANCE
-from polybench.analysis.setting_changes import format_value
+from polybench.analysis.diff import TOLERANCE, format_value
 from polybench.results.interference import unaffected_step_times
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
 from polybench.schema.result import Result

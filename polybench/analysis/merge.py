@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.analysis.setting_changes import format_value
+from polybench.analysis.diff import format_value
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.results.comparisons import compare_results, throughput_ratio
+from polybench.results.comparisons import compare_results, device_count, throughput_ratio
 from polybench.results.interference import inconclusive_reason
-from polybench.results.replicas import device_count
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
 from polybench.schema.result import Result, status_fields

@@ -25,7 +25,7 @@ from polybench.errors import BadInput
 from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
 from polybench.planning.grid import BATCH_SIZES
-from polybench.results.overhead import build_overhead_document as summarize_overhead
+from polybench.results.sweep import build_overhead_document as summarize_overhead
 from polybench.results.sweep import build_sweep_document as summarize_sweep
 from polybench.runner.checkpoint import ClusterRun, SweepSpec
 from polybench.runner.layers import run_layers

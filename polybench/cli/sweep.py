@@ -184,8 +184,7 @@ def _text(document: SweepDocument | OverheadDocument, options: OutputOptions) ->
 
 def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
     from polybench.machine.host import usable_threads
-    from polybench.results.overhead import build_overhead_document
-    from polybench.results.sweep import build_sweep_document
+    from polybench.results.sweep import build_overhead_document, build_sweep_document
     from polybench.storage.anonymize import anonymize, is_anonymized
 
     argv, (_, axes, kind, metadata) = outcome.argv, outcome.spec

@@ -15,9 +15,8 @@ from polybench.planning.network_table import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
-from polybench.results.comparisons import add_comparisons
+from polybench.results.comparisons import add_comparisons, allreduce_share
 from polybench.results.interference import add_interference, drop_affected_rounds
-from polybench.results.replicas import allreduce_share
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.usage import add_usage
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
 
-from polybench.results.comparisons import throughput_ratio
-from polybench.results.replicas import device_count
-from polybench.results.thread_pools import thread_pool_grids
+from polybench.engines import ENGINES
+from polybench.results.comparisons import device_count, throughput_ratio
+from polybench.results.interference import unaffected_step_times
 from polybench.results.warnings import sweep_warnings
-from polybench.schema.measurements import SWEEP_ID, Curve, PointReference, PointResult, SweepDocument, SweepPoint
+from polybench.schema.measurements import (
+    OVERHEAD_ID,
+    SWEEP_ID,
+    ConfigurationOverhead,
+    Curve,
+    OverheadDocument,
+    OverheadIntervals,
+    OverheadPoint,
+    PointReference,
+    PointResult,
+    SweepDocument,
+    SweepPoint,
+    ThreadPoolGrid,
+    ThreadPoolSizes,
+)
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
-from polybench.schema.result import Result
+from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
+from polybench.stats.overhead_fit import fit_overhead
+from polybench.stats.statistics import process_log_medians
 
 KNEE_FRACTION = 0.9
 """Fraction of the best throughput that defines the knee: the smallest value that reaches it."""
@@ -165,3 +183,115 @@ def _curve(configuration: str, measured: Sequence[tuple[dict[str, int], float]])
             value for parameters, throughput in measured if throughput >= threshold for value in parameters.values()
         )
     return Curve(configuration, best, best_throughput, knee)
+
+
+def build_overhead_document(
+    documents: Mapping[int, StudyDocument], argv: Sequence[str], batch_sizes: Sequence[int] = ()
+) -> OverheadDocument:
+    """Fit each configuration that was measured at two or more batch sizes.
+
+    Args:
+        documents: finished studies by batch size; at least one.
+        argv: the command line, stored in the document.
+        batch_sizes: requested batch sizes; by default those of `documents`.
+    """
+    first = next(iter(documents.values()))
+    return OverheadDocument(
+        id=f"{OVERHEAD_ID}{min(document.id for document in documents.values())}",
+        created=min(document.created for document in documents.values()),
+        polybench=first.polybench,
+        argv=list(argv),
+        model=first.settings.model,
+        input_kind=first.settings.input_kind,
+        threads=first.settings.threads,
+        host=first.host,
+        batch_sizes=sorted(batch_sizes or documents),
+        studies=[documents[size].id for size in sorted(documents)],
+        configurations=[_configuration_overhead(result.configuration, documents) for result in first.results],
+        warnings=sweep_warnings([({"batch_size": size}, document) for size, document in documents.items()]),
+    )
+
+
+def _configuration_overhead(configuration: str, documents: Mapping[int, StudyDocument]) -> ConfigurationOverhead:
+    results = [document.result(configuration) for document in documents.values()]
+    measured = {result.workload.batch_size: result for result in results if result.is_ranked}
+    failing = (one for one in results if not one.is_ranked or one.status == "interrupted")
+    reported = next(failing, results[0])
+    row = ConfigurationOverhead(
+        **status_fields(reported),
+        points=[_point(size, result) for size, result in sorted(measured.items())],
+    )
+    row.reason = row.reason or (None if reported.is_ranked else reported.parity.reason)
+    process_times = [_process_step_seconds(result) for result in measured.values()]
+    processes = list(zip(*process_times, strict=False))  # keeps the processes that all results have
+    if len(measured) < 2 or not processes:
+        return row
+    fit = fit_overhead(list(measured), processes)
+    row.overhead_seconds, row.seconds_per_item = fit.overhead, fit.per_item
+    row.ci95 = OverheadIntervals(fit.overhead_ci95, fit.per_item_ci95)
+    row.batch_size_at_50pct_overhead, row.max_relative_residual = (
+        fit.batch_size_at_50pct_overhead,
+        fit.max_relative_residual,
+    )
+    calls = [
+        result.python_call_overhead_seconds
+        for result in measured.values()
+        if result.python_call_overhead_seconds is not None
+    ]
+    row.python_call_overhead_seconds = median(calls) if calls else None
+    return row
+
+
+def _process_step_seconds(result: Result) -> list[float]:
+    """Return the typical step time of each process."""
+    return [math.exp(level) for level in process_log_medians(unaffected_step_times(result))]
+
+
+def _point(size: int, result: Result) -> OverheadPoint:
+    assert result.step_time is not None
+    return OverheadPoint(size, result.step_time.median, result.step_time.ci95)
+
+
+def thread_pool_grids(points: Sequence[tuple[dict[str, int], StudyDocument]]) -> list[ThreadPoolGrid]:
+    """Return a grid for each engine, device and point of the other axes, if BLAS had several pool sizes.
+
+    The engine's build information has the sizes. If two configurations have the same sizes, such as a plain
+    engine with one thread and one of its variants, the first one counts.
+    """
+    grids: dict[tuple[str, tuple[tuple[str, int], ...]], dict[tuple[int, int], ThreadPoolSizes]] = {}
+    for parameters, document in points:
+        others = tuple((axis, value) for axis, value in parameters.items() if axis != "threads")
+        for result in document.results:
+            for one in _sizes(result):
+                key = _without_pool_variants(result), others
+                grids.setdefault(key, {}).setdefault((one.julia, one.blas), one)
+    return [
+        ThreadPoolGrid(
+            configuration,
+            dict(others),
+            list(sizes.values()),
+            min(sizes.values(), key=lambda one: one.step_seconds),
+        )
+        for (configuration, others), sizes in grids.items()
+        if len({one.blas for one in sizes.values()}) > 1
+    ]
+
+
+def _sizes(result: Result) -> Iterator[ThreadPoolSizes]:
+    build = result.versions.get("build", {})
+    step = result.step_time
+    if result.is_ranked and step is not None and {"julia_threads", "blas_threads"} <= set(build):
+        julia, blas = int(build["julia_threads"]), int(build["blas_threads"])
+        yield ThreadPoolSizes(julia, blas, step.median, step.ci95)
+
+
+def _without_pool_variants(result: Result) -> str:
+    """Return the configuration's name without the variants that only set pool sizes."""
+    engine = ENGINES.get(result.engine)
+    known = engine.variants if engine else {}
+    variants = [
+        name
+        for name in (result.variant or "").split("+")
+        if name and not (name in known and known[name].changes_thread_pools)
+    ]
+    return f"{'+'.join([result.engine, *variants])}/{result.device}"

@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.machine.meters.gpu import THROTTLE_REASON_NAMES, THROTTLED, GpuSample, GpuUsage
 from polybench.machine.meters.observer import BlockUsage
-from polybench.results.replicas import device_count
+from polybench.results.comparisons import device_count
 from polybench.schema.resources import Energy, Memory, Utilization
 from polybench.schema.result import Result
 

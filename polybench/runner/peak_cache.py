@@ -14,8 +14,8 @@ from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
 from polybench.networks.flops import training_macs
 from polybench.networks.model import Model
+from polybench.results.comparisons import device_count
 from polybench.results.peak import library_versions
-from polybench.results.replicas import device_count
 from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import Host

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.analysis.diff import diff
-from polybench.analysis.verdicts import SIGNIFICANCE_LEVEL
+from polybench.analysis.diff import SIGNIFICANCE_LEVEL, diff
 from polybench.schema.analyses import DiffDocument, DiffRow
 from polybench.schema.metadata import ToolVersion
 from polybench.schema.parity import ParityCheck

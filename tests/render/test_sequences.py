@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from polybench.analysis.diff import workload_difference
 from polybench.analysis.merge import merge as merged
-from polybench.analysis.setting_changes import workload_difference
 from polybench.figures.accuracy import draw as accuracy
 from polybench.figures.scaling import draw as scaling
 from polybench.html_report.results_table import build_results_table
 from polybench.html_report.sweep_section import headline
 from polybench.render import FORMATS, merge, overhead, render_study, sweep
-from polybench.results.overhead import build_overhead_document
+from polybench.results.sweep import build_overhead_document
 from polybench.schema.metrics import METRICS
 from polybench.schema.study import StudyDocument
 from tests.figures.documents import full_study, full_sweep

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from polybench.render.overhead import render
-from polybench.results import overhead, sweep
+from polybench.results import sweep
 from polybench.results.comparisons import add_comparisons
 from polybench.schema import units
 from polybench.schema.parity import ParityCheck
@@ -235,7 +235,7 @@ def test_comparisons_of_studies_ignore_affected_rounds() -> None:
     points = [({"batch_size": size}, document) for size, document in sizes.items()]
     _, second = sweep.build_sweep_document({"batch_size": list(sizes)}, points, [], 2).points
     assert second.configurations[0].speedup == pytest.approx(64 * 0.002 / (16 * 0.005))
-    (engine,) = overhead.build_overhead_document(sizes, []).configurations
+    (engine,) = sweep.build_overhead_document(sizes, []).configurations
     assert engine.overhead_seconds == pytest.approx(0.001)
     assert engine.seconds_per_item == pytest.approx(0.003 / 48)
 
@@ -247,7 +247,7 @@ def test_overhead_reports_the_python_call_overhead(calls: list[float | None], ex
         return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, python_call_overhead_seconds=call))
 
     sizes = {size: at(size, call) for size, call in zip((1, 2, 4), calls, strict=True)}
-    found = overhead.build_overhead_document(sizes, [])
+    found = sweep.build_overhead_document(sizes, [])
     assert found.configurations[0].python_call_overhead_seconds == pytest.approx(expected)
     text = render(found, "table")
     assert text.splitlines()[2].endswith("call")
@@ -261,7 +261,7 @@ def test_overhead_interrupted_at_any_size_is_interrupted() -> None:
         return study(measured("flux/cpu", 0.001 * batch_size, workload=workload, status=status))
 
     sizes = {8: at(8, "ok"), 16: at(16, "interrupted"), 32: at(32, "ok")}
-    assert overhead.build_overhead_document(sizes, []).configurations[0].status == "interrupted"
+    assert sweep.build_overhead_document(sizes, []).configurations[0].status == "interrupted"
 
 
 def test_costs_of_a_sweep_are_relative_to_the_most_frequent_baseline() -> None:

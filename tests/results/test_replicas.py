@@ -9,8 +9,7 @@ import pytest
 
 from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.render.data_parallel_notes import data_parallel_notes
-from polybench.results.comparisons import add_comparisons
-from polybench.results.replicas import SOURCE, allreduce_share
+from polybench.results.comparisons import SOURCE, add_comparisons, allreduce_share
 from polybench.schema.metrics import METRICS
 from polybench.schema.result import Communication, Result
 from tests import factories
