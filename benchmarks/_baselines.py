@@ -19,8 +19,7 @@ from pathlib import Path
 
 from _study import Inputs
 
-from polybench.engines.flux.julia.discovery import check, find
-from polybench.engines.flux.julia.package import package_folder
+from polybench.engines.flux.julia.discovery import check, find, package_folder
 from polybench.protocol.environment import inherited_env_vars, malloc_env_vars
 from polybench.schema.options import Configuration
 from polybench.scripts import make_command, make_script

@@ -11,9 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, check, find
-from polybench.engines.flux.julia.managed_project import use_managed_project
-from polybench.engines.flux.julia.package import NAME, package_folder
+from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, NAME, PROJECT, check, find, package_folder
+from polybench.engines.flux.julia.environment import own_environment
 from polybench.errors import EngineUnavailable
 
 DEPOT = Path(__file__).parents[1] / "build" / "julia"
@@ -30,7 +29,7 @@ def variables() -> dict[str, str]:
     user_depots = os.environ.get("JULIA_DEPOT_PATH", f"{Path.home() / '.julia'}:")
     try:
         check(julia)
-        julia = use_managed_project(julia, DEPOT / "project")
+        julia = own_environment(julia, DEPOT / "project")
     except EngineUnavailable:  # tests that need Julia are skipped with a reason
         pass
     return {

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polybench.cli.terminal import echo
 from polybench.errors import BadInput, EngineUnavailable
+
+if TYPE_CHECKING:
+    from polybench.engines.flux.julia.discovery import Julia
 
 app = typer.Typer(help="Install what an engine needs in addition to its Python package.", no_args_is_help=True)
 
@@ -59,102 +62,53 @@ def flux(
 
     Example: polybench setup flux --add-package Enzyme
     """
+    from polybench.engines.flux.julia import setup
+    from polybench.engines.flux.julia.discovery import OPTIONAL_PACKAGES, saved_julia
+
+    extra = (*(("CUDA", "cuDNN") if cuda else ()), *(add_package or ()))
+    if unknown := [name for name in extra if name not in OPTIONAL_PACKAGES]:
+        raise BadInput(f"--add-package {unknown[0]}: no engine uses it: expected one of {', '.join(OPTIONAL_PACKAGES)}")
     try:
         if remove_package:
-            _remove_projects(dry_run)
+            setup.remove(_print, dry_run=dry_run)
             return
-        extra = (*(("CUDA", "cuDNN") if cuda else ()), *(add_package or ()))
-        _check_names(extra)
-        if not (if_missing and _is_complete(extra)):
-            _set_up(julia, str(project) if project else None, extra=extra, offline=offline, dry_run=dry_run)
+        if if_missing and _is_complete(extra):
+            return
+        chosen = setup.choose(julia, str(project) if project else None)
+        if dry_run:
+            for step in setup.planned_steps(chosen, extra):
+                _print(step)
+            return
+        with setup.set_up(chosen, _print, more=extra, offline=offline) as ready:
+            _test(ready)
+        if julia or project or saved_julia():
+            _print(f"saved in {setup.save(ready)}")
     except EngineUnavailable as missing:
         _print(f"flux is not set up: {missing.reason}; fix it with: {missing.hint}")
         raise typer.Exit(4) from missing
 
 
 def _is_complete(extra: Sequence[str]) -> bool:
-    """Return True if Julia has all packages, and the current PolyBench if its project contains that."""
-    from polybench.engines.flux.julia.discovery import check, find
-    from polybench.engines.flux.julia.extra_packages import check_packages
-    from polybench.engines.flux.julia.installation import is_outdated
+    from polybench.engines.flux.julia.discovery import check, check_packages, find
 
     try:
         check(julia := find())
         check_packages(julia, extra)
     except EngineUnavailable:
         return False
-    return not is_outdated(julia)
+    return True
 
 
-def _check_names(extra: Sequence[str]) -> None:
-    from polybench.engines.flux.julia.version_bounds import OPTIONAL_PACKAGES
-
-    if unknown := [name for name in extra if name not in OPTIONAL_PACKAGES]:
-        raise BadInput(f"--add-package {unknown[0]}: no engine uses it: expected one of {', '.join(OPTIONAL_PACKAGES)}")
-
-
-def _set_up(executable: str | None, project: str | None, *, extra: Sequence[str], offline: bool, dry_run: bool) -> None:
-    from polybench.engines.flux.julia import installation, juliapkg_setup, saved_config
-    from polybench.engines.flux.julia.discovery import (
-        EXECUTABLE,
-        FOUND_BY,
-        PROJECT,
-        check,
-        check_juliacall,
-        check_version,
-        version_of,
-    )
-    from polybench.engines.flux.julia.package import ENGINE
+def _test(julia: Julia) -> None:
+    """Train two steps in a worker that uses this Julia."""
+    from polybench.engines.flux.julia.discovery import ENGINE, EXECUTABLE, FOUND_BY, PROJECT
     from polybench.runner import doctor
 
-    check_juliacall()
-    julia = installation.choose(executable, project)
-    if julia and julia.found_by != "juliapkg":  # juliapkg replaces a Julia of the wrong version
-        check_version(julia)  # before anything is installed for it
-    if dry_run:
-        if julia:
-            _print(f"Julia: {julia.executable}, project {julia.project}, from {julia.found_by}")
-        for step in installation.planned_steps(julia, more=extra):
-            _print(step)
-        return
-    if julia is None or (julia.found_by == "juliapkg" and juliapkg_setup.needs_resolve(julia, _print, extra)):
-        julia = juliapkg_setup.set_up(_print, more=extra, offline=offline)
-    version = ".".join(map(str, version_of(julia)))
-    _print(f"Julia {version}: {julia.executable}, project {julia.project}, from {julia.found_by}")
-    if julia.found_by != "juliapkg":
-        installation.add_packages(julia, _print, more=extra, offline=offline)
-    check(julia)
-    installation.precompile(julia, _print, offline=offline)
     _print("training two steps")
     os.environ |= {EXECUTABLE: julia.executable, PROJECT: julia.project, FOUND_BY: julia.found_by}
     prepared = doctor.smoke_test(ENGINE)
-    if executable or project or saved_config.load():
-        _print(f"saved in {saved_config.save(julia.executable, julia.project, **installation.library_of(julia))}")
-    _print(
-        f"flux runs: first step {prepared.startup.first_step_seconds:.1f} s,"
-        f" losses {', '.join(f'{loss:.4f}' for loss in prepared.losses)}"
-    )
-
-
-def _remove_projects(dry_run: bool) -> None:
-    """Remove what setup created; Julia's depot stays, because other projects share it."""
-    import shutil
-
-    from polybench.engines.flux.julia import juliapkg_setup, saved_config
-    from polybench.engines.flux.julia.installation import own_project
-
-    if dry_run:
-        _print(f"would remove the Julia of {saved_config.configuration_file()}, {own_project()} and juliapkg's project")
-        return
-    if saved_config.load():
-        saved_config.delete()
-        _print(f"removed the Julia of {saved_config.configuration_file()}")
-    if folder := juliapkg_setup.remove():
-        _print(f"removed {folder}")
-    if own_project().is_dir():
-        shutil.rmtree(own_project())
-        _print(f"removed {own_project()}")
-    _print("packages in Julia's own depot (~/.julia) stay: other projects may use them")
+    losses = ", ".join(f"{loss:.4f}" for loss in prepared.losses)
+    _print(f"flux runs: first step {prepared.startup.first_step_seconds:.1f} s, losses {losses}")
 
 
 def _print(text: str) -> None:

@@ -183,7 +183,7 @@ ENGINES: dict[str, EngineSpec] = {
         cuda_environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
         packages=("juliacall",),
         requires=Requirement("Julia and Flux.jl", "polybench setup flux"),
-        requirement_check="polybench.engines.flux.julia.extra_packages:check_requirements",
+        requirement_check="polybench.engines.flux.julia.discovery:check_requirements",
         project_files=("Project.toml", "JuliaProject.toml"),
         no_data_parallel_reason="Flux's DistributedUtils needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench"
         " setup flux` installs neither",

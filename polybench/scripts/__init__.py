@@ -16,9 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from polybench.engines import ENGINES
-from polybench.engines.flux.julia.discovery import check, find
+from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
-from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from polybench.cli import app as cli
 from polybench.cli.export_weights import weights
 from polybench.engines import ENGINES
-from polybench.engines.flux.julia.discovery import check, find
-from polybench.engines.flux.julia.package import package_folder
+from polybench.engines.flux.julia.discovery import check, find, package_folder
 from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
 from polybench.networks.layers import Dropout

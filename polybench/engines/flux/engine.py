@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
+import tomli_w
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.flux.allocations import NATIVE_COVERAGE_GAPS, allocation_profile, allocations
-from polybench.engines.flux.conventions import conventions
-from polybench.engines.flux.interop import addresses, layers_toml
 from polybench.engines.flux.julia import discovery
-from polybench.engines.flux.julia.environment import threads
-from polybench.engines.flux.julia.extra_packages import LOAD_EXTENSIONS, check_packages, requested
-from polybench.engines.flux.julia.package import package_folder
-from polybench.engines.flux.julia.startup import compiled_code, first_error_line, is_cuda_requested, start_julia
-from polybench.engines.flux.operations import build_operations, time_operations
-from polybench.engines.flux.training_state import to_julia_state, training_state
-from polybench.engines.flux.validation import validate
+from polybench.engines.flux.julia.environment import requested_packages, start_julia, threads
+from polybench.engines.flux.validation import conventions, validate
 from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
-from polybench.engines.shared.arrays import as_dtype, is_tokens, prefault
+from polybench.engines.shared.arrays import as_dtype, as_input, is_tokens, prefault
 from polybench.engines.shared.dropout_masks import dropout_masks
-from polybench.engines.shared.frameworks import cuda_index
+from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
-from polybench.networks.layers import Operation
+from polybench.networks.layers import Layer, Operation
 from polybench.networks.timed_layers import TimedLayer
-from polybench.schema.measurements import AllocationProfile
-from polybench.schema.resources import Allocations
+from polybench.schema.measurements import AllocationProfile, AllocationSite
+from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 CUDA_INSTALL = (
     "julia --project={project} -e 'using Pkg; "
@@ -37,9 +31,27 @@ CUDA_INSTALL = (
     "'"
 )
 
-_PATH = "dir -> begin push!(LOAD_PATH, dir); nothing end"
-"""Adds a folder to Julia's load path, for a PolyBench outside of the project."""
-_INCLUDE = 'dir -> begin include(joinpath(dir, "src", "PolyBench.jl")); nothing end'
+_HOST_COVERAGE = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
+_DEVICE_COVERAGE = (
+    "arrays and workspaces requested from CUDA.jl's pool, which retains freed memory; "
+    "not the memory that cuBLAS, cuDNN and the driver allocate themselves"
+)
+_NATIVE_COVERAGE_GAPS = (
+    "Julia's objects below 2 KiB, whose pools allocate 64 MiB at a time, nor direct malloc calls of compiled Julia code"
+)
+
+_INCLUDE = """
+function (folder, packages)
+    push!(LOAD_PATH, folder) # names PolyBench's dependencies, which the project may have only indirectly
+    include(joinpath(folder, "src", "PolyBench.jl"))
+    for name in packages # only a loaded package has extensions
+        file = joinpath(folder, "ext", "PolyBench$(name)Ext.jl")
+        isfile(file) || continue
+        include_string(Main, replace(read(file, String), "using PolyBench" => "using Main.PolyBench"), file)
+    end
+end
+"""
+"""Includes PolyBench like a script, which loads no precompiled code, and its extensions for these packages."""
 _VERSIONS = ("julia", "flux", "nnlib", "zygote", "optimisers")
 _BUILD = ("blas", "cpu", "julia_threads", "blas_threads", "gc_threads")
 
@@ -58,25 +70,26 @@ class FluxEngine(Engine):
     def load_framework(self) -> None:
         self._julia = discovery.find()
         discovery.check(self._julia)
-        cuda, extra = is_cuda_requested(self._julia), requested()
-        self._extra = check_packages(self._julia, extra)
+        extra = requested_packages()
+        self._extra = discovery.check_packages(self._julia, extra)
+        has_gpu = os.environ.get("CUDA_VISIBLE_DEVICES") != "" and has_cuda_driver()
+        cuda = has_gpu and discovery.has_cuda(self._julia)
         # Including the package like a script loads no precompiled code, so the cold start is that of a user's script.
         # Only a loaded package has extensions, and CUDA is one.
         self._cold = COLD_START in os.environ and not cuda
         start = perf_counter()
         main = self._main = start_julia(self._julia)
         started = perf_counter()
-        self._evaluate(main, _PATH, str(package_folder()))
         # MKL first, before another package uses the BLAS that it replaces.
         names = sorted({"Flux", *extra}, key=("MKL", "Flux", *extra).index)
         self._evaluate(main, f"() -> begin @eval Main using {', '.join(names)}; nothing end")
         if cuda:
             self._evaluate(main, "() -> begin @eval Main using CUDA, cuDNN; nothing end")
         packages = perf_counter()
-        load = _INCLUDE if self._cold else "dir -> begin @eval Main using PolyBench; nothing end"
-        self._evaluate(main, load, str(package_folder()))
-        for name in extra:
-            self._evaluate(main, LOAD_EXTENSIONS, str(package_folder() / "ext" / f"PolyBench{name}Ext.jl"))
+        if self._cold:
+            self._evaluate(main, _INCLUDE, str(discovery.package_folder()), extra)
+        else:
+            self._evaluate(main, "() -> begin @eval Main using PolyBench; nothing end")
         self._polybench = main.PolyBench
         # Stored, because after a step with cold caches the lookup takes longer than the call.
         self._run_steps = self._polybench.run_steps_b
@@ -91,9 +104,9 @@ class FluxEngine(Engine):
         try:
             main.seval(function)(*arguments)
         except Exception as error:
-            extra = requested()
+            extra, line = requested_packages(), discovery.first_error_line(error)
             hint = self._julia.add_command(extra) if extra else self._julia.setup
-            raise EngineUnavailable(f"a Julia package does not load: {first_error_line(error)}", hint) from error
+            raise EngineUnavailable(f"a Julia package does not load: {line}", hint) from error
 
     def probe(self) -> EngineInfo:
         info = self._polybench.build_info()
@@ -103,7 +116,6 @@ class FluxEngine(Engine):
             "project": self._julia.project,
             "found_by": self._julia.found_by,
             "garbage_collection": "default",
-            "compiled_code": compiled_code(self._julia),
             **dict(self._polybench.cuda_info()),
         }
         cuda = tuple(f"cuda:{index}" for index in range(self._polybench.cuda_devices()))
@@ -171,11 +183,14 @@ class FluxEngine(Engine):
     def training_state(self) -> Weights:
         if "reactant" in self._job.variants:
             return {}  # its optimizer state is on the device
-        return training_state(self._polybench.training_state(self._trainer))
+        saved = self._polybench.training_state(self._trainer)
+        numbers, generator = np.array(saved.numbers), np.array(saved.generator)
+        return {"numbers": numbers, "rate": np.array(float(saved.rate)), "generator": generator}
 
     def restore_training_state(self, state: Weights) -> None:
-        self._polybench.restore_b(self._trainer, *to_julia_state(state))
         self._rate = float(state["rate"])
+        numbers, generator = state["numbers"], state["generator"]
+        self._polybench.restore_b(self._trainer, numbers.ctypes.data, len(numbers), self._rate, generator.ctypes.data)
 
     def run_steps(self, first: int, n: int) -> float:
         seconds = 0.0
@@ -239,7 +254,11 @@ class FluxEngine(Engine):
     def count_allocations(self, first: int, n: int) -> Allocations:
         host, device = self._polybench.count_allocations_b(self._trainer, self._batches, first, n)
         pool_bytes = self._polybench.device_reserved_bytes(self._trainer)
-        return allocations(host, device or None, None if pool_bytes is None else int(pool_bytes), n)
+        pool_bytes = None if pool_bytes is None else int(pool_bytes)
+        on_device = device and DeviceAllocation(
+            *_means(device, n), "CUDA.jl's pool", _DEVICE_COVERAGE, reserved_bytes=pool_bytes
+        )
+        return Allocations(host=Allocation(*_means(host, n), "Base.gc_num()", _HOST_COVERAGE), device=on_device or None)
 
     def allocation_sites(self, first: int, n: int) -> AllocationProfile:
         if self._job.device != "cpu":
@@ -249,19 +268,38 @@ class FluxEngine(Engine):
         self._evaluate(self._main, "() -> begin @eval Main using Profile; nothing end")
         profile = self._main.Profile
         found = self._polybench.allocation_sites_b(profile, self._trainer, self._batches, first, n)
-        return allocation_profile(found, n)
+        sites = [AllocationSite(str(name), int(size) / n, int(count) / n) for name, size, count in found]
+        return AllocationProfile(
+            "Julia's Profile.Allocs",
+            f"{_HOST_COVERAGE}; by the innermost function of a package; the garbage collector frees it at any time",
+            sorted(sites, key=lambda site: -site.bytes_per_step),
+        )
 
     def untraced_native_allocations(self) -> str:
-        return NATIVE_COVERAGE_GAPS
+        return _NATIVE_COVERAGE_GAPS
 
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
         arrays = as_dtype({name: weights[name] for name in timed_layer.tensor_shapes()}, self._job.dtype)
-        return build_operations(self._polybench, self._trainer, timed_layer, arrays, x, dy)
+        x, dy = (as_input(array, "float32") for array in (x, dy))
+        names = tuple(gradient.operation for gradient in timed_layer.gradients())
+        found = self._polybench.build_layer_operations(
+            self._trainer, layers_toml(timed_layer.layers), addresses(arrays),
+            x.ctypes.data, x.shape, dy.ctypes.data, dy.shape, names, is_tokens(x),
+        )  # fmt: skip
+        return self._timers(found)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        return time_operations(self._polybench, self._polybench.build_step_operations(self._trainer, self._batches))
+        return self._timers(self._polybench.build_step_operations(self._trainer, self._batches))
+
+    def _timers(self, operations: Any) -> dict[Operation, TimedOperation]:
+        """Wrap Julia's pairs (name, operation) as timers."""
+
+        def timer(operation: Any) -> TimedOperation:
+            return TimedOperation(lambda n: float(self._polybench.seconds(operation, n)))
+
+        return {str(name): timer(operation) for name, operation in operations}  # type: ignore[misc]
 
     def device_peak_bytes(self) -> int | None:
         """Return the high-water mark of CUDA.jl's pool.
@@ -285,3 +323,19 @@ class FluxEngine(Engine):
             masks = as_dtype(given, self._job.dtype)
             shapes = tuple(mask.shape for mask in masks.values())
             self._polybench.set_masks_b(self._trainer, tuple(masks), addresses(masks), shapes)
+
+
+def addresses(arrays: Weights) -> tuple[int, ...]:
+    """Return the addresses of C-order arrays, which must outlive the call that receives them."""
+    return tuple(array.ctypes.data for array in arrays.values())
+
+
+def layers_toml(layers: Sequence[Layer]) -> str:
+    """Return the layers as TOML, which `records` in `julia/src/network.jl` reads."""
+    return tomli_w.dumps({"layers": msgspec.to_builtins(layers)})
+
+
+def _means(total: tuple[int, int], n: int) -> tuple[float, float]:
+    """Return count and bytes per step."""
+    count, size = total
+    return count / n, size / n

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polybench.engines.base import Weights
 from polybench.engines.flux.engine import FluxEngine
+from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia import environment as julia_environment
-from polybench.engines.flux.julia import extra_packages
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import unsupported_layer
 from polybench.errors import EngineUnavailable
@@ -36,4 +36,4 @@ def environment(
 
 def check_requirements(variants: tuple[str, ...]) -> None:
     """Check for Julia and Lux.jl without starting Julia; see `EngineSpec.requirement_check`."""
-    extra_packages.check_requirements((*variants, _STEP_MODE))
+    discovery.check_requirements((*variants, _STEP_MODE))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from polybench.engines.flux.engine import FluxEngine
-from polybench.engines.flux.julia import managed_project
+from polybench.engines.flux.julia import environment
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, Julia
-from polybench.engines.flux.julia.startup import start_julia
+from polybench.engines.flux.julia.environment import start_julia
 from polybench.errors import EngineUnavailable
 from tests.engines import pipeline_checks
 from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
@@ -180,6 +180,6 @@ def test_julia_that_does_not_start_is_unavailable(monkeypatch: pytest.MonkeyPatc
     for name in (EXECUTABLE, PROJECT):  # start_julia sets them for juliacall
         monkeypatch.setenv(name, "/some")
     monkeypatch.setitem(sys.modules, "juliacall", None)
-    monkeypatch.setattr(managed_project, "is_other_checkout", lambda julia: False)
+    monkeypatch.setattr(environment, "own_environment", lambda julia: julia)
     with pytest.raises(EngineUnavailable, match=r"Julia \(/some/julia, from a test\) does not start: "):
         start_julia(Julia("/some/julia", "/some", "a test"))

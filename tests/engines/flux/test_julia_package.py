@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.data.batches import epoch_order, order_sha256
-from polybench.engines.flux.julia.discovery import Julia, check, find
-from polybench.engines.flux.julia.package import package_folder
+from polybench.engines.flux.julia.discovery import Julia, check, find, package_folder
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights, weights_sha256
 from polybench.networks.lenet import LENET

@@ -1,4 +1,4 @@
-"""Finds Julia and its project without downloading or starting it.
+"""Finds Julia, its project and its packages, without downloading or starting anything.
 
 The order is: both variables of juliacall; the paths saved by `polybench setup flux`; juliapkg's Julia.
 """
@@ -17,27 +17,40 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polybench.engines.flux.julia import saved_config
-from polybench.engines.flux.julia.package import NAME, SETUP, package_folder
-from polybench.engines.flux.julia.version_bounds import (
-    CUDA_PACKAGES,
-    INDIRECT,
-    PACKAGES,
-    VARIANT_PACKAGES,
-    bounds,
-    satisfies,
-)
+import platformdirs
+import tomli_w
+
 from polybench.errors import EngineUnavailable, install_command
+
+ENGINE = "flux"
+NAME = "PolyBench"
+"""The Julia package that runs the training."""
+SETUP = "polybench setup flux"
 
 EXECUTABLE, PROJECT = "PYTHON_JULIACALL_EXE", "PYTHON_JULIACALL_PROJECT"
 VARIABLES = f"{EXECUTABLE} and {PROJECT}"
 FOUND_BY = "POLYBENCH_JULIA_FOUND_BY"
 """Variable with the source of the other two, which a worker always gets."""
-
 ENVIRONMENT = "--env"
 """Source of a project that is a study's environment."""
 
-_INSTALL_JULIACALL = install_command("flux")
+PACKAGES = ("Flux", "JSON", "PythonCall", "PrecompileTools")
+"""Packages that the project must have. Everything else that PolyBench needs comes with Julia."""
+INDIRECT = ("JSON", "PrecompileTools")
+"""Packages of these that only PolyBench loads, so another package may bring them."""
+SCRIPT_PACKAGES = ("NPZ",)
+"""Packages that only the plain programs need (`polybench scripts`, `layers --scripts`)."""
+CUDA_PACKAGES = ("CUDA", "cuDNN")
+"""Packages for training on CUDA."""
+PACKAGE_BY_VARIANT = {"enzyme": "Enzyme", "lux": "Lux", "mkl": "MKL", "mooncake": "Mooncake", "reactant": "Reactant"}
+"""Package by variant (or engine). PolyBench's methods for a package are in its extension `PolyBench{package}Ext`."""
+OPTIONAL_PACKAGES = (*CUDA_PACKAGES, *PACKAGE_BY_VARIANT.values())
+"""Packages that `polybench setup flux` adds on request."""
+
+PROJECT_FILES = ("JuliaProject.toml", "Project.toml")
+"""A project's possible files; Julia reads the first one."""
+
+_FLUX_WITH_TRAINSTEP = (0, 16, 11)
 _VERSION_SECONDS = 20.0
 
 
@@ -61,19 +74,13 @@ class Julia(NamedTuple):
 
     @property
     def other_julia(self) -> str:
-        """Fix that selects a different Julia."""
-        return f"correct {VARIABLES}, or unset both" if self.found_by == VARIABLES else SETUP
-
-    @property
-    def other_julia_version(self) -> str:
-        """Fix that selects a newly installed Julia at `PATH`."""
+        """Fix that selects a different Julia for the same project."""
         if self.found_by == VARIABLES:
-            return f"set {EXECUTABLE} to it"
+            return f"correct {VARIABLES}, or unset both"
         if self.found_by == "juliapkg":
             return SETUP
-        return f"{SETUP} --julia PATH" + (
-            "" if self.found_by == ENVIRONMENT else f" --project {shlex.quote(self.project)}"
-        )
+        project = "" if self.found_by == ENVIRONMENT else f" --project {shlex.quote(self.project)}"
+        return f"{SETUP} --julia PATH{project}"
 
     @property
     def setup(self) -> str:
@@ -85,11 +92,19 @@ class Julia(NamedTuple):
         return f"{SETUP} --julia {shlex.quote(self.executable)} --project {shlex.quote(self.project)}"
 
     def add_command(self, names: Iterable[str]) -> str:
-        """Return the command that adds these packages to this project."""
+        """Return the command that adds supported versions of these packages to this project."""
         if self.found_by == ENVIRONMENT:
-            code = f"using Pkg; {pkg_add_call(names)}"
+            code = f"using Pkg; Pkg.add([{', '.join(map(_package_spec, names))}])"
             return shlex.join([self.executable, f"--project={self.project}", "-e", code])
         return " ".join([self.setup, *(f"--add-package {name}" for name in names)])
+
+
+def _package_spec(name: str) -> str:
+    if name == "PythonCall":
+        return f'PackageSpec(name="{name}", version="{importlib.metadata.version("juliacall")}")'
+    bound = bounds().get(name)
+    version = f', version=Pkg.Types.semver_spec("{bound}")' if bound else ""
+    return f'PackageSpec(name="{name}"{version})'
 
 
 def find() -> Julia:
@@ -106,12 +121,7 @@ def find() -> Julia:
         raise EngineUnavailable(
             f"{present} is set, but {missing} is not: juliacall needs both", f"set {missing}, or unset {present}"
         )
-    if saved := saved_config.load():
-        return Julia(
-            saved["julia"], saved["project"], str(saved_config.configuration_file()),
-            saved.get("library"), saved.get("bindir"),
-        )  # fmt: skip
-    return _from_juliapkg()
+    return saved_julia() or _from_juliapkg()
 
 
 def for_project(project: str) -> Julia:
@@ -121,7 +131,7 @@ def for_project(project: str) -> Julia:
 
 def _from_juliapkg() -> Julia:
     if importlib.util.find_spec("juliapkg") is None:
-        raise EngineUnavailable("juliacall is not installed", _INSTALL_JULIACALL)
+        raise EngineUnavailable("juliacall is not installed", install_command(ENGINE))
     try:
         from juliapkg.deps import can_skip_resolve
         from juliapkg.state import STATE
@@ -134,51 +144,47 @@ def _from_juliapkg() -> Julia:
     return Julia(resolved["executable"], STATE["project"], "juliapkg", resolved.get("libjulia"), resolved.get("bindir"))
 
 
-def pkg_add_call(names: Iterable[str]) -> str:
-    """Return the Pkg call that adds supported versions of these packages, and juliacall's version of PythonCall."""
-    return f"Pkg.add([{', '.join(map(_spec, names))}])"
+def configuration_file() -> Path:
+    """Return the path of the user's configuration file."""
+    return Path(platformdirs.user_config_dir("polybench")) / "config.toml"
 
 
-def _spec(name: str) -> str:
-    if name == "PythonCall":
-        return f'PackageSpec(name="{name}", version="{importlib.metadata.version("juliacall")}")'
-    bound = bounds().get(name)
-    version = f', version=Pkg.Types.semver_spec("{bound}")' if bound else ""
-    return f'PackageSpec(name="{name}"{version})'
+def saved_julia() -> Julia | None:
+    """Return the Julia that setup saved in the configuration file, or None.
+
+    Raises:
+        EngineUnavailable: the file cannot be read, or a path is missing.
+    """
+    table, file = _configuration().get(ENGINE, {}), configuration_file()
+    if not table:
+        return None
+    for name in ("julia", "project"):
+        if name not in table:
+            raise EngineUnavailable(f"{file} has a [{ENGINE}] without {name!r}", SETUP)
+    return Julia(table["julia"], table["project"], str(file), table.get("library"), table.get("bindir"))
 
 
-def check_juliacall() -> None:
-    """Raise EngineUnavailable if juliacall is not installed."""
-    if importlib.util.find_spec("juliacall") is None:
-        raise EngineUnavailable("juliacall is not installed", _INSTALL_JULIACALL)
-
-
-def check_version(julia: Julia) -> None:
-    """Raise EngineUnavailable if this version of Julia is not supported."""
-    version = ".".join(map(str, version_of(julia)))
-    if not satisfies("julia", version):
+def save_julia(julia: Julia | None) -> Path:
+    """Save the paths of this Julia, or delete the saved ones; keep other tables of the file."""
+    tables, file = _configuration(), configuration_file()
+    tables.pop(ENGINE, None)
+    if julia is not None:
+        paths = {"julia": julia.executable, "project": julia.project, "library": julia.library, "bindir": julia.bindir}
+        tables[ENGINE] = {name: path for name, path in paths.items() if path}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(tomli_w.dumps(tables), "utf-8")
+    except OSError as error:
         raise EngineUnavailable(
-            f"Julia {version} is not supported: expected {bounds()['julia']}"
-            f" ({julia.executable}, from {julia.found_by})",
-            f"install a supported version, for example with juliaup, then: {julia.other_julia_version}",
-        )
+            f"{file} cannot be written: {error.strerror}",
+            "make it writable, or set XDG_CONFIG_HOME to another folder",
+        ) from error
+    return file
 
 
-def check_bounds(julia: Julia, names: Iterable[str], hint: str) -> None:
-    """Raise EngineUnavailable if the version of one of these packages is not supported."""
-    packages = installed(julia)
-    if outside := [name for name in names if name in packages and not satisfies(name, packages[name])]:
-        versions = ", ".join(f"{name} {packages[name]} (expected {bounds()[name]})" for name in outside)
-        raise EngineUnavailable(f"{julia.description} has unsupported versions: {versions}", hint)
-
-
-def require(julia: Julia, names: Iterable[str], hint: str) -> None:
-    """Raise EngineUnavailable if `using` would not find one of these packages in the project."""
-    present, found = loadable(julia), installed(julia)
-    if missing := [name for name in names if name not in present]:
-        others = " (it is only an indirect dependency)"
-        listed = ", ".join(name + others * (name in found) for name in missing)
-        raise EngineUnavailable(f"{julia.description} lacks {listed}", hint)
+def _configuration() -> dict[str, dict[str, str]]:
+    file = configuration_file()
+    return _read(file, f"fix or delete it, then: {SETUP}") if file.exists() else {}
 
 
 def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
@@ -189,15 +195,83 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
     """
     check_juliacall()
     check_version(julia)
-    require(julia, needed, julia.setup)
+    _require(julia, needed, julia.setup)
     packages = loadable(julia)
-    check_bounds(julia, [name for name in packages if name not in VARIANT_PACKAGES], julia.setup)
+    # An unsupported version of a variant's package does not affect other configurations.
+    _check_bounds(julia, [name for name in packages if name not in PACKAGE_BY_VARIANT.values()], julia.setup)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
         raise EngineUnavailable(
             f"juliacall is {juliacall}, but PythonCall in {julia.project} is {pythoncall}: the versions must be equal",
             julia.setup if julia.found_by == ENVIRONMENT else f"pip install juliacall=={pythoncall}",
         )
+
+
+def check_juliacall() -> None:
+    """Raise EngineUnavailable if juliacall is not installed."""
+    if importlib.util.find_spec("juliacall") is None:
+        raise EngineUnavailable("juliacall is not installed", install_command(ENGINE))
+
+
+def check_version(julia: Julia) -> None:
+    """Raise EngineUnavailable if this version of Julia is not supported."""
+    version = ".".join(map(str, version_of(julia)))
+    if not satisfies("julia", version):
+        raise EngineUnavailable(
+            f"Julia {version} is not supported: expected {bounds()['julia']}"
+            f" ({julia.executable}, from {julia.found_by})",
+            f"install a supported version, for example with juliaup, then: {julia.other_julia}",
+        )
+
+
+def check_requirements(variants: tuple[str, ...]) -> None:
+    """Check for Julia, its packages and those of these variants without starting Julia.
+
+    Raises:
+        EngineUnavailable: something is missing.
+    """
+    check(julia := find())
+    check_packages(julia, packages_of(variants))
+
+
+def packages_of(variants: Iterable[str]) -> list[str]:
+    """Return the packages that these variants need."""
+    return [PACKAGE_BY_VARIANT[name] for name in variants if name in PACKAGE_BY_VARIANT]
+
+
+def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
+    """Return versions of optional packages in the project by lower-case name.
+
+    Raises:
+        EngineUnavailable: a package is missing or of an unsupported version, or Flux is too old for it.
+    """
+    _require(julia, names, julia.add_command(names))
+    _check_bounds(julia, names, julia.add_command(names))
+    versions = installed(julia)
+    flux = versions.get("Flux", "")
+    if "Reactant" in names and flux and tuple(map(int, flux.split("."))) < _FLUX_WITH_TRAINSTEP:
+        raise EngineUnavailable(
+            f"{julia.description} has Flux {flux}, but Reactant needs its `trainstep!`, from 0.16.11 on",
+            f"{julia.executable} --project={julia.project} -e 'using Pkg; Pkg.update(\"Flux\")'",
+        )
+    return {name.lower(): versions[name] for name in names}
+
+
+def _require(julia: Julia, names: Iterable[str], hint: str) -> None:
+    """Raise EngineUnavailable if `using` would not find one of these packages in the project."""
+    present, found = loadable(julia), installed(julia)
+    if missing := [name for name in names if name not in present]:
+        others = " (it is only an indirect dependency)"
+        listed = ", ".join(name + others * (name in found) for name in missing)
+        raise EngineUnavailable(f"{julia.description} lacks {listed}", hint)
+
+
+def _check_bounds(julia: Julia, names: Iterable[str], hint: str) -> None:
+    """Raise EngineUnavailable if the version of one of these packages is not supported."""
+    packages = installed(julia)
+    if outside := [name for name in names if name in packages and not satisfies(name, packages[name])]:
+        versions = ", ".join(f"{name} {packages[name]} (expected {bounds()[name]})" for name in outside)
+        raise EngineUnavailable(f"{julia.description} has unsupported versions: {versions}", hint)
 
 
 @functools.cache
@@ -219,6 +293,33 @@ def version_of(julia: Julia) -> tuple[int, ...]:
     return tuple(map(int, match.groups()))
 
 
+def package_folder() -> Path:
+    """Return the folder of PolyBench: part of an installed polybench, or `julia/` of a checkout."""
+    here = Path(__file__).resolve()  # in another environment, a worker finds the package through a link
+    installed = here.parent / NAME
+    return installed if installed.is_dir() else here.parents[4] / "julia"
+
+
+@functools.cache
+def package_project() -> dict[str, Any]:
+    """Return PolyBench's Project.toml."""
+    return _read(package_folder() / "Project.toml")
+
+
+def bounds() -> dict[str, str]:
+    """Return version bounds in Julia's syntax by name: of Julia itself (`julia`) and of packages."""
+    found: dict[str, str] = package_project()["compat"]
+    return found
+
+
+def satisfies(name: str, version: str) -> bool:
+    """True if polybench supports this version of a package, or of `julia`; unknown versions pass."""
+    from juliapkg.compat import Compat, Version  # late: imports all of juliapkg
+
+    bound = bounds().get(name)
+    return not version or bound is None or Version.parse(version.partition("+")[0]) in Compat.parse(bound)
+
+
 def installed(julia: Julia) -> dict[str, str]:
     """Return versions of all packages in the manifest by name, "" if unknown; includes indirect ones."""
     return {name: str(entry.get("version", "")) for name, entry in manifest(julia).items()}
@@ -226,8 +327,9 @@ def installed(julia: Julia) -> dict[str, str]:
 
 def loadable(julia: Julia) -> dict[str, str]:
     """Return the installed packages that polybench can load: the project's and PolyBench's direct dependencies."""
-    direct = _direct(julia)
-    return {name: version for name, version in installed(julia).items() if name in direct or name in INDIRECT}
+    file = first_file(julia.project, PROJECT_FILES)
+    direct = {*INDIRECT, *(_read(file).get("deps", {}) if file else ())}  # `using` accepts only [deps]
+    return {name: version for name, version in installed(julia).items() if name in direct}
 
 
 def has_cuda(julia: Julia) -> bool:
@@ -235,43 +337,32 @@ def has_cuda(julia: Julia) -> bool:
     return loadable(julia).keys() >= set(CUDA_PACKAGES)
 
 
-def _direct(julia: Julia) -> set[str]:
-    """Return the names in the project's [deps], which are the only ones that `using` accepts."""
-    names = ("JuliaProject.toml", "Project.toml")  # same order as base/loading.jl
-    file = next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
-    return set() if file is None else set(_read(file).get("deps", {}))
-
-
-def package_path(julia: Julia) -> Path | None:
-    """Return the path of PolyBench in the manifest, or None."""
-    path = manifest(julia).get(NAME, {}).get("path")
-    return None if path is None else Path(julia.project, path).resolve()
-
-
-def is_other_checkout(julia: Julia) -> bool:
-    """True if the project has the PolyBench package of another checkout."""
-    return package_path(julia) not in (None, package_folder().resolve())
+def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
+    """Return the first entry of each package in the manifest by name."""
+    file = manifest_file(julia)
+    packages: dict[str, list[dict[str, Any]]] = _read(file).get("deps", {}) if file else {}
+    return {name: entries[0] for name, entries in packages.items()}
 
 
 def manifest_file(julia: Julia) -> Path | None:
     """Return the manifest that this Julia reads, or None."""
     major, minor, _ = version_of(julia)
     versioned = f"Manifest-v{major}.{minor}.toml"
-    names = (f"Julia{versioned}", versioned, "JuliaManifest.toml", "Manifest.toml")  # same order as base/loading.jl
-    return next((Path(julia.project, name) for name in names if Path(julia.project, name).is_file()), None)
+    return first_file(julia.project, (f"Julia{versioned}", versioned, "JuliaManifest.toml", "Manifest.toml"))
 
 
-def manifest(julia: Julia) -> dict[str, dict[str, Any]]:
-    """Return the first entry of each package in the manifest by name."""
-    file = manifest_file(julia)
-    if file is None:
-        return {}
-    packages: dict[str, list[dict[str, Any]]] = _read(file).get("deps", {})
-    return {name: entries[0] for name, entries in packages.items()}
+def first_file(folder: str, names: Iterable[str]) -> Path | None:
+    """Return the first of these files that exists; the order is that of Julia's base/loading.jl."""
+    return next((Path(folder, name) for name in names if Path(folder, name).is_file()), None)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path, hint: str = SETUP) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise EngineUnavailable(f"{file} cannot be read: {error}", SETUP) from error
+        raise EngineUnavailable(f"{file} cannot be read: {error}", hint) from error
+
+
+def first_error_line(error: Exception) -> str:
+    """Return the first line of an error message, or the error's type."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

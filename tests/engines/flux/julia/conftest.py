@@ -1,18 +1,15 @@
-"""Fixtures: a fake Julia, which is a shell script, and projects that consist of a manifest."""
+"""Fixtures: a fake Julia, which is a shell script, and projects that consist of a project file and a manifest."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import tomli_w
 
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
-from polybench.engines.flux.julia.package import package_folder
 
 JULIACALL = "0.9.34"
 COMPLETE = {
@@ -23,15 +20,24 @@ COMPLETE = {
     "NPZ": "0.4.3",
 }
 
-OWN = package_folder()
-
 Make = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
-def no_configured_julia(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
-    for name in (EXECUTABLE, PROJECT, FOUND_BY):
+def no_configured_julia(monkeypatch: pytest.MonkeyPatch, own_folders: Path, tmp_path: Path) -> Iterator[None]:
+    """Hide the user's Julia, and give juliapkg an empty project."""
+    for name in (EXECUTABLE, PROJECT, FOUND_BY, "PYTHON_JULIAPKG_EXE", "PYTHON_JULIAPKG_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
+    if importlib.util.find_spec("juliapkg") is None:
+        yield
+        return
+    from juliapkg.state import reset_state
+
+    with monkeypatch.context() as context:
+        context.setenv("PYTHON_JULIAPKG_PROJECT", str(tmp_path / "juliapkg"))
+        reset_state()
+        yield
+    reset_state()
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +50,18 @@ def juliacall_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def executable(tmp_path: Path) -> Make:
-    """Create an executable that prints its version, and records every call in `calls`."""
+    """Create an executable that prints its version or its library, and records every call in `calls`."""
 
     def make(version: str = "julia version 1.10.8", then: str = "exit 0") -> str:
         file = tmp_path / "julia"
-        script = f'echo "$@" >> {tmp_path}/calls\n[ "$1" = --version ] && echo "{version}" && exit 0\n{then}\n'
-        file.write_text(f"#!/bin/sh\n{script}")
+        file.write_text(f"""#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+case "$*" in
+--version) echo "{version}"; exit 0 ;;
+*Libdl*) printf '/lib/libjulia.so\\0/bin'; exit 0 ;;
+esac
+{then}
+""")
         file.chmod(0o755)
         return str(file)
 
@@ -58,36 +70,27 @@ def executable(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Make:
-    """Create a project with these packages, and PolyBench from a folder.
+    """Create a project with these packages. `indirect` packages are only in the manifest.
 
-    `indirect` packages are only in the manifest. The manifest lacks the item `since`, a (field, name) of PolyBench.
+    `polybench` is the path of another checkout's PolyBench in it.
     """
 
     def make(
         packages: dict[str, str] = COMPLETE,
         manifest: str = "Manifest.toml",
-        developed: Path | None = OWN,
         indirect: tuple[str, ...] = (),
-        since: tuple[str, str] | None = None,
+        polybench: Path | None = None,
+        folder: str = "project",
     ) -> str:
-        folder = tmp_path / "project"
-        folder.mkdir(exist_ok=True)
+        path = tmp_path / folder
+        path.mkdir(exist_ok=True)
         entries = [f'[[deps.{name}]]\nversion = "{version}"\n' for name, version in packages.items()]
-        entries += [_polybench(developed, since)] if developed else []
-        (folder / manifest).write_text("\n".join(entries))
+        if polybench:
+            extensions = '\n    [deps.PolyBench.extensions]\n    OldExt = "Lux"\n'
+            entries.insert(1, f'[[deps.PolyBench]]\ndeps = ["Flux"]\npath = "{polybench}"\n{extensions}')
+        (path / manifest).write_text("\n".join(entries))
         direct = [f'{name} = "the UUID of {name}"\n' for name in packages if name not in indirect]
-        (folder / "Project.toml").write_text("".join(["[deps]\n", *direct]))
-        return str(folder)
+        (path / "Project.toml").write_text("".join(["[deps]\n", *direct]))
+        return str(path)
 
     return make
-
-
-def _polybench(folder: Path, since: tuple[str, str] | None) -> str:
-    """Return PolyBench's entry as Pkg writes it, with UUIDs of weak dependencies that the manifest lacks."""
-    own = tomllib.loads((OWN / "Project.toml").read_text("utf-8"))
-    if since:
-        field, name = since
-        del own[field][name]
-    tables = {field: own[field] for field in ("weakdeps", "extensions")}
-    entry = {"deps": sorted(own["deps"]), "path": str(folder)} | tables
-    return tomli_w.dumps({"deps": {"PolyBench": entry}}).replace("[deps.PolyBench]", "[[deps.PolyBench]]", 1)

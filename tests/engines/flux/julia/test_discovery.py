@@ -8,29 +8,39 @@ from pathlib import Path
 
 import pytest
 
-from polybench.engines.flux.julia import saved_config
 from polybench.engines.flux.julia.discovery import (
     ENVIRONMENT,
     EXECUTABLE,
     FOUND_BY,
+    PACKAGES,
     PROJECT,
+    SCRIPT_PACKAGES,
     VARIABLES,
     Julia,
     check,
+    check_packages,
     check_version,
+    configuration_file,
     find,
     for_project,
     has_cuda,
     installed,
-    is_other_checkout,
+    save_julia,
+    saved_julia,
 )
-from polybench.engines.flux.julia.version_bounds import PACKAGES, SCRIPT_PACKAGES
 from polybench.errors import EngineUnavailable
 from tests.engines.flux.julia.conftest import COMPLETE, JULIACALL, Make
 
+SAVED = Julia("/saved/julia", "/saved", "a test")
+
+
+def configure(text: str) -> None:
+    configuration_file().parent.mkdir(parents=True)
+    configuration_file().write_text(text)
+
 
 def test_both_variables_take_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
-    saved_config.save("/saved/julia", "/saved")
+    save_julia(SAVED)
     monkeypatch.setenv(EXECUTABLE, "/given/julia")
     monkeypatch.setenv(PROJECT, "/given")
     assert find() == Julia("/given/julia", "/given", f"{EXECUTABLE} and {PROJECT}")
@@ -47,18 +57,21 @@ def test_single_variable_is_an_error(present: str, missing: str, monkeypatch: py
 
 
 def test_saved_julia_is_second() -> None:
-    file = saved_config.save("/saved/julia", "/saved")
-    assert find() == Julia("/saved/julia", "/saved", str(file))
+    file = save_julia(SAVED)
+    assert find() == SAVED._replace(found_by=str(file))
 
 
-def test_saving_keeps_other_settings() -> None:
-    saved_config.configuration_file().parent.mkdir(parents=True)
-    saved_config.configuration_file().write_text('[other]\nkey = "value"\n')
-    assert saved_config.load() is None
-    saved_config.save("/a/julia", "/a")
-    saved_config.save("/b/julia", "/b")
-    assert saved_config.load() == {"julia": "/b/julia", "project": "/b"}
-    assert 'key = "value"' in saved_config.configuration_file().read_text()
+def test_saving_keeps_other_tables() -> None:
+    tables = '[flux-precompiled]\n"/project" = "c6e3"\n\n'
+    configure(tables)
+    assert saved_julia() is None
+    save_julia(SAVED)
+    save_julia(SAVED._replace(library="/lib/libjulia.so", bindir="/bin"))
+    assert configuration_file().read_text() == (
+        f'{tables}[flux]\njulia = "/saved/julia"\nproject = "/saved"\nlibrary = "/lib/libjulia.so"\nbindir = "/bin"\n'
+    )
+    save_julia(None)
+    assert configuration_file().read_text().strip() == tables.strip()
 
 
 @pytest.mark.parametrize(
@@ -66,8 +79,7 @@ def test_saving_keeps_other_settings() -> None:
     [("[flux\n", "cannot be read"), ('[flux]\njulia = "/a"\n', r"\[flux\] without 'project'")],
 )
 def test_broken_configuration_is_reported(text: str, reason: str) -> None:
-    saved_config.configuration_file().parent.mkdir(parents=True)
-    saved_config.configuration_file().write_text(text)
+    configure(text)
     with pytest.raises(EngineUnavailable, match=reason) as caught:
         find()
     assert "polybench setup flux" in caught.value.hint
@@ -180,15 +192,6 @@ def test_manifest_without_project_has_no_packages(executable: Make, project: Mak
         check(Julia(executable(), folder, "a test"))
 
 
-def test_package_of_another_checkout_is_detected(executable: Make, project: Make, tmp_path: Path) -> None:
-    own = Julia(executable(), project(), "a test")
-    assert not is_other_checkout(own)
-    assert not is_other_checkout(own._replace(project="/nowhere"))
-    other = own._replace(project=project(developed=tmp_path / "other"))
-    assert is_other_checkout(other)
-    check(other)
-
-
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
@@ -208,7 +211,7 @@ def test_unsupported_julia_is_rejected(version: str, reason: str, executable: Ma
     [
         ("the file", "polybench setup flux --julia PATH --project '/my project'"),
         (ENVIRONMENT, "polybench setup flux --julia PATH"),  # setup does not change the project of an environment
-        (VARIABLES, "set PYTHON_JULIACALL_EXE to it"),
+        (VARIABLES, f"correct {VARIABLES}, or unset both"),
         ("juliapkg", "polybench setup flux"),
     ],
 )
@@ -255,7 +258,7 @@ def test_juliacall_and_pythoncall_must_have_the_same_version(executable: Make, p
 
 @pytest.mark.parametrize("packages", [{"PythonCall": JULIACALL}, COMPLETE | {"PythonCall": "0.9.20"}])
 def test_hint_for_an_environment_adds_packages_to_it(packages: dict[str, str], executable: Make, project: Make) -> None:
-    saved_config.save(executable(), "/saved")
+    save_julia(Julia(executable(), "/saved", "a test"))
     julia = for_project(project(packages))
     assert julia == Julia(executable(), project(packages), "--env")
     with pytest.raises(EngineUnavailable) as caught:
@@ -265,3 +268,45 @@ def test_hint_for_an_environment_adds_packages_to_it(packages: dict[str, str], e
     assert code.startswith("using Pkg; Pkg.add([")
     assert f'PackageSpec(name="PythonCall", version="{JULIACALL}")' in code
     assert 'PackageSpec(name="Flux", version=Pkg.Types.semver_spec("0.16.10"))' in code
+
+
+@pytest.mark.parametrize(
+    ("found_by", "hint"),
+    [
+        ("juliapkg", "polybench setup flux --add-package Mooncake"),
+        ("/config", "polybench setup flux --julia {julia} --project {project} --add-package Mooncake"),
+        (ENVIRONMENT, "{julia} --project={project} -e 'using Pkg; Pkg.add"),
+    ],
+)
+@pytest.mark.parametrize("indirect", [(), ("Mooncake",)])
+def test_missing_package_is_reported_with_a_command_to_add_it(
+    indirect: tuple[str, ...], found_by: str, hint: str, executable: Make, project: Make
+) -> None:
+    packages = COMPLETE | dict.fromkeys(indirect, "0.5.45")
+    julia = Julia(executable(), project(packages, indirect=indirect), found_by)
+    with pytest.raises(EngineUnavailable, match="lacks Mooncake") as missing:
+        check_packages(julia, ("Mooncake",))
+    assert julia.project in missing.value.reason
+    assert ("(it is only an indirect dependency)" in missing.value.reason) == bool(indirect)
+    assert hint.format(julia=julia.executable, project=julia.project) in missing.value.hint
+
+
+def test_versions_of_optional_packages_are_returned(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.5.45"}), "juliapkg")
+    assert check_packages(julia, ("Mooncake",)) == {"mooncake": "0.5.45"}
+    assert check_packages(julia, ()) == {}
+
+
+def test_unsupported_variant_package_does_not_affect_other_configurations(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(COMPLETE | {"Mooncake": "0.4.1"}), "juliapkg")
+    check(julia)
+    with pytest.raises(EngineUnavailable, match=r"unsupported versions: Mooncake 0\.4\.1 \(expected"):
+        check_packages(julia, ("Mooncake",))
+
+
+def test_reactant_needs_a_newer_flux(executable: Make, project: Make) -> None:
+    packages = COMPLETE | {"Reactant": "0.2.280"}
+    with pytest.raises(EngineUnavailable, match=r"has Flux 0\.16\.10.*0\.16\.11"):
+        check_packages(Julia(executable(), project(packages), "juliapkg"), ("Reactant",))
+    newer = Julia(executable(), project(packages | {"Flux": "0.16.11"}), "juliapkg")
+    assert check_packages(newer, ("Reactant",)) == {"reactant": "0.2.280"}

@@ -1,22 +1,39 @@
-"""The variables of a Julia worker."""
+"""The variables of a Julia worker, and the project with this checkout's PolyBench."""
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.engines.flux.julia import saved_config
-from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
-from polybench.engines.flux.julia.environment import environment, threads
+from polybench.engines.flux import lux
+from polybench.engines.flux.julia.discovery import (
+    EXECUTABLE,
+    FOUND_BY,
+    NAME,
+    PROJECT,
+    Julia,
+    check,
+    installed,
+    package_folder,
+    save_julia,
+)
+from polybench.engines.flux.julia.environment import (
+    REQUESTED_PACKAGES,
+    environment,
+    own_environment,
+    requested_packages,
+    threads,
+)
 from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
-from tests.engines.flux.julia.conftest import Make
+from tests.engines.flux.julia.conftest import COMPLETE, Make
 
 
 def test_worker_gets_the_variables_of_juliacall() -> None:
-    saved_config.save("/saved/julia", "/saved")
+    save_julia(Julia("/saved/julia", "/saved", "a test"))
     found = worker_environment(ENGINES["flux"], "cpu", 3)
     assert found[EXECUTABLE], found[PROJECT] == ("/saved/julia", "/saved")
     assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == found["OMP_NUM_THREADS"] == "3"
@@ -26,7 +43,7 @@ def test_worker_gets_the_variables_of_juliacall() -> None:
 
 
 def test_environment_project_uses_the_same_julia() -> None:
-    saved_config.save("/saved/julia", "/saved")
+    save_julia(Julia("/saved/julia", "/saved", "a test"))
     found = worker_environment(ENGINES["flux"], "cpu", 3, project="/dev")
     assert (found[EXECUTABLE], found[PROJECT], found[FOUND_BY]) == ("/saved/julia", "/dev", "--env")
     plain = worker_environment(ENGINES["flux"], "cpu", 3)
@@ -34,7 +51,7 @@ def test_environment_project_uses_the_same_julia() -> None:
 
 
 def test_framework_threads_is_one_julia_thread() -> None:
-    saved_config.save("/saved/julia", "/saved")
+    save_julia(Julia("/saved/julia", "/saved", "a test"))
     found = worker_environment(ENGINES["flux"], "cpu", 3, ("framework_threads",))
     assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == "1"
     assert found["OPENBLAS_NUM_THREADS"] == "3"
@@ -53,7 +70,7 @@ def test_only_one_pool_has_several_threads_by_default(
 def test_variant_sets_blas_threads() -> None:
     assert threads(2, ("blas2",)) == (2, 2)
     assert threads(4, ("blas1", "framework_threads")) == (1, 1)
-    saved_config.save("/saved/julia", "/saved")
+    save_julia(Julia("/saved/julia", "/saved", "a test"))
     found = worker_environment(ENGINES["flux"], "cpu", 3, ("blas8",))
     assert (found["JULIA_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"]) == ("3", "8")
     with pytest.raises(EngineUnavailable, match=r"blas1\+blas2 sets the BLAS threads more than once"):
@@ -68,7 +85,7 @@ def test_all_cores_sets_both_pools() -> None:
 
 @pytest.mark.parametrize(("version", "threads"), [("1.10.8", "3"), ("1.11.6", "3"), ("1.12.0", "3,0")])
 def test_julia_has_no_interactive_thread(version: str, threads: str, executable: Make) -> None:
-    saved_config.save(executable(f"julia version {version}"), f"/of {version}")
+    save_julia(Julia(executable(f"julia version {version}"), f"/of {version}", "a test"))
     found = worker_environment(ENGINES["flux"], "cpu", 3)
     assert found["JULIA_NUM_THREADS"] == found["PYTHON_JULIACALL_THREADS"] == threads
     assert found["OPENBLAS_NUM_THREADS"] == "1"
@@ -77,7 +94,7 @@ def test_julia_has_no_interactive_thread(version: str, threads: str, executable:
 def test_worker_gets_the_path_of_libjulia_if_it_exists(executable: Make, tmp_path: Path) -> None:
     library = tmp_path / "libjulia.so"
     library.touch()
-    saved_config.save(executable(), "/a", library=str(library), bindir=str(tmp_path))
+    save_julia(Julia(executable(), "/a", "a test", str(library), str(tmp_path)))
     found = worker_environment(ENGINES["flux"], "cpu", 3)
     assert found["PYTHON_JULIACALL_LIB"] == str(library)
     assert found["PYTHON_JULIACALL_BINDIR"] == str(tmp_path)
@@ -88,3 +105,65 @@ def test_worker_gets_the_path_of_libjulia_if_it_exists(executable: Make, tmp_pat
 def test_without_julia_the_worker_reports_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(EXECUTABLE, "/only/this")
     assert environment("cpu", 2, ()) == {}
+
+
+def test_worker_gets_the_packages_of_its_variants(
+    executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(EXECUTABLE, executable())
+    monkeypatch.setenv(PROJECT, project(COMPLETE))
+    assert REQUESTED_PACKAGES not in environment("cpu", 2, ())
+    assert REQUESTED_PACKAGES not in environment("cpu", 2, ("train", "blas2"))
+    assert environment("cpu", 2, ("mooncake", "mkl"))[REQUESTED_PACKAGES] == "Mooncake,MKL"
+    assert lux.environment("cpu", 2, ())[REQUESTED_PACKAGES] == "Lux"
+    monkeypatch.setenv(REQUESTED_PACKAGES, "Mooncake,MKL")
+    assert requested_packages() == ("Mooncake", "MKL")
+
+
+@pytest.mark.parametrize("polybench", [None, Path("/other/julia")])
+def test_own_environment_has_this_package_and_all_others(
+    polybench: Path | None, executable: Make, project: Make, tmp_path: Path
+) -> None:
+    julia = Julia(executable(), project(polybench=polybench, indirect=("JSON",)), "a test")
+    manifest = Path(julia.project, "Manifest.toml")
+    manifest.write_text(manifest.read_text() + '\n[[deps.Mine]]\npath = "../mine"\nuuid = "1"\n')
+    Path(julia.project, "LocalPreferences.toml").write_text("[CondaPkg]\n")
+    before = manifest.read_text()
+    own = own_environment(julia, tmp_path / "own")
+    assert own == julia._replace(project=str(tmp_path / "own"))
+    assert own_environment(own) is own
+    check(own)
+    assert installed(own).keys() == {*installed(julia), NAME}
+    entries = tomllib.loads((tmp_path / "own" / "Manifest.toml").read_text())["deps"]
+    package = tomllib.loads((package_folder() / "Project.toml").read_text())
+    assert entries[NAME] == [
+        {"path": str(package_folder()), "deps": sorted(package["deps"])}
+        | {name: package[name] for name in ("uuid", "version", "weakdeps", "extensions")}
+    ]
+    assert entries["Mine"][0]["path"] == str((Path(julia.project) / ".." / "mine").resolve())
+    assert (tmp_path / "own" / "LocalPreferences.toml").read_text() == "[CondaPkg]\n"
+    direct = tomllib.loads((tmp_path / "own" / "Project.toml").read_text())["deps"]
+    assert direct.keys() == {NAME, *COMPLETE} - {"JSON"}
+    assert manifest.read_text() == before
+
+
+def test_own_environment_is_reused_and_follows_the_project(executable: Make, project: Make) -> None:
+    julia = Julia(executable(), project(), "a test")
+    first = own_environment(julia)
+    file = Path(first.project, "Manifest.toml")
+    inode = file.stat().st_ino
+    assert own_environment(julia) == first
+    assert file.stat().st_ino == inode
+    manifest = Path(julia.project, "Manifest.toml")
+    manifest.write_text(manifest.read_text().replace("0.16.10", "0.16.11"))
+    newer = manifest.rename(manifest.with_name("Manifest-v1.10.toml"))
+    assert installed(own_environment(julia))["Flux"] == "0.16.11"
+    assert not file.exists()
+    newer.rename(manifest)
+    assert [file.name for file in Path(own_environment(julia).project).glob("Manifest*")] == [manifest.name]
+
+
+def test_unwritable_folder_is_unavailable(executable: Make, project: Make, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineUnavailable, match="cannot write a Julia project to"):
+        own_environment(Julia(executable(), project(), "a test"), tmp_path / "file" / "own")
