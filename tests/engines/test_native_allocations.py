@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from polybench.engines.flux.allocations import NATIVE_COVERAGE_GAPS as NATIVELY_UNSEEN_IN_JULIA
 
+from polybench.engines.flux.engine import NATIVE_COVERAGE_GAPS as NATIVELY_UNSEEN_IN_JULIA
 from polybench.engines.shared.tf_common.allocations import UNTRACED_NATIVE_ALLOCATIONS
 from polybench.networks.layers import Dense, Flatten
 from polybench.networks.lenet import LENET

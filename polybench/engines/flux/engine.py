@@ -36,7 +36,7 @@ _DEVICE_COVERAGE = (
     "arrays and workspaces requested from CUDA.jl's pool, which retains freed memory; "
     "not the memory that cuBLAS, cuDNN and the driver allocate themselves"
 )
-_NATIVE_COVERAGE_GAPS = (
+NATIVE_COVERAGE_GAPS = (
     "Julia's objects below 2 KiB, whose pools allocate 64 MiB at a time, nor direct malloc calls of compiled Julia code"
 )
 
@@ -276,7 +276,7 @@ class FluxEngine(Engine):
         )
 
     def untraced_native_allocations(self) -> str:
-        return _NATIVE_COVERAGE_GAPS
+        return NATIVE_COVERAGE_GAPS
 
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
