@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from _report import Figure, report
 
-from polybench.cli.option_parsers import parse_fraction
+from polybench.cli.options import parse_fraction
 
 KINDS = ("same", "different")
 MOST_FALSE = 0.1

@@ -9,7 +9,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from polybench.api.html_fragments import study_section
+from polybench.api.results import study_section
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, render_report
 from polybench.html_report.sweep_section import headline, sweep_title

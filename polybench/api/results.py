@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from polybench.api.data_frame import DataFrameMixin, to_data_frame, write_parquet
-from polybench.api.html_fragments import study_section
-from polybench.errors import lookup_or_suggest
+from polybench.analysis.related_documents import related_documents
+from polybench.errors import BadInput, PolybenchError, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
-from polybench.html_report import render_report
+from polybench.html_report import Section, StudySection, render_report
 from polybench.render import PARITY_FORMATS, render_study
 from polybench.render import diff as diff_text
 from polybench.render import explanation as explanation_text
@@ -30,7 +30,59 @@ from polybench.schema.measurements import LayersDocument, OverheadDocument, Peak
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, to_json
+from polybench.storage.document_loader import load_document
 from polybench.storage.store import Store, results_folder
+
+
+class DataFrameMixin:
+    """Conversions for results that have rows."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per row."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas DataFrame; requires pandas (extra `pandas`)."""
+        return to_data_frame(self.rows())
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
+        return write_parquet(self.rows(), path)
+
+
+def to_data_frame(rows: list[dict[str, Any]]) -> Any:
+    """Return a pandas DataFrame; raises BadInput without pandas."""
+    try:
+        return import_module("pandas").DataFrame(rows)
+    except ImportError as error:
+        raise BadInput(f"pandas is not installed; {install_command('pandas')}, or use rows()") from error
+
+
+def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
+    """Write a column for each name of the rows, with its type; nested values become JSON text.
+
+    Raises:
+        BadInput: pyarrow is not installed.
+        PolybenchError: the file cannot be written.
+    """
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise BadInput(f"pyarrow is not installed; {install_command('parquet')}") from error
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = arrow.table({name: [_scalar(row.get(name)) for row in rows] for name in names})
+    try:
+        parquet.write_table(table, path)
+    except OSError as error:
+        raise PolybenchError(f"cannot write {path}: {error.strerror or error}") from error
+    return Path(path)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a scalar, or JSON text of a nested value: its structure may vary by row, which a column
+    cannot."""
+    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
+
 
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
 
@@ -400,3 +452,22 @@ class ExplanationResult:
 
     def _repr_markdown_(self) -> str:  # what notebooks show
         return explanation_text.render(self.document, "markdown")
+
+
+def load_section(name: str, store: Store) -> Section:
+    """Load a study with all related saved documents, or a sweep.
+
+    Raises:
+        BadInput: the document does not exist, cannot be read, or is of another kind.
+    """
+    document = load_document(name, store)
+    if isinstance(document, SweepDocument):
+        return document
+    if not isinstance(document, StudyDocument):
+        raise BadInput(f"{name} is neither a study nor a sweep; the report of a study includes its layers and peaks")
+    return study_section(document, store)
+
+
+def study_section(study: StudyDocument, store: Store) -> StudySection:
+    """Return the section of a study, with its scripts, layers and explanation as far as available."""
+    return StudySection(study, *related_documents(study, store))

@@ -12,7 +12,6 @@ from polybench.analysis.explanation import explain as explain_study
 from polybench.analysis.history import build_history as over_time
 from polybench.analysis.merge import merge as merge_studies
 from polybench.analysis.related_documents import load_saved_documents
-from polybench.api.html_fragments import load_section, study_section
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
@@ -21,6 +20,8 @@ from polybench.api.results import (
     OverheadResult,
     StudyResult,
     SweepResult,
+    load_section,
+    study_section,
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import Section, render_report

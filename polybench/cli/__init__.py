@@ -25,6 +25,7 @@ from polybench.cli.layers import layers
 from polybench.cli.list import list_studies
 from polybench.cli.merge import merge
 from polybench.cli.models import models
+from polybench.cli.output import echo, prepare_stdout, printable
 from polybench.cli.overhead import overhead
 from polybench.cli.parity import parity
 from polybench.cli.peak import peak
@@ -35,7 +36,6 @@ from polybench.cli.scripts import scripts
 from polybench.cli.setup import app as setup
 from polybench.cli.show import show
 from polybench.cli.sweep import sweep
-from polybench.cli.terminal import echo, prepare_stdout, printable
 from polybench.cli.view import view
 from polybench.errors import PolybenchError, __version__, import_name_conflict
 from polybench.machine import interrupts

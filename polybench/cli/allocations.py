@@ -9,8 +9,7 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import OUTPUT_PANEL, WORKLOAD
-from polybench.cli.output import check_writable, write
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts

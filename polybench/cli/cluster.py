@@ -12,9 +12,7 @@ import typer
 from polybench.cli.execute import run_and_render
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
-from polybench.cli.output import check_writable, exit_code, print_and_exit
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.terminal import echo
+from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybench.cli.options import TableOrJson
-from polybench.cli.rows import Rows, print_table
+from polybench.cli.output import Rows, print_table
 
 
 def columns(format: TableOrJson = "table") -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.terminal import echo
+from polybench.cli.output import echo
 
 app = typer.Typer(help="Download, verify or locate CIFAR-10.", no_args_is_help=True)
 

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.option_parsers import parse_fraction
-from polybench.cli.output import check_writable, write
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.options import parse_fraction
+from polybench.cli.output import OutputOptions, check_writable, echo, write
 from polybench.cli.signature import with_options
-from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import RECORD_FORMATS
 from polybench.schema.analyses import DiffDocument

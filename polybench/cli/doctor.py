@@ -9,7 +9,7 @@ import typer
 from polybench.cli.cluster import UploadOption, reject_upload
 from polybench.cli.doctor_cluster import diagnose_cluster, without_internal_engines
 from polybench.cli.options import MEASUREMENT_PANEL, TableOrJson
-from polybench.cli.terminal import echo
+from polybench.cli.output import echo
 from polybench.errors import lookup_or_suggest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.terminal import echo
+from polybench.cli.output import echo
 from polybench.machine import interrupts
 from polybench.schema import units
 

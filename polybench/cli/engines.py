@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from polybench.cli.options import TableOrJson
-from polybench.cli.rows import Rows, print_table
-from polybench.cli.terminal import echo
+from polybench.cli.output import Rows, echo, print_table
 from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
 
 _SUMMARY_WIDTH = 48

@@ -8,12 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from polybench.cli.experiment_trackers import check_trackers, write_trackers
 from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.output import check_writable, exit_code, parse_columns, print_and_exit
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.terminal import echo, width
+from polybench.cli.output import (
+    OutputOptions,
+    check_trackers,
+    check_writable,
+    echo,
+    exit_code,
+    parse_columns,
+    print_and_exit,
+    width,
+    write_trackers,
+)
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import FORMATS, PARITY_FORMATS, render_study

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from polybench.cli.output import check_writable, layers_exit_code, write
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, write
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, PolybenchError, lookup_or_suggest
 from polybench.schema.analyses import ExplanationDocument

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from polybench.cli.option_parsers import parse_fraction
-from polybench.cli.options import TableOrJson
+from polybench.cli.options import TableOrJson, parse_fraction
 from polybench.cli.output import check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest

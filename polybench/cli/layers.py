@@ -11,11 +11,9 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL
-from polybench.cli.output import check_writable, layers_exit_code, print_and_exit
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.output import OutputOptions, check_writable, echo, layers_exit_code, print_and_exit
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
-from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS

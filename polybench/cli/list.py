@@ -11,9 +11,8 @@ import msgspec
 import typer
 
 from polybench.cli.options import TableOrJson
-from polybench.cli.rows import print_table
+from polybench.cli.output import print_table, terminal_width
 from polybench.cli.signature import with_options
-from polybench.cli.terminal import terminal_width
 from polybench.schema import units
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from polybench.cli.terminal import printable
+from polybench.cli.output import printable
 from polybench.schema import units
 
 if TYPE_CHECKING:

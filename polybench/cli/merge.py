@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.option_parsers import parse_pairs
-from polybench.cli.output import check_writable, write
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.options import parse_pairs
+from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import lookup_or_suggest
 from polybench.render import RECORD_FORMATS

@@ -1,19 +1,25 @@
-"""Output of documents: standard output or a file, and the exit code."""
+"""What commands print and save: options of the output, files, tables, terminals, experiment trackers, exit codes."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
+import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
+import msgspec
 import typer
 
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.terminal import echo, print_result
-from polybench.errors import BadInput, PolybenchError, split_names
+from polybench.errors import BadInput, PolybenchError, lookup_or_suggest, split_names
+from polybench.render import WIDTH
+from polybench.schema import units
+from polybench.schema.analyses import ExplanationDocument, HistoryDocument
 from polybench.schema.measurements import LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
@@ -114,3 +120,186 @@ def _code(configurations: Sequence[tuple[str, str, bool]]) -> int:
     if any(status == "failed" or parity == "fail" for status, parity, _ in configurations):
         return 1
     return 0 if any(is_done for _, _, is_done in configurations) else 4
+
+
+class OutputOptions(NamedTuple):
+    """The options of the help panel "Output"."""
+
+    columns: str | None = None
+    published: bool = False
+    format: str = "table"
+    output: Path | None = None
+    results: Path | None = None
+    save: bool = True
+    explain: bool = False
+    tensorboard: Path | None = None
+    mlflow: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    anonymous: bool = False
+
+
+Rows = list[dict[str, Any]]
+
+
+def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
+    """Print rows as one JSON array, or as the text that `table` returns; raise BadInput for other formats."""
+    import msgspec
+
+    lookup_or_suggest(format, {"table": None, "json": None}, "format")
+    echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
+
+
+if TYPE_CHECKING:
+    from polybench.schema.measurements import LayersDocument
+    from polybench.schema.study import StudyDocument
+    from polybench.storage.document_loader import AnyDocument
+    from polybench.storage.store import Store
+
+Document = TypeVar("Document", bound="AnyDocument | ExplanationDocument")
+
+DOCUMENT_HELP = "Document: an ID, a unique prefix, `last`, `sweep-last` or `overhead-last`, or the path of a JSON file."
+"""Help of the argument of commands that load any document."""
+
+
+def anonymize_if_requested(document: Document, options: OutputOptions) -> Document:
+    """Remove host name, user and folders from a document if --anonymous is given."""
+    from polybench.storage.anonymize import UNKNOWN_HOST, anonymize
+    from polybench.storage.store import results_folder
+
+    if not options.anonymous:
+        return document
+    if isinstance(document, HistoryDocument):
+        series = [msgspec.structs.replace(one, hostname=UNKNOWN_HOST) for one in document.series]
+        return msgspec.structs.replace(document, series=series)
+    return anonymize(document, results_folder(options.results))
+
+
+def find_layers(study: StudyDocument, store: Store) -> LayersDocument:
+    """Return the newest saved layers of a study.
+
+    Raises:
+        BadInput: no layers are saved; the message has the command that measures them.
+    """
+    from polybench.analysis.related_documents import newest_layers
+
+    found = newest_layers(study, store.layers())
+    if found is None:
+        from polybench.planning.suggested_commands import command_line, for_layers, has_layers, measured_study
+
+        results = [result for result in study.results if result.is_ranked and has_layers(result)]
+        layers_study = for_layers(measured_study(study), results) if results else None
+        hint = f"; measure them: {command_line('layers', layers_study)}" if layers_study else ""
+        raise BadInput(f"no saved layers belong to study {study.id}{hint}")
+    return found
+
+
+_ASCII_CONTROLS = [*range(9), *range(11, 32)]
+_OTHER_CONTROLS = [*range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_ESCAPES = {code: f"\\x{code:02x}" for code in _ASCII_CONTROLS} | {code: f"\\u{code:04x}" for code in _OTHER_CONTROLS}
+"""Escapes of every control character but line feed and tab, and of characters that change the text's
+direction.
+
+JSON text stays valid: its encoder has already escaped the ASCII ones, and JSON reads the others' escapes as
+the same characters.
+"""
+
+
+_FAILED = re.compile(r"\bDIFFERS\b|(?<=  )failed(?=: )|parity check failed(?=: )")
+_MISSING = re.compile(r"(?<=  )(unavailable|interrupted)(?=: )")
+"""The outcome of a configuration in its row."""
+
+_MIN_WIDTH = 40
+"""Characters: enough for a configuration's name with its time, and for notes of several words per line."""
+
+
+def printable(text: str) -> str:
+    """Escape control characters as in a string literal: ESC becomes `\\x1b`."""
+    return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
+
+
+def width(output: Path | None) -> int:
+    """Return the characters per line of results: the terminal's, or WIDTH for a file or pipe."""
+    return WIDTH if output is not None else terminal_width() or WIDTH
+
+
+def terminal_width() -> int | None:
+    """Return the characters per line of the terminal; None for a pipe or file."""
+    if not sys.stdout.isatty():
+        return None
+    return max(_MIN_WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
+def prepare_stdout() -> None:
+    """Make standard output robust.
+
+    Characters that the terminal's encoding lacks are written as question marks instead of raising an error.
+    Long texts are written completely: with PYTHONUNBUFFERED, Python writes a text with one system call and
+    drops the rest if a signal interrupts it.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            sys.stdout = open(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115 - stays open until the end
+        sys.stdout.reconfigure(errors="replace")
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print to standard output, or to standard error."""
+    typer.echo(printable(text), err=err, nl=nl)  # noqa: TID251 - escaped here
+
+
+def print_result(text: str) -> None:
+    """Print to standard output, with failures in colour on a terminal."""
+    plain = printable(text)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        plain = _FAILED.sub(lambda match: typer.style(match[0], fg="red", bold=True), plain)
+        plain = _MISSING.sub(lambda match: typer.style(match[0], fg="yellow"), plain)
+    typer.echo(plain, nl=False)  # noqa: TID251 - escaped before the styles were added
+
+
+def check_trackers(options: OutputOptions) -> None:
+    """Check before measuring that the trackers can be written.
+
+    Raises:
+        BadInput: a package is missing, or a tracker cannot be written.
+    """
+    if options.tensorboard is not None:
+        from polybench.render.tensorboard import check_tensorboard
+
+        check_tensorboard(options.tensorboard)
+    if options.mlflow is not None:
+        from polybench.render.mlflow import check_mlflow
+
+        check_mlflow(options.mlflow)
+
+
+def write_trackers(study: StudyDocument, options: OutputOptions) -> None:
+    """Write the study to the requested trackers; print a warning for those that fail or are interrupted."""
+    if (folder := options.tensorboard) is not None:
+        from polybench.render import tensorboard
+
+        def write_events() -> str:
+            written = tensorboard.write(study, folder)
+            return f"{units.plural(len(written), 'run')} for: tensorboard --logdir {shlex.quote(str(folder))}"
+
+        _write(write_events, f"--tensorboard {folder}", options)
+    if (uri := options.mlflow) is not None:
+        from polybench.render import mlflow
+
+        def write_runs() -> str:
+            written = units.plural(mlflow.write(study, uri), "run")
+            return f"{written} in the experiment {mlflow.EXPERIMENT} of {uri}"
+
+        _write(write_runs, f"--mlflow {uri}", options)
+
+
+def _write(write: Callable[[], str], option: str, options: OutputOptions) -> None:
+    try:
+        message = write()
+    except OSError as error:
+        echo(f"warning: cannot write to {option}: {error.strerror or error}", err=True)
+    except KeyboardInterrupt:
+        echo(f"warning: interrupted before everything was written to {option}", err=True)
+    else:
+        if not options.quiet:
+            echo(message, err=True)

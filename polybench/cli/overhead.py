@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.option_parsers import parse_integers
-from polybench.cli.options import WORKLOAD_PANEL
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.options import WORKLOAD_PANEL, parse_integers
+from polybench.cli.output import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume, run_and_print_sweep
 from polybench.errors import BadInput

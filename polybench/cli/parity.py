@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polybench.cli.execute import execute
 from polybench.cli.options import WORKLOAD, TableOrJson
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.output import OutputOptions
 from polybench.cli.signature import with_options
 from polybench.schema.options import Study
 

@@ -9,8 +9,7 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
-from polybench.cli.output import check_writable, peak_exit_code, write
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.output import OutputOptions, check_writable, peak_exit_code, write
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
 from polybench.errors import lookup_or_suggest

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polybench.cli.output import check_writable, write
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested, find_layers
+from polybench.cli.output import (
+    DOCUMENT_HELP,
+    OutputOptions,
+    anonymize_if_requested,
+    check_writable,
+    echo,
+    find_layers,
+    write,
+)
 from polybench.cli.signature import with_options
-from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument

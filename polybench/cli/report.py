@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polybench.cli.output import check_writable, write
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.saved_documents import anonymize_if_requested
+from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, echo, write
 from polybench.cli.signature import with_options
-from polybench.cli.terminal import echo
 from polybench.schema.measurements import SweepDocument
 
 if TYPE_CHECKING:
@@ -37,7 +34,7 @@ def report(
 
     Example: polybench report last -o report.html
     """
-    from polybench.api.html_fragments import load_section
+    from polybench.api.results import load_section
     from polybench.html_report import render_report
     from polybench.storage.store import Store, results_folder
 

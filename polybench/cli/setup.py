@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polybench.cli.terminal import echo
+from polybench.cli.output import echo
 from polybench.errors import BadInput, EngineUnavailable
 
 if TYPE_CHECKING:

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polybench.cli.experiment_trackers import check_trackers, write_trackers
-from polybench.cli.output import check_writable, parse_columns, write
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.saved_documents import DOCUMENT_HELP, anonymize_if_requested
+from polybench.cli.output import (
+    DOCUMENT_HELP,
+    OutputOptions,
+    anonymize_if_requested,
+    check_trackers,
+    check_writable,
+    parse_columns,
+    width,
+    write,
+    write_trackers,
+)
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
-from polybench.cli.terminal import width
 from polybench.errors import lookup_or_suggest
 from polybench.render import FORMATS, RECORD_FORMATS, render_study
 from polybench.schema.analyses import HistoryDocument

@@ -4,15 +4,91 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
-from polybench.cli.filters import parse_filters
+import msgspec
+import typer
+
 from polybench.cli.options import OPTIONS, Option
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.overrides import Overrides, make_study
-from polybench.schema.options import Study
+from polybench.cli.output import OutputOptions
+from polybench.errors import BadInput, lookup_or_suggest
+from polybench.schema.options import Study, environments_of, reject_unused_environments
+from polybench.storage.filter_parsing import filters_from_text
 from polybench.storage.study_summary import Filters
+
+
+def parse_filters(
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            help="Engine: torch selects any variant, torch+compile this one. Wildcards: * and ?.",
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Network: lenet or catdog-*, for example.")] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Device of a configuration: cpu or cuda*, for example.")
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Host name of the machine.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="First date: 2026-11-01 (UTC).")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Last date, inclusive: 2026-11-30 (UTC).")] = None,
+    version: Annotated[
+        list[str] | None,
+        typer.Option("--version", help="Version of a package: torch=2.13 selects 2.13.0 and 2.13.1. May be repeated."),
+    ] = None,
+) -> Filters:
+    """Parse the filters; raise BadInput for an invalid date or version."""
+    given = {"engine": engine, "model": model, "device": device, "host": host, "since": since, "until": until}
+    return filters_from_text(given, version or ())
+
+
+def make_study(**fields: Any) -> Study:
+    """Make a study of fields; raise BadInput that names the option for a value outside its range."""
+    try:
+        study = _with_network(msgspec.convert(fields, Study))
+        reject_unused_environments(study)
+        return study
+    except msgspec.ValidationError as error:
+        text = str(error)
+        match = re.search(r"\$\.(\w+)", text)
+        field = match[1] if match else ""
+        words = get_args(get_type_hints(Study).get(field))
+        given = fields.get(field)
+        if "enum" in text and given not in words:  # the field accepts a few words only
+            lookup_or_suggest(str(given), dict.fromkeys(words), field)
+        option = f"--{field.replace('_', '-')}" if field else "the study"
+        raise BadInput(f"{option}: {text.partition(' - at')[0]}") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(f"invalid name {error.object!r}: expected UTF-8 text") from error
+
+
+def _with_network(study: Study) -> Study:
+    """Replace a network file's name with the network; does not load NumPy without a network file."""
+    if not isinstance(study.model, str) or not study.model.endswith(".toml"):
+        return study
+    from polybench.planning.network_file import with_network
+
+    return with_network(study)
+
+
+class Overrides:
+    """Fields of a study that were given on the command line."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def apply(self, study: Study) -> Study:
+        """Return the study with these fields; raise BadInput if they do not fit together.
+
+        If `engines` are overridden, environments that no engine uses any more are removed.
+        """
+        fields = msgspec.structs.asdict(study) | self._fields
+        if "engines" in self._fields and "env" not in self._fields:
+            fields["env"] = environments_of(fields["engines"], study.env)
+        return make_study(**fields)
+
 
 Command = Callable[..., None]
 

@@ -12,12 +12,9 @@ import typer
 
 from polybench.cli.execute import print_plan
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.option_parsers import parse_integers
-from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL
-from polybench.cli.output import check_writable, exit_code, print_and_exit
-from polybench.cli.output_options import OutputOptions
+from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, parse_integers
+from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
 from polybench.cli.signature import with_options
-from polybench.cli.terminal import echo
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import RECORD_FORMATS

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from polybench.cli.option_parsers import (
-    parse_duration,
-    parse_fraction,
-    parse_lr_schedule,
-    parse_pairs,
-    parse_precision,
-)
+from polybench.cli.options import parse_duration, parse_fraction, parse_lr_schedule, parse_pairs, parse_precision
 from polybench.errors import BadInput, split_names
 
 

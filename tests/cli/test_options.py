@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from polybench.cli.options import OPTIONS
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.overrides import Overrides, make_study
+from polybench.cli.output import OutputOptions
+from polybench.cli.signature import Overrides, make_study
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from polybench.analysis.related_documents import related_documents
-from polybench.api.html_fragments import load_section
+from polybench.api.results import load_section
 from polybench.cli import app
 from polybench.errors import BadInput
 from polybench.html_report import StudySection

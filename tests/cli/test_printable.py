@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from polybench.cli import app
 from polybench.cli.live import LineProgress, LiveTable
-from polybench.cli.terminal import printable
+from polybench.cli.output import printable
 from polybench.storage.store import Store
 from tests.factories import measured, study
 

@@ -10,9 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from polybench.cli.output_options import OutputOptions
-from polybench.cli.overrides import Overrides
-from polybench.cli.signature import with_options
+from polybench.cli.output import OutputOptions
+from polybench.cli.signature import Overrides, with_options
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from polybench.cli.terminal import print_result
+from polybench.cli.output import print_result
 from tests.cli.test_live import on_screen
 from tests.scripts.test_plain import folder
 
