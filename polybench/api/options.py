@@ -11,7 +11,7 @@ import msgspec
 
 from polybench.errors import BadInput, format_validation_error, lookup_or_suggest, split_names
 from polybench.networks.model import Model
-from polybench.planning.network_file import with_network
+from polybench.planning.study_file import with_network
 from polybench.runner.progress import CallbackProgress, NullProgress, Progress
 from polybench.schema.options import Study, reject_unused_environments
 

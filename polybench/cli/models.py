@@ -40,7 +40,7 @@ def models(
     """
     pass
     from polybench.networks import MODELS
-    from polybench.planning.network_table import network_toml
+    from polybench.networks.network_file import network_toml
 
     lookup_or_suggest(format, dict.fromkeys(("table", "json", "toml")), "format")
     if network is None:
@@ -58,12 +58,12 @@ def models(
 def _find(name: str, results: Path | None) -> Model:
     """Find a network by its name, its file or the ID of a saved study that used it."""
     from polybench.networks import find_model
-    from polybench.planning.network_file import SUFFIX, find_file, read_network
+    from polybench.planning.study_file import NETWORK_SUFFIX, read_network
     from polybench.planning.suggested_commands import measured_study
     from polybench.storage.store import Store, results_folder
 
-    if name.endswith(SUFFIX):
-        return read_network(find_file(name))
+    if name.endswith(NETWORK_SUFFIX):
+        return read_network(name)
     try:
         return find_model(name)
     except BadInput as unknown:

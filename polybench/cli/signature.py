@@ -68,7 +68,7 @@ def _with_network(study: Study) -> Study:
     """Replace a network file's name with the network; does not load NumPy without a network file."""
     if not isinstance(study.model, str) or not study.model.endswith(".toml"):
         return study
-    from polybench.planning.network_file import with_network
+    from polybench.planning.study_file import with_network
 
     return with_network(study)
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 Operation = Literal["forward", "input gradient", "weight gradient", "activation", "loss", "update", "call"]
 """The operations that are timed separately. For a layer: its forward pass including a following ReLU, since
@@ -25,7 +26,10 @@ work."""
 
 Shape = tuple[int, ...]
 
-Padding = Literal["valid", "same"] | int
+Size = Annotated[int, Meta(ge=1, le=1 << 24)]
+Padding = Literal["valid", "same"] | Annotated[int, Meta(ge=0, le=1 << 12)]
+Fraction = Annotated[float, Meta(gt=0, le=1)]
+"""Limits of all engines, which msgspec checks when it reads a layer."""
 
 GATES = ("input", "forget", "cell", "output")
 """The gates of an LSTM in the order of its weights' rows; each gate has as many rows as there are units."""
@@ -59,10 +63,10 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     """
 
     name: str
-    inputs: int
-    outputs: int
-    kernel: int
-    stride: int = 1
+    inputs: Size
+    outputs: Size
+    kernel: Size
+    stride: Size = 1
     padding: Padding = "valid"
     bias: bool = True
 
@@ -94,8 +98,8 @@ class Conv(LayerBase, frozen=True, tag="conv"):
 
 
 class _Pool(LayerBase, frozen=True):
-    size: int
-    stride: int = 0  # replaced by the size
+    size: Size
+    stride: Size = 0  # replaced by the size
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "stride", self.stride or self.size)
@@ -134,9 +138,9 @@ class BatchNorm(LayerBase, frozen=True, tag="batch_norm"):
     """
 
     name: str
-    channels: int
-    epsilon: float = 1e-5
-    momentum: float = 0.1
+    channels: Size
+    epsilon: Fraction = 1e-5
+    momentum: Fraction = 0.1
 
     def weight_shapes(self) -> dict[str, Shape]:
         return {"weight": (self.channels,), "bias": (self.channels,)}
@@ -159,7 +163,7 @@ class Dropout(LayerBase, frozen=True, tag="dropout"):
     """
 
     name: str
-    rate: float
+    rate: Annotated[float, Meta(gt=0, lt=1)]
 
 
 class ReLU(LayerBase, frozen=True, tag="relu"):
@@ -177,8 +181,8 @@ class Dense(LayerBase, frozen=True, tag="dense"):
     """x W' + b with W of shape (out, in)."""
 
     name: str
-    inputs: int
-    outputs: int
+    inputs: Size
+    outputs: Size
 
     def weight_shapes(self) -> dict[str, Shape]:
         return {"weight": (self.outputs, self.inputs), "bias": (self.outputs,)}
@@ -213,8 +217,8 @@ class Embedding(LayerBase, frozen=True, tag="embedding"):
     """
 
     name: str
-    vocabulary: int
-    features: int
+    vocabulary: Size
+    features: Size
 
     def weight_shapes(self) -> dict[str, Shape]:
         return {"weight": (self.vocabulary, self.features)}
@@ -248,8 +252,8 @@ class LSTM(LayerBase, frozen=True, tag="lstm"):
     """
 
     name: str
-    inputs: int
-    units: int
+    inputs: Size
+    units: Size
     bidirectional: bool = False
     sequence: bool = False
     recurrent_activation: Literal["sigmoid", "hard_sigmoid"] = "sigmoid"

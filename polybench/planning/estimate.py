@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from polybench.data import expected_images
 from polybench.networks.flops import forward_macs, training_macs
+from polybench.networks.network_file import REFERENCE_RATE
 from polybench.planning.plan import (
     Plan,
     engine_spec,
@@ -30,8 +31,6 @@ CPU_RATE = 10e9
 """Multiply-adds per second and thread."""
 CUDA_RATE = 1000e9
 """Multiply-adds per second and GPU; not measured yet."""
-REFERENCE_RATE = 0.5e9
-"""Multiply-adds per second of the float64 reference, which has one thread."""
 
 STEP_OVERHEAD = 0.5e-3
 """Fixed overhead of a step in seconds."""

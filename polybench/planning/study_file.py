@@ -5,19 +5,20 @@ The keys are the fields of schema.options.Study and of StudyFileExtras.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from polybench.data.disk import is_file
+from polybench.data.disk import is_file, read_regular_file
 from polybench.errors import BadInput, format_validation_error, lookup_or_suggest
+from polybench.networks.model import Model
+from polybench.networks.network_file import network_of, slug
+from polybench.networks.toml_text import KeyPath, TomlText
 from polybench.planning.grid import points
-from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import check_remote, resolve
-from polybench.planning.toml_text import KeyPath, TomlText
-from polybench.schema.metadata import PublishedMetric, PublishedResult, StudyFileMetadata
+from polybench.schema.metadata import PublishedResult, StudyFileMetadata
 from polybench.schema.options import (
     MachineGroup,
     Study,
@@ -30,6 +31,12 @@ from polybench.schema.options import (
 
 REFERENCES = "published.toml"
 """The file of published results, next to the study file or in the folder above."""
+
+NETWORK_SUFFIX = ".toml"
+"""Distinguishes a network's file from the name of a built-in network."""
+
+_MAX_BYTES = 1 << 20
+"""Maximum size of a TOML file; a study file of a hundred lines has 4 KB."""
 
 T = TypeVar("T")
 
@@ -64,9 +71,69 @@ class StudyFileExtras(msgspec.Struct, frozen=True):
     """Tables [[machines]]; each measures the study."""
 
 
-_STUDY = dict.fromkeys(Study.__struct_fields__)
-_EXTRA = dict.fromkeys(StudyFileExtras.__struct_fields__)
-_KEYS = _STUDY | _EXTRA
+_STUDY = Study.__struct_fields__
+_EXTRA = StudyFileExtras.__struct_fields__
+
+
+def read_toml(path: Path) -> TomlText:
+    """Read a TOML file; raise BadInput if that fails."""
+    try:
+        content = read_regular_file(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"cannot read {path}: byte {error.start} is not UTF-8, which TOML requires") from error
+    except (OSError, ValueError) as error:  # ValueError: an invalid file name
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    # Without a line feed at the end, tomllib reports no line for an error there.
+    return TomlText(str(path), content.replace("\r\n", "\n") + "\n")
+
+
+def read_network(file: str | Path, folder: Path = Path()) -> Model:
+    """Read the network of a file; a relative path starts at `folder`.
+
+    Raises:
+        BadInput: the file cannot be read, or is not a network file; the message has its name and the line.
+    """
+    try:
+        path = folder / Path(file).expanduser()
+    except RuntimeError as error:  # no such user
+        raise BadInput(f"cannot read {file}: {error}") from None
+    text = read_toml(path)
+    table = text.load()
+    if not {"layers", "input", "classes"} & set(table):
+        raise BadInput(
+            f"{path} is not a network file: it has no layers; `polybench models lenet --format toml` prints an example"
+        )
+    return network_of(text, table, default_name=slug(path.stem))
+
+
+def with_network(study: Study) -> Study:
+    """Replace a `model` that is a file by its network; raise BadInput as `read_network` does."""
+    if isinstance(study.model, Model) or not study.model.endswith(NETWORK_SUFFIX):
+        return study
+    return msgspec.structs.replace(study, model=read_network(study.model))
+
+
+def replace_network(
+    text: TomlText, table: dict[str, Any], above: KeyPath = (), folder: Path = Path()
+) -> dict[str, Any]:
+    """Replace a `model` that is a table or a file by its network, in the fields of a study.
+
+    Args:
+        text: the text of the study file.
+        table: the fields.
+        above: key path of the table.
+        folder: start of relative paths.
+
+    Raises:
+        BadInput: with the lines in both files.
+    """
+    model, place = table.get("model"), (*above, "model")
+    if isinstance(model, dict):
+        return table | {"model": network_of(text, model, place)}
+    if not isinstance(model, str) or not model.endswith(NETWORK_SUFFIX):
+        return table
+    with text.errors_at(place):
+        return table | {"model": read_network(model, folder)}
 
 
 def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
@@ -80,21 +147,17 @@ def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
     Raises:
         BadInput: the file cannot be read, or the study is invalid on any machine.
     """
-    text = TomlText.read(path)
+    text = read_toml(path)
     study, extra = _parse(text, quick, path.parent, remote=remote)
     axes = {axis: [int(value) for value in several] for axis, several in extra.sweep.items()}
     published: list[PublishedResult] = []
     _check_machines(text, study, extra, check_remote if remote else resolve)
-    try:
-        if axes:
+    if axes:
+        with text.errors_at(("sweep",)):
             points(study, axes)
-    except BadInput as error:
-        raise text.error(("sweep",), error) from None
-    try:
-        if extra.published is not None:
+    if extra.published is not None:
+        with text.errors_at(("published",)):
             published = published_numbers(_references(path.parent), extra.published)
-    except BadInput as error:
-        raise text.error(("published",), error) from None
     return StudyFile(study, StudyFileMetadata(extra.title, published), axes, extra.machines)
 
 
@@ -104,18 +167,16 @@ def _references(folder: Path) -> Path:
 
 
 def _check_machines(text: TomlText, study: Study, extra: StudyFileExtras, check: StudyCheck) -> None:
-    place = ("machines",) if extra.machines else ("baseline",)
-    try:
-        if extra.machines:
-            check_machine_groups(study, extra.machines)
-            for group in extra.machines:
-                check_remote(group.study(study))
-        else:
+    if not extra.machines:
+        with text.errors_at(("baseline",)):
             check(study)
-    except BadInput as error:
-        raise text.error(place, error) from None
-    if extra.machines and extra.sweep:
-        raise text.error(("machines",), BadInput("a sweep runs on one machine: remove [sweep] or [[machines]]"))
+        return
+    with text.errors_at(("machines",)):
+        check_machine_groups(study, extra.machines)
+        for group in extra.machines:
+            check_remote(group.study(study))
+        if extra.sweep:
+            raise BadInput("a sweep runs on one machine: remove [sweep] or [[machines]]")
 
 
 def parse(text: str, name: str, *, remote: bool = False) -> Study:
@@ -132,38 +193,29 @@ def _parse(text: TomlText, quick: bool, folder: Path, *, remote: bool) -> tuple[
             ("layers",),
             f"this is a network file, not a study file: use polybench compare --model {text.name}",
         )
-    _check_keys(text, (), table, _KEYS, "key")
-    table = with_network_of(text, table, (), folder)
+    _check_keys(text, table, (), (*_STUDY, *_EXTRA), "key")
+    table = replace_network(text, table, (), folder)
     extra = _build(text, _entries({key: table[key] for key in table if key in _EXTRA}), StudyFileExtras)
-    _check_keys(text, ("quick_overrides",), extra.quick_overrides, _STUDY, "key of quick_overrides")
-    quick_overrides = with_network_of(text, extra.quick_overrides, ("quick_overrides",), folder)
+    _check_keys(text, extra.quick_overrides, ("quick_overrides",), _STUDY, "key of quick_overrides")
+    quick_overrides = replace_network(text, extra.quick_overrides, ("quick_overrides",), folder)
     own = _entries({key: table[key] for key in table if key in _STUDY})
     unchanged = {key: entry for key, entry in own.items() if key[0] not in quick_overrides}
     scaled = unchanged | _entries(quick_overrides, "quick_overrides")
     check = check_remote if remote or extra.machines else resolve
     studies = [_study(text, entries, check) for entries in (own, scaled)]  # checks both, whichever is used
-    _reject_unused(text, studies[0])
+    for name in unused_environments(studies[0])[:1]:
+        with text.errors_at(("env", name)):
+            reject_unused_environments(studies[0])
     if not quick and not extra.quick:
         return studies[0], extra
     used = environments_of(studies[1].engines, studies[1].env)  # quick_overrides may change the engines
     return msgspec.structs.replace(studies[1], env=used).quick(), extra
 
 
-def _reject_unused(text: TomlText, study: Study) -> None:
-    try:
-        reject_unused_environments(study)
-    except BadInput as error:
-        raise text.error(("env", unused_environments(study)[0]), error) from None
-
-
-def _check_keys(text: TomlText, above: KeyPath, table: Mapping[str, Any], keys: Mapping[str, None], what: str) -> None:
-    visible = {key: None for key in keys if key != "injected_delays"}
-    for key in table:
-        if key not in keys:
-            try:
-                lookup_or_suggest(key, visible, what)
-            except BadInput as error:
-                raise text.error((*above, key), error) from None
+def _check_keys(text: TomlText, table: Mapping[str, Any], place: KeyPath, keys: Iterable[str], what: str) -> None:
+    """Reject unknown keys, without suggesting `injected_delays`, which is for tests."""
+    given, visible = ([key for key in several if key != "injected_delays"] for several in (table, keys))
+    text.check_keys(given, place, visible, what)
 
 
 _Entries = dict[tuple[str, ...], tuple[KeyPath, Any]]
@@ -221,22 +273,10 @@ def _converted(entries: _Entries, kind: type[T], check: StudyCheck) -> T:
     return record
 
 
-class _Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of schema.metadata.PublishedResult; missing ones come from the publication."""
+class _Number(PublishedResult, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A published result, of which the publication provides what is missing."""
 
-    label: str
-    quantity: str
-    value: float | tuple[float, float]
-    unit: str
-    hardware: str
-    source: str | None = None
-    configuration: str | None = None
-    epochs: int = 1
-    metric: PublishedMetric = "epoch_time"
-    steps: int = 1
-    model: str | None = None
-    batch_size: int | None = None
-    augment: bool | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         if self.configuration is not None and self.metric in ("epoch_time", "step_time") and self.unit != "s":
@@ -256,7 +296,7 @@ def published_numbers(path: Path, name: str) -> list[PublishedResult]:
     Raises:
         BadInput: the file cannot be read, or the publication is missing or invalid.
     """
-    text = TomlText.read(path)
+    text = read_toml(path)
     entry = lookup_or_suggest(name, text.load(), f"publication in {path}")
     try:
         publication = msgspec.convert(entry, _Publication)
@@ -264,19 +304,12 @@ def published_numbers(path: Path, name: str) -> list[PublishedResult]:
         raise text.error((name,), error) from error
     return [
         PublishedResult(
-            number.label,
-            number.quantity,
-            number.value,
-            number.unit,
-            number.hardware,
-            number.source or publication.source,
-            number.configuration,
-            number.epochs,
-            number.metric,
-            number.steps,
-            number.model or publication.model,
-            number.batch_size or publication.batch_size,
-            number.augment,
+            **msgspec.structs.asdict(number)
+            | {
+                "source": number.source or publication.source,
+                "model": number.model or publication.model,
+                "batch_size": number.batch_size or publication.batch_size,
+            }
         )
         for number in publication.numbers
     ]

@@ -12,8 +12,9 @@ import msgspec
 from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.networks.model import Model
-from polybench.planning.network_file import file_name_of, with_network_of
-from polybench.planning.toml_text import TomlText
+from polybench.networks.network_file import FINGERPRINT_MARK
+from polybench.networks.toml_text import TomlText
+from polybench.planning.study_file import NETWORK_SUFFIX, replace_network
 from polybench.schema.options import EngineName, Study, environments_of
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -40,7 +41,7 @@ def measured_study(document: StudyDocument) -> Study:
     """
     try:
         text = TomlText(f"the study of {document.id}", document.study)
-        study = msgspec.convert(with_network_of(text, text.load()), Study)
+        study = msgspec.convert(replace_network(text, text.load()), Study)
     except (msgspec.ValidationError, BadInput) as error:
         raise BadInput(f"cannot read the settings of study {document.id}: {error}") from error
     return msgspec.structs.replace(study, threads=document.settings.threads)
@@ -131,7 +132,7 @@ def _words(field: str, value: Any) -> Iterator[str]:
         return
     option = f"--{_OPTION_NAMES.get(field, field).replace('_', '-')}"
     if isinstance(value, Model):  # a study does not store the file's path
-        yield from (option, file_name_of(value))
+        yield from (option, value.name.partition(FINGERPRINT_MARK)[0] + NETWORK_SUFFIX)
     elif isinstance(value, bool):
         yield option if value else option.replace("--", "--no-", 1)
     elif isinstance(value, dict) or field == "lr_schedule":

@@ -11,7 +11,7 @@ import msgspec
 import tomli_w
 
 from polybench.networks.model import Model
-from polybench.planning.network_table import network_table
+from polybench.networks.network_file import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles

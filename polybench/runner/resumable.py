@@ -10,10 +10,10 @@ import msgspec
 
 from polybench.errors import BadInput
 from polybench.networks import find_model
+from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import points
-from polybench.planning.network_file import with_network_of
 from polybench.planning.plan import resolve
-from polybench.planning.toml_text import TomlText
+from polybench.planning.study_file import replace_network
 from polybench.results.document import collect_versions, measured_step_times, study_toml
 from polybench.runner.checkpoint import (
     CheckpointStore,
@@ -159,7 +159,7 @@ def _nothing_to_resume(store: Store, errors: Iterable[str]) -> BadInput:
 def _study_fields(study: str) -> dict[str, Any]:
     """Return the fields of a study in TOML, with the name of a custom network in place of its content."""
     text = TomlText("a study", study)
-    fields = with_network_of(text, text.load())
+    fields = replace_network(text, text.load())
     return fields | {"model": find_model(fields["model"]).name}
 
 

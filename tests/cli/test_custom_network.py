@@ -17,12 +17,11 @@ from polybench.cli import app
 from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.figures.roofline import draw_peak
+from polybench.networks.network_file import network_of, network_toml
+from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import points
-from polybench.planning.network_file import network_of, read_network
-from polybench.planning.network_table import network_toml
-from polybench.planning.study_file import read
+from polybench.planning.study_file import read, read_network
 from polybench.planning.suggested_commands import command_line, measured_study
-from polybench.planning.toml_text import TomlText
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from polybench.errors import BadInput
 from polybench.networks import MODELS
 from polybench.networks.model import Model
-from polybench.planning.network_file import network_of, read_network
-from polybench.planning.network_table import network_toml
-from polybench.planning.toml_text import TomlText
-from tests.planning.test_network_file import BLOCKS, IMAGES, LAYERS, TOKENS, parsed
+from polybench.networks.network_file import network_of, network_toml
+from polybench.networks.toml_text import TomlText
+from polybench.planning.study_file import read_network
+from tests.networks.test_network_file import BLOCKS, IMAGES, LAYERS, TOKENS, parsed
 
 BAD = {
     "layres = 1": "3: unknown key 'layres'; did you mean 'layers'",

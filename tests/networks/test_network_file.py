@@ -27,12 +27,12 @@ from polybench.networks.layers import (
     Residual,
 )
 from polybench.networks.model import Model
+from polybench.networks.network_file import FINGERPRINT_MARK, network_of, network_table, network_toml
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.networks.timed_layers import split_layers
-from polybench.planning.network_file import FINGERPRINT_MARK, find_file, network_of, read_network
-from polybench.planning.network_table import network_table, network_toml
-from polybench.planning.toml_text import TomlText
-from tests.planning.networks import networks
+from polybench.networks.toml_text import TomlText
+from polybench.planning.study_file import read_network
+from tests.networks.network_strategies import networks
 
 
 def parsed(text: str) -> Model:
@@ -173,7 +173,7 @@ def test_a_name_is_one_line() -> None:
 
 def test_an_invalid_file_name_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot read ~nobody-of-this-name/net\.toml"):
-        find_file("~nobody-of-this-name/net.toml")
+        read_network("~nobody-of-this-name/net.toml")
     with pytest.raises(BadInput, match=r"cannot read .*null byte"):
         read_network(tmp_path / "a\0.toml")
 
