@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -25,37 +25,74 @@ from polybench.render import peak as peak_text
 from polybench.render import sweep as sweep_text
 from polybench.render.layer_table import Sort
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
-from polybench.schema.encoding import encode
 from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument, to_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.document_loader import load_document
 from polybench.storage.store import Store, results_folder
 
+D = TypeVar("D", bound=msgspec.Struct)
 
-class DataFrameMixin:
-    """Conversions for results that have rows."""
+
+class DocumentResult(Generic[D]):
+    """A document with its texts and rows. `document` is the whole record, as with `--format json`.
+
+    A notebook shows the Markdown table.
+    """
+
+    _text: ClassVar[Callable[..., str]]
+    """Renders the document in a format."""
+    _index: ClassVar[list[str] | None] = None
+    """Index of the DataFrame."""
+
+    def __init__(self, document: D) -> None:
+        self.document = document
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per row."""
+        """Return a dictionary per row, in SI units."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame; requires pandas (extra `pandas`)."""
-        return to_data_frame(self.rows())
+        return to_data_frame(self.rows(), self._index)
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
         return write_parquet(self.rows(), path)
 
+    def to_json(self) -> str:
+        """Return the document."""
+        return self._text(self.document, "json")
 
-def to_data_frame(rows: list[dict[str, Any]]) -> Any:
+    def to_markdown(self) -> str:
+        """Return the table."""
+        return self._text(self.document, "markdown")
+
+    def __str__(self) -> str:
+        return self._text(self.document, "table")
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
+
+class SavedResult(DocumentResult[D]):
+    """A document that can be saved."""
+
+    def save(self, results: Path | None = None) -> Path:
+        """Write the document to the results folder, where `polybench list`, `show` and `report` find it."""
+        store = Store(results_folder(results))
+        store.ensure_writable()
+        return store.save(self.document)  # type: ignore[arg-type]  # Store.save lists the types
+
+
+def to_data_frame(rows: list[dict[str, Any]], index: list[str] | None = None) -> Any:
     """Return a pandas DataFrame; raises BadInput without pandas."""
     try:
-        return import_module("pandas").DataFrame(rows)
+        frame = import_module("pandas").DataFrame(rows)
     except ImportError as error:
         raise BadInput(f"pandas is not installed; {install_command('pandas')}, or use rows()") from error
+    return frame if index is None else frame.set_index(index[0] if len(index) == 1 else index)
 
 
 def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
@@ -84,16 +121,20 @@ def _scalar(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
 
 
+def _plot(name: str, document: Any, **options: Any) -> Any:
+    """Return a plotly Figure; requires plotly (extra `plot`)."""
+    return image_export.to_plotly(draw(name, document, **options), caption_for(document))
+
+
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
 
 
-class StudyResult:
+class StudyResult(SavedResult[StudyDocument]):
     """A finished study. `document` is the saved document."""
 
-    def __init__(self, document: StudyDocument) -> None:
-        self.document = document
+    _text = staticmethod(render_study)
 
-    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, float | str | None]]:
+    def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, Any]]:
         """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.
 
         A column with an interval, such as `speedup`, adds `speedup_low` and `speedup_high`, which may be
@@ -106,13 +147,13 @@ class StudyResult:
             for result in self.document.results
         ]
 
+    def render(self, format: str, columns: Sequence[str] | None = None) -> str:
+        """Return the output of `--format FORMAT`; raises BadInput for an unknown format."""
+        return render_study(self.document, format, None if columns is None else select_metrics(columns))
+
     def to_csv(self, columns: Sequence[str] | None = None) -> str:
         """Return CSV as on the command line, with every column by default."""
         return self.render("csv", columns)
-
-    def to_json(self) -> str:
-        """Return the saved document."""
-        return to_json(self.document).decode()
 
     def to_markdown(self, columns: Sequence[str] | None = None) -> str:
         """Return a table with these columns, or with the important ones that fit."""
@@ -120,7 +161,7 @@ class StudyResult:
 
     def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
         """Return the rows as a pandas DataFrame indexed by configuration; requires pandas."""
-        return to_data_frame(self.rows(columns)).set_index("configuration")
+        return to_data_frame(self.rows(columns), ["configuration"])
 
     def to_parquet(self, path: str | Path, columns: Sequence[str] = ("all",)) -> Path:
         """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
@@ -134,12 +175,6 @@ class StudyResult:
         """
         return render_report([study_section(self.document, Store(results_folder(results)))])
 
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `polybench list` and `show` find it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
     def plot(self, name: str = "speed") -> Any:
         """Return a plotly Figure by its name in `polybench.figures.FIGURES`; requires plotly (extra `plot`).
 
@@ -147,51 +182,10 @@ class StudyResult:
             BadInput: the name is not a figure of a study, or its data was not measured.
         """
         study_figures = {one: one for one, row in FIGURES.items() if row.kind == "study"}
-        drawn = draw(lookup_or_suggest(name, study_figures, "figure"), self.document)
-        return image_export.to_plotly(drawn, caption_for(self.document))
-
-    def __str__(self) -> str:
-        return self.render("table")
+        return _plot(lookup_or_suggest(name, study_figures, "figure"), self.document)
 
     def __repr__(self) -> str:
         return f"<StudyResult {self.document.id}: {', '.join(r.configuration for r in self.document.results)}>"
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return self.to_markdown()
-
-    def render(self, format: str, columns: Sequence[str] | None = None) -> str:
-        """Return the output of `--format FORMAT`; raises BadInput for an unknown format."""
-        return render_study(self.document, format, None if columns is None else select_metrics(columns))
-
-
-class ParityResult(DataFrameMixin):
-    """The result of a parity check. `document` is a study without times."""
-
-    def __init__(self, document: StudyDocument) -> None:
-        self.document = document
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per comparison of a loss, gradient or weight; unchecked configurations are left
-        out."""
-        return [
-            {
-                "configuration": result.configuration,
-                "status": result.parity.status,
-                **msgspec.to_builtins(tensor),
-            }
-            for result in self.document.results
-            for tensor in result.parity.tensors
-        ]
-
-    def to_json(self) -> str:
-        """Return the document."""
-        return to_json(self.document).decode()
-
-    def __str__(self) -> str:
-        return render_study(self.document, "table", formats=PARITY_FORMATS)
-
-    def _repr_markdown_(self) -> str:
-        return f"```\n{self}```"
 
 
 def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str | None]]:
@@ -202,11 +196,29 @@ def _values(metric: Metric, result: Result) -> Iterator[tuple[str, float | str |
         yield f"{metric.name}_high", high
 
 
-class SweepResult(DataFrameMixin):
+class ParityResult(DocumentResult[StudyDocument]):
+    """The result of a parity check. `document` is a study without times."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per comparison of a loss, gradient or weight; unchecked configurations are left
+        out."""
+        return [
+            {"configuration": result.configuration, "status": result.parity.status, **msgspec.to_builtins(tensor)}
+            for result in self.document.results
+            for tensor in result.parity.tensors
+        ]
+
+    @staticmethod
+    def _text(document: StudyDocument, format: str) -> str:
+        if format == "markdown":
+            return f"```\n{render_study(document, 'table', formats=PARITY_FORMATS)}```"
+        return render_study(document, format, formats=PARITY_FORMATS)
+
+
+class SweepResult(SavedResult[SweepDocument]):
     """A finished sweep. `document` is the saved document."""
 
-    def __init__(self, document: SweepDocument) -> None:
-        self.document = document
+    _text = staticmethod(sweep_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each configuration at each point, in SI units."""
@@ -216,36 +228,19 @@ class SweepResult(DataFrameMixin):
             for configuration in point.configurations
         ]
 
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `polybench report` finds it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
-    def to_json(self) -> str:
-        """Return the saved document."""
-        return sweep_text.render(self.document, "json")
-
     def to_html(self) -> str:
         """Return the page of `polybench report`, a self-contained HTML file; requires the extra `report`."""
         return render_report([self.document])
 
     def plot(self) -> Any:
         """Return a plotly Figure of throughput over the swept axes; requires plotly (extra `plot`)."""
-        return image_export.to_plotly(draw("scaling", self.document), caption_for(self.document))
-
-    def __str__(self) -> str:
-        return sweep_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
-        return sweep_text.render(self.document, "markdown")
+        return _plot("scaling", self.document)
 
 
-class OverheadResult(DataFrameMixin):
+class OverheadResult(SavedResult[OverheadDocument]):
     """Overheads of training steps. `document` is the saved document."""
 
-    def __init__(self, document: OverheadDocument) -> None:
-        self.document = document
+    _text = staticmethod(overhead_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per configuration, in SI units."""
@@ -254,156 +249,83 @@ class OverheadResult(DataFrameMixin):
             for engine in self.document.configurations
         ]
 
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `polybench show` finds it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
-    def to_json(self) -> str:
-        """Return the saved document."""
-        return overhead_text.render(self.document, "json")
-
     def plot(self) -> Any:
-        """Return a plotly Figure of step time over batch size, with the fitted line; requires plotly (extra
-        `plot`)."""
-        return image_export.to_plotly(draw("overhead", self.document), caption_for(self.document))
-
-    def __str__(self) -> str:
-        return overhead_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
-        return overhead_text.render(self.document, "markdown")
+        """Return a plotly Figure of step time over batch size, with the fitted line."""
+        return _plot("overhead", self.document)
 
 
-class PeakResult(DataFrameMixin):
-    """The peak throughput of a machine. `document` is the whole record."""
+class PeakResult(DocumentResult[PeakDocument]):
+    """The peak throughput of a machine."""
 
-    def __init__(self, document: PeakDocument) -> None:
-        self.document = document
+    _text = staticmethod(peak_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per peak, in SI units."""
         return [msgspec.to_builtins(peak) for peak in self.document.peaks]
 
     def plot(self) -> Any:
-        """Return a plotly Figure of the peaks and of each layer's attainable speed; requires plotly (extra
-        `plot`)."""
-        return image_export.to_plotly(draw("peak", self.document), caption_for(self.document))
-
-    def __str__(self) -> str:
-        return peak_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
-        return peak_text.render(self.document, "markdown")
+        """Return a plotly Figure of the peaks and of each layer's attainable speed."""
+        return _plot("peak", self.document)
 
 
-class LayersResult(DataFrameMixin):
+class LayersResult(SavedResult[LayersDocument]):
     """Times of layers. `document` is the saved document."""
 
-    def __init__(self, document: LayersDocument) -> None:
-        self.document = document
+    _text = staticmethod(layers_text.render)
+    _index = ["configuration", "layer", "operation"]  # noqa: RUF012 - declared as a ClassVar above
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each operation of each layer in each configuration, in SI units."""
         return layers_text.layer_records(self.document)
 
-    def save(self, results: Path | None = None) -> Path:
-        """Write the document to the results folder, where `explain` finds it."""
-        store = Store(results_folder(results))
-        store.ensure_writable()
-        return store.save(self.document)
-
-    def to_json(self) -> str:
-        """Return the saved document."""
-        return encode(self.document).decode()
-
     def to_markdown(self, sort: Sort = "network") -> str:
         """Return the table, with configurations side by side."""
         return layers_text.render(self.document, "markdown", sort)
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame indexed by configuration, layer and operation; requires
-        pandas."""
-        return to_data_frame(self.rows()).set_index(["configuration", "layer", "operation"])
-
     def plot(self, sort: Sort = "network") -> Any:
-        """Return a plotly Figure with a bar for each operation in each configuration; requires plotly (extra
-        `plot`)."""
-        return image_export.to_plotly(draw("operations", self.document, sort=sort), caption_for(self.document))
+        """Return a plotly Figure with a bar for each operation in each configuration."""
+        return _plot("operations", self.document, sort=sort)
 
     def roofline(self) -> Any:
-        """Return a plotly Figure of the layers and the machine's measured peaks; requires plotly (extra
-        `plot`).
+        """Return a plotly Figure of the layers and the machine's measured peaks.
 
         Raises:
             BadInput: no peaks are cached for these engines on this machine; `peak` measures them.
         """
-        return image_export.to_plotly(draw("roofline", self.document), caption_for(self.document))
-
-    def __str__(self) -> str:
-        return layers_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return self.to_markdown()
+        return _plot("roofline", self.document)
 
 
-class DiffResult(DataFrameMixin):
-    """A comparison of two studies. `document` is the whole record, as with `--format json`."""
+class DiffResult(DocumentResult[DiffDocument]):
+    """A comparison of two studies."""
 
-    def __init__(self, document: DiffDocument) -> None:
-        self.document = document
+    _text = staticmethod(diff_text.render)
+    _index = ["configuration"]  # noqa: RUF012
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per configuration: verdict, ratio with its interval, and changes."""
         return [msgspec.to_builtins(row) for row in self.document.rows]
 
-    def to_json(self) -> str:
-        """Return the document."""
-        return diff_text.render(self.document, "json")
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame indexed by configuration; requires pandas."""
-        return to_data_frame(self.rows()).set_index("configuration")
+class MergeResult(DocumentResult[MergeDocument]):
+    """A workload on several machines."""
 
-    def __str__(self) -> str:
-        return diff_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return diff_text.render(self.document, "markdown")
-
-
-class MergeResult(DataFrameMixin):
-    """A workload on several machines. `document` is the whole record, as with `--format json`."""
-
-    def __init__(self, document: MergeDocument) -> None:
-        self.document = document
+    _text = staticmethod(merge_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each configuration on each machine, in SI units."""
         return [msgspec.to_builtins(result) for result in self.document.results]
 
-    def to_json(self) -> str:
-        """Return the document with its machines."""
-        return merge_text.render(self.document, "json")
 
-    def __str__(self) -> str:
-        return merge_text.render(self.document, "table")
+class HistoryResult(DocumentResult[HistoryDocument]):
+    """Configurations over time."""
 
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return merge_text.render(self.document, "markdown")
-
-
-class HistoryResult(DataFrameMixin):
-    """Configurations over time. `document` is the whole record, as with `--format json`."""
-
-    def __init__(self, document: HistoryDocument) -> None:
-        self.document = document
+    _text = staticmethod(history_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each study of each series, with the fields of both, in SI units."""
+        lists = ("points", "change_points")
         return [
-            {name: value for name, value in msgspec.to_builtins(series).items() if name not in _SERIES_LISTS}
+            {name: value for name, value in msgspec.to_builtins(series).items() if name not in lists}
             | msgspec.to_builtins(point)
             for series in self.document.series
             for point in series.points
@@ -417,41 +339,23 @@ class HistoryResult(DataFrameMixin):
             for step in series.change_points
         ]
 
-    def to_json(self) -> str:
-        """Return the document."""
-        return history_text.render(self.document, "json")
-
     def plot(self) -> Any:
-        """Return a plotly Figure of step times over time, with their levels; requires plotly (extra
-        `plot`)."""
-        return image_export.to_plotly(draw("history", self.document), caption_for(self.document))
+        """Return a plotly Figure of step times over time, with their levels."""
+        return _plot("history", self.document)
 
-    def __str__(self) -> str:
-        return history_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:
+    def to_markdown(self) -> str:
+        """Return the table as preformatted text."""
         return f"```\n{self}```"
 
 
-_SERIES_LISTS = ("points", "change_points")
-"""Fields of a series that are not part of a row."""
+class ExplanationResult(DocumentResult[ExplanationDocument]):
+    """Reasons for the differences in a study; JSON has all components of its breakdowns."""
 
+    _text = staticmethod(explanation_text.render)
 
-class ExplanationResult:
-    """Reasons for the differences in a study. `document` is the whole record, as with `--format json`."""
-
-    def __init__(self, document: ExplanationDocument) -> None:
-        self.document = document
-
-    def to_json(self) -> str:
-        """Return the document with all components of its breakdowns."""
-        return explanation_text.render(self.document, "json")
-
-    def __str__(self) -> str:
-        return explanation_text.render(self.document, "table")
-
-    def _repr_markdown_(self) -> str:  # what notebooks show
-        return explanation_text.render(self.document, "markdown")
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per statement."""
+        return [msgspec.to_builtins(statement) for statement in self.document.all_statements()]
 
 
 def load_section(name: str, store: Store) -> Section:
