@@ -38,7 +38,6 @@ def models(
 
     Example: polybench models lenet --format toml > my_net.toml
     """
-    pass
     from polybench.networks import MODELS
     from polybench.networks.network_file import network_toml
 
