@@ -20,7 +20,7 @@ from polybench.data import cifar10, fetch, image_folder
 from polybench.data.cifar10_pickle import read_pickle
 from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, PolybenchError
 from polybench.planning.study_file import parse
-from polybench.protocol.messages import Load
+from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import FORMATS, render_study
 from polybench.runner.checkpoint import StudyCheckpointStore
@@ -127,7 +127,7 @@ def message(data: bytes) -> None:
     try:
         for _ in range(data.count(b"\n") + 1):
             with contextlib.suppress(ConfigurationFailed, EngineUnavailable):
-                heard._next_response(Load("x"), 1.0)
+                heard._next_answer(calls.load("x"), 1.0)
     finally:
         os.close(heard._responses_fd)
 

@@ -9,9 +9,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 
 from polybench.data import synthetic
@@ -20,8 +19,9 @@ from polybench.planning import shared_files
 from polybench.planning.plan import Plan, engine_spec, resolve
 from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
+from polybench.protocol import calls
+from polybench.protocol.calls import Request
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import BlockMeasured, Load, Loaded, MeasureBlock, Prepare, Prepared, Request
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Malloc, Study
 from polybench.scripts import TOKEN_MODELS
@@ -118,12 +118,11 @@ def warm_workers(
             )
             log = given.scratch / f"{configuration.engine}.log"
             workers[configuration] = stack.enter_context(WorkerProcess({**environment, **more}, log))
-        _ask_all(workers, lambda configuration: Load(engine_spec(configuration).factory), Loaded)
+        _ask_all(workers, lambda configuration: calls.load(engine_spec(configuration).factory))
         weights, epoch = str(given.files.weights), given.files.epoch
         _ask_all(
             workers,
-            lambda configuration: Prepare(given.plan.job(configuration), weights, epoch, WARM_UP_STEPS),
-            Prepared,
+            lambda configuration: calls.prepare(given.plan.job(configuration), weights, epoch, WARM_UP_STEPS),
         )
         for worker in workers.values():
             measure(worker, _CALIBRATION_STEPS)
@@ -132,13 +131,12 @@ def warm_workers(
 
 def _ask_all(
     workers: Mapping[Configuration, WorkerProcess],
-    request_of: Callable[[Configuration], Request],
-    kind: type[msgspec.Struct],
+    request_of: Callable[[Configuration], Request[Any]],
 ) -> None:
     for configuration, worker in workers.items():
         worker.send(request_of(configuration))
     for configuration, worker in workers.items():
-        worker.receive(request_of(configuration), kind, TIMEOUT)
+        worker.receive(request_of(configuration), TIMEOUT)
 
 
 T = TypeVar("T")
@@ -156,4 +154,4 @@ def watched(pid: int, block: Callable[[], T]) -> tuple[T, KernelDelta]:
 
 def measure(worker: WorkerProcess, steps: int) -> list[float]:
     """Run one block like in a round; return seconds of its steps."""
-    return worker.request(MeasureBlock(steps), BlockMeasured, TIMEOUT).step_times
+    return worker.request(calls.measure_block(steps), TIMEOUT).step_times

@@ -19,7 +19,7 @@ from _report import Figure, report
 from _study import TIMEOUT, Inputs, inputs, measure, warm_worker
 
 from polybench.machine.meters.observer import Observer
-from polybench.protocol.messages import AllocationsCounted, CountAllocations
+from polybench.protocol import calls
 from polybench.schema.options import Configuration
 from polybench.stats.statistics import ratio
 
@@ -40,7 +40,7 @@ def one_process(
             with watched:
                 seconds.append(measure(worker, steps))
         if observer:
-            worker.request(CountAllocations(_COUNTED_STEPS), AllocationsCounted, TIMEOUT)
+            worker.request(calls.count_allocations(_COUNTED_STEPS), TIMEOUT)
         return seconds
 
 

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-import msgspec
-
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.protocol.messages import (
-    Load,
-    Loaded,
-    NotAvailable,
-    Request,
-    RequestFailed,
-    Response,
-    encoder,
-    request_decoder,
-    response_decoder,
-)
+from polybench.protocol import calls
+from polybench.protocol.calls import AnswerT, NotAvailable, Request, RequestFailed
 from polybench.worker.handler import Worker
-
-A = TypeVar("A", bound=msgspec.Struct)
 
 
 class InProcess:
@@ -28,14 +13,14 @@ class InProcess:
 
     def __init__(self, factory: str) -> None:
         self._worker = Worker()
-        self.request(Load(factory), Loaded)
+        self.request(calls.load(factory))
 
-    def request(self, message: Request, reply_type: type[A], timeout: float = 60.0) -> A:
-        answer: Response = self._worker.handle(request_decoder.decode(encoder.encode(message)))
-        answer = response_decoder.decode(encoder.encode(answer))
-        if isinstance(answer, RequestFailed):
-            raise ConfigurationFailed(answer.reason)
-        if isinstance(answer, NotAvailable):
-            raise EngineUnavailable(answer.reason, answer.hint)
-        assert isinstance(answer, reply_type)
-        return answer
+    def request(self, request: Request[AnswerT], timeout: float = 60.0) -> AnswerT:
+        reply = self._worker.handle(calls.decode_request(calls.encode(request)))
+        reply = calls.decode_reply(calls.encode(reply))
+        if isinstance(reply, RequestFailed):
+            raise ConfigurationFailed(reply.reason)
+        if isinstance(reply, NotAvailable):
+            raise EngineUnavailable(reply.reason, reply.hint)
+        assert reply.call == request.call.name
+        return reply.value

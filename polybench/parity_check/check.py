@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -38,20 +38,9 @@ from polybench.parity_check.comparison import (
 )
 from polybench.parity_check.reference_cache import Losses, reference_cache, training_key
 from polybench.parity_check.zero_gradients import find_zero_gradients
-from polybench.protocol.messages import (
-    BatchWritten,
-    Done,
-    Prepare,
-    Prepared,
-    Request,
-    RunSteps,
-    SnapshotTaken,
-    TakeSnapshot,
-    WriteBatch,
-)
+from polybench.protocol import calls
+from polybench.protocol.calls import AnswerT, Request
 from polybench.schema.parity import KnownDeviation, ParityCheck, TensorComparison
-
-ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
 
 _MAX_CACHED_PARAMETERS = 10_000_000
 """Networks with more parameters are cached for one study only. A cache entry has the float64 weights and
@@ -61,8 +50,8 @@ gradients of three steps; for a network of this size that is 480 MB."""
 class WorkerSession(Protocol):
     """Sends requests to a worker process or, in tests, to a worker in this process."""
 
-    def request(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
-        """Send a request and return its response.
+    def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
+        """Send a request and return its answer.
 
         Raises:
             ConfigurationFailed: the worker failed.
@@ -179,7 +168,7 @@ class ParityChecker:
         for step in range(request.steps + 1):
             if request.pipeline_files is not None:
                 batch = folder / "batch.npz"
-                engine.request(WriteBatch(step, str(batch)), BatchWritten, request.timeout)
+                engine.request(calls.write_batch(step, str(batch)), request.timeout)
                 tensors += batch_errors(step, batch, request.epoch)
             actual = _snapshot(engine, request, folder / "timed", step)
             if step:
@@ -188,7 +177,7 @@ class ParityChecker:
             tensors += timed_errors(request.job.workload.precision, step, actual, expected, tolerance, zero_gradients)
             if step < request.steps:
                 update.apply(step, actual)
-                engine.request(RunSteps(step, 1), Done, request.timeout)
+                engine.request(calls.run_steps(step, 1), request.timeout)
         return tensors, conventions
 
     def _reference_state(
@@ -221,7 +210,7 @@ class ParityChecker:
     def _first_step(self, request: CheckRequest, conventions: NumericalConventions, folder: Path) -> State:
         """Return the reference's first gradients and the weights and running statistics after that step."""
         before = self._reference_state(request, conventions, request.weights, 0, folder)
-        self._reference.request(RunSteps(0, 1), Done, request.timeout)
+        self._reference.request(calls.run_steps(0, 1), request.timeout)
         return before._replace(weights=_snapshot(self._reference, request, folder, 1).weights)
 
 
@@ -230,9 +219,9 @@ class _ReferenceSession(NamedTuple):
 
     session: WorkerSession
 
-    def request(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
+    def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
         try:
-            return self.session.request(request, response_type, timeout)
+            return self.session.request(request, timeout)
         except ConfigurationFailed as error:
             raise ReferenceFailed(str(error)) from error
 
@@ -244,8 +233,8 @@ def _prepare(
     weights: Path,
     pipeline_files: PipelineFiles | None = None,
 ) -> NumericalConventions:
-    message = Prepare(job, str(weights), request.epoch, pipeline=pipeline_files)
-    return session.request(message, Prepared, request.timeout).conventions
+    message = calls.prepare(job, str(weights), request.epoch, pipeline=pipeline_files)
+    return session.request(message, request.timeout).conventions
 
 
 def _run_training(session: WorkerSession, request: CheckRequest, folder: Path) -> dict[int, State]:
@@ -255,16 +244,16 @@ def _run_training(session: WorkerSession, request: CheckRequest, folder: Path) -
         if step in (0, 1, request.steps):
             states[step] = _snapshot(session, request, folder, step)
         if step < request.steps:
-            session.request(RunSteps(step, 1), Done, request.timeout)
+            session.request(calls.run_steps(step, 1), request.timeout)
     return states
 
 
 def _snapshot(session: WorkerSession, request: CheckRequest, folder: Path, step: int) -> State:
     folder.mkdir(exist_ok=True)
     state = _state(folder, step, math.nan)
-    message = TakeSnapshot(step, str(state.gradients), str(state.weights))
-    response = session.request(message, SnapshotTaken, request.timeout)
-    return state._replace(loss=math.nan if response.loss is None else response.loss)
+    message = calls.take_snapshot(step, str(state.gradients), str(state.weights))
+    loss = session.request(message, request.timeout)
+    return state._replace(loss=math.nan if loss is None else loss)
 
 
 def _state(folder: Path, step: int, loss: float) -> State:

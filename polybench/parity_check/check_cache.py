@@ -19,7 +19,7 @@ import numpy as np
 
 from polybench.data.file_cache import FileCache, cache_key
 from polybench.parity_check.check import CheckRequest
-from polybench.protocol.messages import Loaded
+from polybench.protocol.calls import Loaded
 from polybench.schema.parity import ParityCheck
 
 _MAX_BYTES = 64 << 20

@@ -15,28 +15,16 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import interrupts, memory
+from polybench.protocol import calls
+from polybench.protocol.calls import Answer, AnswerT, NotAvailable, Request, RequestFailed
 from polybench.protocol.environment import inherited_env_vars
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.messages import (
-    Close,
-    Closed,
-    NotAvailable,
-    Request,
-    RequestFailed,
-    Response,
-    encoder,
-    message_name,
-    response_decoder,
-)
-
-ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
-"""Type of the response to a request; see `protocol.messages`."""
 
 _GRACE_SECONDS = 5.0
 _LOG_LINES = 5
@@ -104,51 +92,52 @@ class WorkerProcess:
         """True once the end of the process has been observed."""
         return self._process.returncode is not None
 
-    def request(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
-        """Send a request and block until its response.
+    def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
+        """Send a request and block until its answer.
 
         Raises:
             ConfigurationFailed: the worker failed, died, hung for `timeout` seconds, or sent another
-                response.
+                answer.
             EngineUnavailable: the worker reports that this machine cannot run the engine.
         """
         self.send(request)
-        return self.receive(request, response_type, timeout)
+        return self.receive(request, timeout)
 
-    def send(self, request: Request) -> None:
+    def send(self, request: Request[Any]) -> None:
         """Send a request without waiting, so that several workers can work in parallel.
 
         Raises:
             ConfigurationFailed: the worker has ended.
         """
         if self._requests_fd < 0:
-            raise ConfigurationFailed(f"cannot send request {message_name(request)}: the worker has ended")
+            raise ConfigurationFailed(f"cannot send request {request.call.name}: the worker has ended")
         # `receive` finds the closed pipe of a dead worker, and reports why it ended.
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._requests_fd, encoder.encode(request) + b"\n")
+            os.write(self._requests_fd, calls.encode(request))
 
-    def receive(self, request: Request, response_type: type[ResponseT], timeout: float) -> ResponseT:
-        """Block until the response to a request that was sent; raises the errors of `request`."""
-        response = self._next_response(request, timeout)
-        if not isinstance(response, response_type):
-            self.kill()  # later responses would not match their requests
-            raise ConfigurationFailed(f"unexpected response to {message_name(request)}: {message_name(response)}")
-        return response
+    def receive(self, request: Request[AnswerT], timeout: float) -> AnswerT:
+        """Block until the answer to a request that was sent; raises the errors of `request`."""
+        answer = self._next_answer(request, timeout)
+        if answer.call != request.call.name:
+            self.kill()  # later answers would not match their requests
+            raise ConfigurationFailed(f"unexpected response to {request.call.name}: {answer.call}")
+        value: AnswerT = answer.value
+        return value
 
-    def _next_response(self, request: Request, timeout: float) -> Response:
+    def _next_answer(self, request: Request[Any], timeout: float) -> Answer[Any]:
         line = self._read_line(request, timeout)
         try:
-            response = response_decoder.decode(line)
+            reply = calls.decode_reply(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             self.kill()
-            raise ConfigurationFailed(f"invalid response to {message_name(request)}: {line[:60]!r} ({error})") from None
-        if isinstance(response, RequestFailed):
-            raise ConfigurationFailed(response.reason)
-        if isinstance(response, NotAvailable):
-            raise EngineUnavailable(response.reason, response.hint)
-        return response
+            raise ConfigurationFailed(f"invalid response to {request.call.name}: {line[:60]!r} ({error})") from None
+        if isinstance(reply, RequestFailed):
+            raise ConfigurationFailed(reply.reason)
+        if isinstance(reply, NotAvailable):
+            raise EngineUnavailable(reply.reason, reply.hint)
+        return reply
 
-    def _read_line(self, request: Request, timeout: float) -> bytes:
+    def _read_line(self, request: Request[Any], timeout: float) -> bytes:
         deadline = time.monotonic() + timeout
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
@@ -156,12 +145,12 @@ class WorkerProcess:
             if searched > _MAX_RESPONSE_BYTES:
                 self.kill()
                 raise ConfigurationFailed(
-                    f"response to {message_name(request)} is too long: {searched >> 20} MiB without an end"
+                    f"response to {request.call.name} is too long: {searched >> 20} MiB without an end"
                 )
             if not _wait_until_readable(self._responses_fd, deadline - time.monotonic()):
                 self.kill()
                 raise ConfigurationFailed(
-                    f"timed out: no response to {message_name(request)} within {timeout:g} s (--timeout)"
+                    f"timed out: no response to {request.call.name} within {timeout:g} s (--timeout)"
                 )
             chunk = os.read(self._responses_fd, 1 << 16)
             if not chunk:
@@ -207,9 +196,10 @@ class WorkerProcess:
         try:
             if self._process.returncode is None and not self._wait_for_exit(0):
                 with contextlib.suppress(ConfigurationFailed, EngineUnavailable):
-                    self.send(Close())
-                    while not isinstance(self._next_response(Close(), _GRACE_SECONDS), Closed):
-                        pass  # the response to an earlier request
+                    request = calls.close()
+                    self.send(request)
+                    while self._next_answer(request, _GRACE_SECONDS).call != request.call.name:
+                        pass  # the answer to an earlier request
                     self._wait_for_exit(_GRACE_SECONDS)
         finally:  # also after an interrupt
             self.kill()

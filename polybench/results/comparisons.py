@@ -8,7 +8,6 @@ from statistics import fmean
 
 import msgspec
 
-from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.results.interference import inconclusive_reason, unaffected_step_times
 from polybench.schema.resources import Allocations, Cost
 from polybench.schema.result import (
@@ -173,11 +172,11 @@ def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
 SOURCE = "whole steps minus steps without the all-reduce, timed alternately"
 
 
-def allreduce_share(timed: AllReduceTimed | None) -> Communication | None:
-    """Return the cost of the all-reduce; None if it was not timed or the engine cannot skip it."""
-    if timed is None or timed.seconds_per_step is None:
+def allreduce_share(seconds_per_step: tuple[float, float] | None) -> Communication | None:
+    """Return the cost of the all-reduce from a step's seconds with and without it; None if it is unknown."""
+    if seconds_per_step is None:
         return None
-    with_allreduce, without = timed.seconds_per_step
+    with_allreduce, without = seconds_per_step
     seconds = max(0.0, with_allreduce - without)
     return Communication(seconds, seconds / with_allreduce, SOURCE)
 

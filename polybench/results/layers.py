@@ -11,7 +11,7 @@ import msgspec
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
-from polybench.protocol.layer_messages import OperationTime
+from polybench.protocol.calls import OperationTime
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument

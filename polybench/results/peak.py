@@ -10,8 +10,7 @@ import msgspec
 
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer
-from polybench.protocol.layer_messages import OperationTime
-from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy
+from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
 from polybench.schema import units
 from polybench.schema.measurements import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.options import Configuration
@@ -62,16 +61,16 @@ def engine_timings(
             yield KernelTiming(kernel.kind, engine, f"{kernel.shape}, {timed.operation}", flops, seconds)
 
 
-def numpy_timings(request: TimeNumpy | None, rounds: Sequence[NumpyTimed]) -> Iterator[KernelTiming]:
+def numpy_timings(kernels: NumpyKernels | None, rounds: Sequence[NumpyTimed]) -> Iterator[KernelTiming]:
     """Yield NumPy's matrix products and the STREAM triad; nothing if NumPy was not timed."""
-    if request is None or not rounds:
+    if kernels is None or not rounds:
         return
-    for size, *seconds in zip(request.sizes, *(one.products for one in rounds), strict=True):
+    for size, *seconds in zip(kernels.sizes, *(one.products for one in rounds), strict=True):
         yield KernelTiming("gemm", NUMPY, square_shape(size), 2 * size**3, seconds)
     triads = [one.triad for one in rounds if one.triad is not None]
-    if request.triad_bytes is not None and triads:
-        shape = f"3 arrays of {units.format_bytes(request.triad_bytes)}"
-        yield KernelTiming("memory_bandwidth", NUMPY, shape, 3 * request.triad_bytes, triads)
+    if kernels.triad_bytes is not None and triads:
+        shape = f"3 arrays of {units.format_bytes(kernels.triad_bytes)}"
+        yield KernelTiming("memory_bandwidth", NUMPY, shape, 3 * kernels.triad_bytes, triads)
 
 
 def square_shape(size: int) -> str:

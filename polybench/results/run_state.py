@@ -10,9 +10,8 @@ from polybench.engines.job import EngineInfo, GcStats
 from polybench.errors import EngineUnavailable
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.plan import engine_spec
-from polybench.protocol.allreduce_messages import AllReduceTimed
+from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
-from polybench.protocol.messages import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
@@ -51,7 +50,8 @@ class ConfigurationRun:
     data_wait_seconds: float | None = None
     python_call_overhead_seconds: list[float] = field(default_factory=list)
     pipeline_and_training: PipelineAndTrainingTimed | None = None
-    allreduce_times: AllReduceTimed | None = None
+    allreduce_times: tuple[float, float] | None = None
+    """Seconds per step with and without the all-reduce of gradients."""
     usage: list[BlockUsage] = field(default_factory=list)
     gpu_bytes_freed: int | None = None
     memory: Memory = field(default_factory=Memory)

@@ -11,14 +11,8 @@ from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.meters.availability import native_allocations
 from polybench.planning.plan import engine_spec, has_native_count, resolve
 from polybench.planning.schedule import COUNTED_STEPS
-from polybench.protocol.messages import (
-    AllocationSitesListed,
-    ListAllocationSites,
-    Loaded,
-    NativeAllocationsTraced,
-    Prepared,
-    TraceNativeAllocations,
-)
+from polybench.protocol import calls
+from polybench.protocol.calls import Request
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.prepare import new_header, prepare
@@ -83,15 +77,15 @@ def _start_and_count(state: StudyState, group: Sequence[ConfigurationRun]) -> No
         timeout = state.plan.study.timeout
         for run, worker in workers:
             with _record_failure(run, worker):
-                worker.receive(load_request(run), Loaded, timeout)
-                worker.receive(state.prepare_request(run), Prepared, timeout)
+                worker.receive(load_request(run), timeout)
+                worker.receive(state.prepare_request(run), timeout)
                 _count(state, run, worker)
 
 
 def _count(state: StudyState, run: ConfigurationRun, worker: WorkerProcess) -> None:
-    request = TraceNativeAllocations(min(COUNTED_STEPS, state.files.steps_in_epoch))
+    request = calls.trace_native_allocations(min(COUNTED_STEPS, state.files.steps_in_epoch))
     with _record_failure(run, worker):
-        native = worker.request(request, NativeAllocationsTraced, state.plan.study.timeout).allocation
+        native = worker.request(request, state.plan.study.timeout)
         run.allocations = msgspec.structs.replace(run.allocations, native=native)
 
 
@@ -136,7 +130,7 @@ def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[st
 
 def _profile_group(state: StudyState, group: Sequence[ConfigurationRun]) -> dict[str, AllocationProfile]:
     """Start the group's workers in parallel; configurations that fail are omitted."""
-    request = ListAllocationSites(min(COUNTED_STEPS, state.files.steps_in_epoch))
+    request = calls.list_allocation_sites(min(COUNTED_STEPS, state.files.steps_in_epoch))
     profiles = {}
     with contextlib.ExitStack() as stack:
         workers = [(run, stack.enter_context(start_worker(run, state.logs, "allocations"))) for run in group]
@@ -153,12 +147,12 @@ def _profile_group(state: StudyState, group: Sequence[ConfigurationRun]) -> dict
 
 
 def _receive_profile(
-    state: StudyState, run: ConfigurationRun, worker: WorkerProcess, request: ListAllocationSites
+    state: StudyState, run: ConfigurationRun, worker: WorkerProcess, request: Request[AllocationProfile]
 ) -> AllocationProfile:
     timeout = state.plan.study.timeout
-    run.engine_info = worker.receive(load_request(run), Loaded, timeout).info
-    worker.receive(state.prepare_request(run), Prepared, timeout)
-    return worker.receive(request, AllocationSitesListed, timeout).profile
+    run.engine_info = worker.receive(load_request(run), timeout).info
+    worker.receive(state.prepare_request(run), timeout)
+    return worker.receive(request, timeout)
 
 
 def _build_document(study: StudyDocument, profiles: dict[str, AllocationProfile]) -> AllocationsDocument:

@@ -31,8 +31,9 @@ from polybench.machine.meters import availability
 from polybench.machine.meters.availability import Availability
 from polybench.networks import MODELS
 from polybench.networks.initial_weights import initial_weights
+from polybench.protocol import calls
+from polybench.protocol.calls import Prepared
 from polybench.protocol.environment import PRELOADED_ALLOCATORS, worker_environment
-from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.scratch import scratch_folder
 from polybench.schema.options import Workload
@@ -78,10 +79,10 @@ def probe_engines() -> dict[str, dict[str, Any]]:
             # A cold start, because precompiling code for the cache would take a minute.
             environment[COLD_START] = "yes"
             workers[name] = stack.enter_context(WorkerProcess(environment, logs / f"{name}.log"))
-            workers[name].send(Load(spec.factory))
+            workers[name].send(calls.load(spec.factory))
         for name, worker in workers.items():
             try:
-                info = worker.receive(Load(specs[name].factory), Loaded, _PROBE_TIMEOUT).info
+                info = worker.receive(calls.load(specs[name].factory), _PROBE_TIMEOUT).info
             except EngineUnavailable as error:
                 reports[name] = {"runs": False, "reason": error.reason, "hint": error.hint}
             except ConfigurationFailed as error:
@@ -266,8 +267,8 @@ def smoke_test(engine: str) -> Prepared:
         job = Job(model, workload, "cpu", "float32")
         with WorkerProcess(worker_environment(spec, "cpu", threads), folder / "log") as worker:
             try:
-                worker.request(Load(spec.factory), Loaded, _TIMEOUT_SECONDS)
-                prepare = Prepare(job, str(folder / "weights.npz"), epoch, _STEPS)
-                return worker.request(prepare, Prepared, _TIMEOUT_SECONDS)
+                worker.request(calls.load(spec.factory), _TIMEOUT_SECONDS)
+                prepare = calls.prepare(job, str(folder / "weights.npz"), epoch, _STEPS)
+                return worker.request(prepare, _TIMEOUT_SECONDS)
             except ConfigurationFailed as error:
                 raise EngineUnavailable(f"the smoke test failed: {error}", "polybench doctor") from error

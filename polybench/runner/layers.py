@@ -14,15 +14,7 @@ from polybench.errors import BadInput
 from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import engine_spec, resolve
 from polybench.planning.schedule import TimingBlocks
-from polybench.protocol.layer_messages import (
-    BuildLayerOps,
-    LayerOpsBuilt,
-    LayerOpsTimed,
-    LayerTensorsWritten,
-    TimeLayerOps,
-    WriteLayerTensors,
-)
-from polybench.protocol.messages import Prepare, Prepared
+from polybench.protocol import calls
 from polybench.render.layer_table import slowest
 from polybench.results.document import DocumentHeader
 from polybench.results.layers import OperationTimes, build_layers_document
@@ -117,8 +109,8 @@ def _write_layer_tensors(state: StudyState, folder: Path) -> None:
     timeout, files = state.plan.study.timeout, state.files
     job = Job(state.plan.model, state.plan.workload, "cpu", "float64", seed=state.plan.study.seed)
     with start_reference(state.logs, timeout, state.plan.cpus) as worker:
-        worker.request(Prepare(job, str(files.weights), files.parity), Prepared, timeout)
-        worker.request(WriteLayerTensors(str(folder)), LayerTensorsWritten, timeout)
+        worker.request(calls.prepare(job, str(files.weights), files.parity), timeout)
+        worker.request(calls.write_layer_tensors(str(folder)), timeout)
 
 
 def _ensure_scripts_writable(folder: Path) -> None:
@@ -170,13 +162,13 @@ class _LayerRun(ProcessRun):
 
     def _warm_up(self, workers: Workers) -> None:
         super()._warm_up(workers)
-        request = BuildLayerOps(str(self._state.files.weights), str(self._folder))
+        request = calls.build_layer_ops(str(self._state.files.weights), str(self._folder))
         for name in list(workers):
             run, worker = workers[name]
             if not _is_compiled_as_whole(run.configuration):
                 self._state.progress.on_stage(f"building the layers of {name}")
                 with self._record_failure(workers, name):
-                    worker.request(request, LayerOpsBuilt, self._timeout)
+                    worker.request(request, self._timeout)
                     self._times.setdefault(name, []).append([])
 
     def _measure_block(self, workers: Workers, name: str, block: TimingBlocks) -> None:
@@ -184,5 +176,5 @@ class _LayerRun(ProcessRun):
         if name in workers and name in self._times:
             _, worker = workers[name]
             with self._record_failure(workers, name):
-                timed = worker.request(TimeLayerOps(block.steps), LayerOpsTimed, self._timeout)
-                self._times[name][-1].append(timed.operations)
+                timed = worker.request(calls.time_layer_ops(block.steps), self._timeout)
+                self._times[name][-1].append(timed)

@@ -15,7 +15,8 @@ from polybench.machine import host
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.parity_check.check_cache import CachedCheck, CheckCache, CheckContext
 from polybench.planning.plan import engine_spec
-from polybench.protocol.messages import Loaded, Prepare, Prepared
+from polybench.protocol import calls
+from polybench.protocol.calls import Loaded
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.state import StudyState
@@ -181,7 +182,7 @@ class _GroupCheck:
         return ParityChecker(worker, self._scratch, platformdirs.user_cache_path("polybench") / "reference")
 
     def _check(self, run: ConfigurationRun, worker: WorkerProcess, stack: contextlib.ExitStack) -> None:
-        loaded = worker.receive(load_request(run), Loaded, self._study.timeout)
+        loaded = worker.receive(load_request(run), self._study.timeout)
         confirm_check(run, loaded)
         run.engine_info = loaded.info
         if not self._needs_check(run):
@@ -199,8 +200,8 @@ class _GroupCheck:
     def _build_only(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
         """Build the job, to find out whether the device is available."""
         files, job = self._files, self._state.plan.job(run.configuration)
-        request = Prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream)
-        worker.request(request, Prepared, self._study.timeout)
+        request = calls.prepare(job, str(files.weights), files.parity, pipeline=files.parity_stream)
+        worker.request(request, self._study.timeout)
         if not engine_spec(run.configuration).computes:
             run.parity = NOTHING_TO_CHECK
 

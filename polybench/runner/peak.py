@@ -21,9 +21,9 @@ from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.plan import Plan, resolve
 from polybench.planning.schedule import TimingBlocks
+from polybench.protocol import calls
+from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.layer_messages import LayerOpsBuilt, LayerOpsTimed, OperationTime, TimeLayerOps
-from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, StandaloneOp, TimeNumpy
 from polybench.protocol.process import WorkerProcess
 from polybench.results.peak import (
     Kernel,
@@ -187,13 +187,13 @@ class _PeakTimings:
 
     Attributes:
         kernels: matrix products and convolutions.
-        numpy_request: what NumPy times; None on a GPU, which NumPy does not use.
+        numpy_kernels: what NumPy times; None on a GPU, which NumPy does not use.
         engine_times: times by configuration, as [round][operation].
         numpy_times: one entry per round.
     """
 
     kernels: list[Kernel]
-    numpy_request: TimeNumpy | None
+    numpy_kernels: NumpyKernels | None
     engine_times: dict[str, list[list[OperationTime]]] = field(default_factory=dict)
     numpy_times: list[NumpyTimed] = field(default_factory=list)
 
@@ -202,7 +202,7 @@ class _PeakTimings:
         return engine_timings(engine, self.kernels, self.engine_times.get(configuration, []))
 
     def numpy_timings(self) -> Iterator[KernelTiming]:
-        return numpy_timings(self.numpy_request, self.numpy_times)
+        return numpy_timings(self.numpy_kernels, self.numpy_times)
 
 
 def _make_timings(state: StudyState) -> _PeakTimings:
@@ -212,7 +212,7 @@ def _make_timings(state: StudyState) -> _PeakTimings:
     if on_cpu and threads >= _LARGE_MATRIX_THREADS:
         sizes = (*sizes, _LARGE_MATRIX)
     kernels = [*map(_product, sizes), *_convolutions(plan)]
-    return _PeakTimings(kernels, TimeNumpy(sizes, _triad_bytes(state), threads, _REPETITIONS) if on_cpu else None)
+    return _PeakTimings(kernels, NumpyKernels(sizes, _triad_bytes(state), threads, _REPETITIONS) if on_cpu else None)
 
 
 def _product(size: int) -> Kernel:
@@ -253,21 +253,19 @@ class _PeakRun(ProcessRun):
 
     def _warm_up(self, workers: Workers) -> None:
         super()._warm_up(workers)
-        request = BuildStandaloneOps(
-            [StandaloneOp(kernel.layer, kernel.batch_size) for kernel in self._timings.kernels]
-        )
+        request = calls.build_standalone_ops([(kernel.layer, kernel.batch_size) for kernel in self._timings.kernels])
         for name in list(workers):
             _, worker = workers[name]
             self._state.progress.on_stage(f"building matrix products and convolutions of {name}")
             with self._record_failure(workers, name):
-                worker.request(request, LayerOpsBuilt, self._timeout)
+                worker.request(request, self._timeout)
                 self._timings.engine_times[name] = []
 
     def _measure_block(self, workers: Workers, name: str, block: TimingBlocks) -> None:  # noqa: ARG002
         _, worker = workers[name]
         with self._record_failure(workers, name):
-            timed = worker.request(TimeLayerOps(_REPETITIONS), LayerOpsTimed, self._timeout)
-            self._timings.engine_times[name].append(timed.operations)
+            timed = worker.request(calls.time_layer_ops(_REPETITIONS), self._timeout)
+            self._timings.engine_times[name].append(timed)
 
     @contextlib.contextmanager
     def _start_workers(self) -> Iterator[Workers]:
@@ -281,13 +279,13 @@ class _PeakRun(ProcessRun):
 
     def _run_round(self, workers: Workers, block: TimingBlocks, number: int) -> RoundInterference:
         interference = super()._run_round(workers, block, number)
-        if self._timings.numpy_request is not None:
+        if self._timings.numpy_kernels is not None:
             start = time.monotonic()
             try:
-                timed = self._numpy.request(self._timings.numpy_request, NumpyTimed, self._timeout)
+                timed = self._numpy.request(calls.time_numpy(self._timings.numpy_kernels), self._timeout)
                 self._timings.numpy_times.append(timed)
             except ConfigurationFailed as error:
                 self._state.warn(f"cannot time NumPy: {error}")
-                self._timings.numpy_request = None
+                self._timings.numpy_kernels = None
             self._round_budget.spend(time.monotonic() - start)
         return interference

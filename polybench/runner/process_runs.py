@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -17,18 +17,8 @@ from polybench.machine.meters.observer import BlockUsage, Observer
 from polybench.planning import schedule
 from polybench.planning.plan import needs_native_count_process
 from polybench.planning.schedule import CALIBRATION_STEPS, COUNTED_STEPS, RoundBudget, TimingBlocks
-from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
-from polybench.protocol.messages import (
-    AllocationsCounted,
-    BlockMeasured,
-    CountAllocations,
-    Loaded,
-    MeasureBlock,
-    PipelineAndTrainingTimed,
-    Prepared,
-    Request,
-    TimePipelineAndTraining,
-)
+from polybench.protocol import calls
+from polybench.protocol.calls import AnswerT, BlockMeasured, Loaded, Prepared, Request
 from polybench.protocol.process import WorkerProcess
 from polybench.results.document import measured_step_times
 from polybench.results.run_state import ConfigurationRun
@@ -40,8 +30,6 @@ from polybench.runner.workers import load_request, start_worker
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.resources import BlockCounters
 from polybench.stats.statistics import ratio, relative_half_width
-
-ResponseT = TypeVar("ResponseT", bound=msgspec.Struct)
 
 Workers = dict[str, tuple[ConfigurationRun, WorkerProcess]]
 """Configuration name -> its run and its live worker."""
@@ -152,19 +140,18 @@ class ProcessRun:
                 stale.append(run)
             run.engine_info = loaded.info
 
-        self._request_all(workers, load_request, Loaded, record_info)
+        self._request_all(workers, load_request, record_info)
         if stale:
             raise StaleCheck
-        self._request_all(workers, self._state.prepare_request, Prepared, _record_startup)
+        self._request_all(workers, self._state.prepare_request, _record_startup)
         for run, _ in workers.values():
             run.start_process_run()
 
     def _request_all(
         self,
         workers: Workers,
-        make_request: Callable[[ConfigurationRun], Request],
-        response_type: type[ResponseT],
-        on_response: Callable[[ConfigurationRun, ResponseT], None],
+        make_request: Callable[[ConfigurationRun], Request[AnswerT]],
+        on_response: Callable[[ConfigurationRun, AnswerT], None],
     ) -> None:
         """Send a request to every worker, then receive the responses; a worker that fails is removed."""
         requests = {name: make_request(run) for name, (run, _) in workers.items()}
@@ -173,7 +160,7 @@ class ProcessRun:
         for name in list(workers):
             run, worker = workers[name]
             with self._record_failure(workers, name):
-                on_response(run, worker.receive(requests[name], response_type, self._timeout))
+                on_response(run, worker.receive(requests[name], self._timeout))
 
     @contextlib.contextmanager
     def _record_failure(self, workers: Workers, name: str) -> Iterator[None]:
@@ -192,11 +179,11 @@ class ProcessRun:
             None if every configuration has failed.
         """
         steps_in_epoch = self._state.files.steps_in_epoch
-        request, seconds = MeasureBlock(min(CALIBRATION_STEPS, steps_in_epoch)), []
+        request, seconds = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch)), []
         for name in list(workers):
             _, worker = workers[name]
             with self._record_failure(workers, name):
-                measured = worker.request(request, BlockMeasured, self._timeout)
+                measured = worker.request(request, self._timeout)
                 seconds.append(self.relative_step_cost * min(measured.step_times))
         return self._round_budget.calibrate(seconds, steps_in_epoch) if seconds else None
 
@@ -214,7 +201,7 @@ class ProcessRun:
 
     def _measure_block(self, workers: Workers, name: str, block: TimingBlocks) -> None:
         run, worker = workers[name]
-        request = MeasureBlock(block.steps, self._study.injected_delays.get(name, 0.0))
+        request = calls.measure_block(block.steps, self._study.injected_delays.get(name, 0.0))
         on_gpus = [other.pid for other_run, other in workers.values() if other_run.configuration.device != "cpu"]
         with self._record_failure(workers, name):
             run.add_block(*self._block_runner.run(worker, request, run.configuration.device, on_gpus))
@@ -235,10 +222,10 @@ class ProcessRun:
         """Measure memory and count allocations, after all timing in these processes."""
         if not self._study.metrics:
             return
-        request = CountAllocations(min(COUNTED_STEPS, self._state.files.steps_in_epoch))
+        request = calls.count_allocations(min(COUNTED_STEPS, self._state.files.steps_in_epoch))
         for run, worker in workers.values():
             try:
-                counted = worker.request(request, AllocationsCounted, self._timeout)
+                counted = worker.request(request, self._timeout)
             except (ConfigurationFailed, EngineUnavailable) as error:
                 run.warnings.append(f"cannot measure memory and allocations: {error}")
             else:
@@ -250,9 +237,7 @@ class ProcessRun:
             return
         for run, worker in workers.values():
             try:
-                run.pipeline_and_training = worker.request(
-                    TimePipelineAndTraining(block.steps), PipelineAndTrainingTimed, self._timeout
-                )
+                run.pipeline_and_training = worker.request(calls.time_pipeline_and_training(block.steps), self._timeout)
             except (ConfigurationFailed, EngineUnavailable) as error:
                 run.warnings.append(f"cannot time pipeline and training separately: {error}")
 
@@ -262,7 +247,7 @@ class ProcessRun:
             if run.configuration.replicas == 1:
                 continue
             try:
-                run.allreduce_times = worker.request(TimeAllReduce(block.steps), AllReduceTimed, self._timeout)
+                run.allreduce_times = worker.request(calls.time_allreduce(block.steps), self._timeout)
             except (ConfigurationFailed, EngineUnavailable) as error:
                 run.warnings.append(f"cannot time the all-reduce of gradients: {error}")
 
@@ -303,7 +288,9 @@ class BlockRunner:
         self._timeout = timeout
         self._meter = InterferenceMeter()
 
-    def run(self, worker: WorkerProcess, request: MeasureBlock, device: str, on_gpus: Collection[int]) -> BlockResult:
+    def run(
+        self, worker: WorkerProcess, request: Request[BlockMeasured], device: str, on_gpus: Collection[int]
+    ) -> BlockResult:
         """Measure a block, and re-measure it while there is interference and time left.
 
         The kernel's counters, not the measured times, decide whether to re-measure and which measurement
@@ -334,12 +321,12 @@ class BlockRunner:
         return best._replace(counters=msgspec.structs.replace(best.counters, reruns=reruns))
 
     def _run_once(
-        self, worker: WorkerProcess, request: MeasureBlock, device: str, on_gpus: Collection[int]
+        self, worker: WorkerProcess, request: Request[BlockMeasured], device: str, on_gpus: Collection[int]
     ) -> BlockResult:
         observation = self.observer.watch_block(worker.pid, device, on_gpus) if self.observer else None
         with observation or contextlib.nullcontext() as usage:
             meter = self._meter.start(worker.pid)
-            measured = worker.request(request, BlockMeasured, self._timeout)
+            measured = worker.request(request, self._timeout)
             counters = meter.stop()
         return BlockResult(measured, counters, usage)
 

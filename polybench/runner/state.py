@@ -16,8 +16,9 @@ from polybench.machine.load import IdleWait
 from polybench.planning.plan import Plan, engine_spec, memory_groups
 from polybench.planning.schedule import WARM_UP_STEPS, TimingBlocks
 from polybench.planning.shared_files import SharedFiles
+from polybench.protocol import calls
+from polybench.protocol.calls import Prepared, Request
 from polybench.protocol.environment import recorded_env_vars, worker_environment
-from polybench.protocol.messages import Prepare
 from polybench.results.document import (
     DocumentHeader,
     build_settings,
@@ -111,11 +112,13 @@ class StudyState:
         groups = memory_groups(self.plan, by_configuration, self.files.loaded_bytes)
         return [[by_configuration[configuration] for configuration in group] for group in groups]
 
-    def prepare_request(self, run: ConfigurationRun) -> Prepare:
+    def prepare_request(self, run: ConfigurationRun) -> Request[Prepared]:
         """Return the request that builds a configuration and loads its data before measuring or training."""
         files = self.files
         warmup_steps = min(WARM_UP_STEPS, files.steps_in_epoch)
-        return Prepare(self.plan.job(run.configuration), str(files.weights), files.epoch, warmup_steps, files.stream)
+        return calls.prepare(
+            self.plan.job(run.configuration), str(files.weights), files.epoch, warmup_steps, files.stream
+        )
 
     @property
     def settings(self) -> Settings:

@@ -12,18 +12,9 @@ from pathlib import Path
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning import schedule, shared_files
-from polybench.protocol.messages import (
-    Done,
-    Evaluate,
-    Evaluated,
-    Loaded,
-    Prepared,
-    ResetTraining,
-    Train,
-    Trained,
-)
+from polybench.protocol import calls
+from polybench.protocol.calls import Trained
 from polybench.protocol.process import WorkerProcess
-from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
 from polybench.results.document import is_complete
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.state import StudyState
@@ -77,10 +68,10 @@ class _TrainingRun:
 
     def _train(self, weights: Path, worker: WorkerProcess) -> None:
         timeout = self._study.timeout
-        worker.request(load_request(self._run), Loaded, timeout)
-        prepared = worker.request(self._state.prepare_request(self._run), Prepared, timeout)
+        worker.request(load_request(self._run), timeout)
+        prepared = worker.request(self._state.prepare_request(self._run), timeout)
         self._segments = 1 if prepared.has_call_overhead else EPOCH_SEGMENTS
-        worker.request(ResetTraining(str(weights)), Done, timeout)
+        worker.request(calls.reset_training(str(weights)), timeout)
         self._restore(weights, worker)
         training = Training(self._seed, self._epochs)
         self._run.trainings.append(training)
@@ -113,10 +104,10 @@ class _TrainingRun:
                 run.warnings.append(f"{label} restarted: the state after {epochs} was not saved")
                 return
             try:
-                worker.request(RestoreTraining(str(file)), Done, self._study.timeout)
+                worker.request(calls.restore_training(str(file)), self._study.timeout)
             except ConfigurationFailed:
                 run.warnings.append(f"{label} restarted: its saved state cannot be restored")
-                worker.request(ResetTraining(str(weights)), Done, self._study.timeout)
+                worker.request(calls.reset_training(str(weights)), self._study.timeout)
                 return
             self._epochs = list(training.epochs[:done])
             run.warnings.append(f"{label} was resumed in another process after {units.plural(done, 'epoch')}")
@@ -124,10 +115,10 @@ class _TrainingRun:
     def _save(self, worker: WorkerProcess) -> None:
         """Save the training state and the study."""
         if (file := self._file(len(self._epochs))) is not None:
-            saved = worker.request(SaveTraining(str(file)), TrainingSaved, self._study.timeout)
-            if saved.error:
+            error = worker.request(calls.save_training(str(file)), self._study.timeout)
+            if error:
                 file.unlink(missing_ok=True)
-                self._state.warn(f"an interrupted training may have to restart: {saved.error}")
+                self._state.warn(f"an interrupted training may have to restart: {error}")
         self._state.save()
 
     def _delete(self, epochs: int) -> None:
@@ -147,10 +138,10 @@ class _TrainingRun:
         bounds = [number * steps + steps * segment // self._segments for segment in range(self._segments + 1)]
         for first, end in itertools.pairwise(bounds):
             if end > first:
-                segments.append((end - first, worker.request(Train(first, end - first), Trained, timeout)))
+                segments.append((end - first, worker.request(calls.train(first, end - first), timeout)))
         accuracy = None
         if self._test is not None:
-            accuracy = worker.request(Evaluate(self._test), Evaluated, timeout).accuracy
+            accuracy = worker.request(calls.evaluate(self._test), timeout)
         return TrainedEpoch(
             seconds=sum(trained.seconds for _, trained in segments),
             steps_per_second=[n / trained.seconds for n, trained in segments],

@@ -12,9 +12,10 @@ from polybench.engines.job import COLD_START
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning.environments import EnvironmentSpec, resolve_environment
 from polybench.planning.plan import Plan, engine_spec
+from polybench.protocol import calls
+from polybench.protocol.calls import Loaded, Request
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
-from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.schema.options import Configuration
@@ -40,13 +41,13 @@ def start_reference(logs: Path, timeout: float, cpus: Collection[int]) -> Worker
     # More threads would not make NumPy's BLAS faster.
     environment = worker_environment(spec, "cpu", threads=1, cpus=cpus)
     worker = WorkerProcess(environment, logs / "reference.log")
-    worker.request(Load(spec.factory), Loaded, timeout)
+    worker.request(calls.load(spec.factory), timeout)
     return worker
 
 
-def load_request(run: ConfigurationRun) -> Load:
+def load_request(run: ConfigurationRun) -> Request[Loaded]:
     """Return the request that imports a configuration's framework."""
-    return Load(engine_spec(run.configuration).factory)
+    return calls.load(engine_spec(run.configuration).factory)
 
 
 def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
@@ -64,7 +65,7 @@ def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
             worker.send(load_request(run))
         for run, worker in workers:
             try:
-                run.engine_info = worker.receive(load_request(run), Loaded, timeout).info
+                run.engine_info = worker.receive(load_request(run), timeout).info
             except (ConfigurationFailed, EngineUnavailable) as error:
                 run.mark_failed(error, worker.log_path)
 

@@ -34,7 +34,7 @@ def main() -> None:
     die_with_parent()
     bind_to_cpus()
     # Imported after binding, because NumPy starts threads, which inherit the CPU affinity at their start.
-    from polybench.protocol.messages import Close, Response, encoder, request_decoder
+    from polybench.protocol import calls
     from polybench.worker.handler import Worker
     from polybench.worker.ranks import RankCoordinator
 
@@ -44,15 +44,15 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     requests, responses = (os.fdopen(fd, mode) for fd, mode in zip(descriptors, ("rb", "wb"), strict=True))
 
-    def send(response: Response) -> None:
-        responses.write(encoder.encode(response) + b"\n")
+    def send(reply: calls.Reply) -> None:
+        responses.write(calls.encode(reply))
         responses.flush()
 
     coordinator = RankCoordinator(Worker(process_seconds), send)
     for line in requests:
-        request = request_decoder.decode(line)
+        request = calls.decode_request(line)
         send(coordinator.handle(request))
-        if isinstance(request, Close):
+        if request.call is calls.close:
             break
 
 

@@ -1,4 +1,4 @@
-"""Handles requests to a worker with one engine."""
+"""Answers the calls to a worker with one engine."""
 
 from __future__ import annotations
 
@@ -7,68 +7,42 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from functools import singledispatchmethod
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from polybench.data.batch_files import EpochFile, PipelineFiles, open_epoch, open_mapped
-from polybench.engines.base import Engine, PipelineInput
-from polybench.engines.job import SINGLE_RANK, Job
+from polybench.engines.base import Array, Engine, PipelineInput, Weights
+from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.memory import read_rss
-from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
-from polybench.protocol.layer_messages import (
-    BuildLayerOps,
-    LayerOpsBuilt,
-    LayerOpsTimed,
-    LayerTensorsWritten,
-    TimeLayerOps,
-    WriteLayerTensors,
-)
-from polybench.protocol.messages import (
+from polybench.networks.timed_layers import TimedLayer
+from polybench.protocol import calls
+from polybench.protocol.calls import (
     AllocationsCounted,
-    AllocationSitesListed,
-    BatchWritten,
+    Answer,
     BlockMeasured,
-    Close,
-    Closed,
-    CountAllocations,
-    Done,
-    Evaluate,
-    Evaluated,
-    ListAllocationSites,
-    Load,
     Loaded,
-    MeasureBlock,
-    NativeAllocationsTraced,
     NotAvailable,
+    NumpyKernels,
+    NumpyTimed,
+    OperationTime,
     PipelineAndTrainingTimed,
-    Prepare,
     Prepared,
+    Reply,
     Request,
     RequestFailed,
-    ResetTraining,
-    Response,
-    RunSteps,
-    SnapshotTaken,
-    TakeSnapshot,
-    TimePipelineAndTraining,
-    TraceNativeAllocations,
-    Train,
     Trained,
-    WriteBatch,
-    message_name,
 )
-from polybench.protocol.peak_messages import BuildStandaloneOps, NumpyTimed, TimeNumpy
-from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
+from polybench.schema.measurements import AllocationProfile
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
+from polybench.schema.resources import NativeAllocation
 from polybench.schema.result import Startup
 from polybench.worker.allreduce_time import allreduce_seconds
 from polybench.worker.code_fingerprint import code_fingerprint
 from polybench.worker.count_allocations import measure_memory_and_allocations, reset_and_warm_up
-from polybench.worker.evaluation import accuracy, save_training
 from polybench.worker.layers import (
     OperationTimer,
     build_network_operations,
@@ -76,14 +50,16 @@ from polybench.worker.layers import (
     write_layer_tensors,
 )
 from polybench.worker.native_allocations import count_native_allocations
-from polybench.worker.numpy_peak import product_seconds, triad_seconds
+from polybench.worker.numpy_peak import time_numpy
 from polybench.worker.pipeline_vs_training import pipeline_seconds, training_seconds
-from polybench.worker.tensors import read_tensors, write_tensors
 from polybench.worker.timing_loop import measure_block, require_finite_loss
+
+EVALUATION_BATCH_SIZE = 500
+"""Test images per batch. It divides CIFAR-10's 10,000; for other data sets the last batch is smaller."""
 
 
 class Worker:
-    """An engine, and a handler for each type of request."""
+    """An engine, and a method for each call of `protocol.calls`."""
 
     def __init__(self, process_seconds: float = 0.0) -> None:
         self._process_seconds = process_seconds
@@ -91,73 +67,66 @@ class Worker:
         self._rss_after_import_bytes = 0
         self._engine: Engine | None = None
         self._rank = SINGLE_RANK
-        self._epoch: EpochFile | None = None
+        self._epoch: EpochFile
         self._job: Job
         self._operation_timer: OperationTimer
 
-    def handle(self, request: Request) -> Response:
-        """Handle a request; an exception becomes a response, with its traceback on standard error."""
+    def handle(self, request: Request[Any]) -> Reply:
+        """Answer a request; an exception becomes a reply, with its traceback on standard error."""
+        name = request.call.name
         try:
-            response = self._dispatch(request)
+            value = getattr(self, name)(**msgspec.structs.asdict(request.arguments))
             # During a whole training, no other engine runs, so its pipeline may prefetch.
-            if self._engine is not None and not isinstance(request, Close | Train):
+            if self._engine is not None and request.call not in (calls.close, calls.train):
                 self._engine.wait_until_idle()
-            return response
+            return Answer(name, value)
         except EngineUnavailable as error:
             return NotAvailable(error.reason, error.hint)
         except ConfigurationFailed as error:
             return RequestFailed(str(error))
         except MemoryError:
             traceback.print_exc()
-            return RequestFailed(f"out of memory in {message_name(request)}")
+            return RequestFailed(f"out of memory in {name}")
         except Exception as error:
             traceback.print_exc()
             text = str(error).strip().splitlines()
-            return RequestFailed(
-                f"{type(error).__name__} in {message_name(request)}: {text[0] if text else 'no message'}"
-            )
-
-    @singledispatchmethod
-    def _dispatch(self, request: Request) -> Response:
-        """Call the handler of this type of request."""
-        raise TypeError(f"no handler for {type(request).__name__}")
+            return RequestFailed(f"{type(error).__name__} in {name}: {text[0] if text else 'no message'}")
 
     @property
     def engine(self) -> Engine:
-        """The loaded engine; raises ConfigurationFailed before `Load`."""
+        """The loaded engine; raises ConfigurationFailed before `load`."""
         if self._engine is None:
             raise ConfigurationFailed("no engine loaded")
         return self._engine
 
-    @_dispatch.register
-    def _load(self, request: Load) -> Loaded:
-        module, _, name = request.factory.partition(":")
+    def load(self, factory: str, rank: Rank) -> Loaded:
+        module, _, name = factory.partition(":")
         start = time.perf_counter()
         try:
-            factory = getattr(importlib.import_module(module), name)
+            make_engine = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:  # a plug-in engine, in an environment without its package
             package = str(error.name).partition(".")[0]
             raise EngineUnavailable(f"cannot import the engine: {error}", f"pip install {package}") from error
-        engine: Engine = factory()
+        engine: Engine = make_engine()
         engine.load_framework()
-        if request.rank.count > 1:
-            engine.join_process_group(request.rank)
-        self._rank = request.rank
+        if rank.count > 1:
+            engine.join_process_group(rank)
+        self._rank = rank
         self._import_seconds = time.perf_counter() - start
         self._rss_after_import_bytes = read_rss().total
         self._engine = engine
         return Loaded(engine.probe(), code_fingerprint())
 
-    @_dispatch.register
-    def _prepare(self, request: Prepare) -> Prepared:
-        engine = self.engine
-        weights = read_tensors(request.weights)
-        build_seconds = _time_call(lambda: engine.build(request.job, weights))
-        self._epoch, self._job = request.epoch, request.job
-        data_seconds = self._load_preloaded() if request.pipeline is None else self._open_pipeline(request.pipeline)
+    def prepare(
+        self, job: Job, weights: str, epoch: EpochFile, warmup_steps: int, pipeline: PipelineFiles | None
+    ) -> Prepared:
+        engine, initial_weights = self.engine, read_tensors(weights)
+        build_seconds = _time_call(lambda: engine.build(job, initial_weights))
+        self._epoch, self._job = epoch, job
+        data_seconds = self._load_preloaded() if pipeline is None else self._open_pipeline(pipeline)
         engine.reset()
         seconds, losses = [], []
-        for step in range(request.warmup_steps):
+        for step in range(warmup_steps):
             seconds.append(engine.run_steps(step, 1))
             losses.append(require_finite_loss(engine, f"in step {step} of the warm-up"))
         first, second, *_ = [*seconds, 0.0, 0.0]
@@ -173,7 +142,6 @@ class Worker:
         return Prepared(startup, engine.timing_resolution, engine.has_call_overhead, engine.conventions(), losses)
 
     def _load_preloaded(self) -> float:
-        assert self._epoch is not None
         shard = np.s_[:, self._rank.shard(self._epoch.batch_size)]
         images, labels = (array[shard] for array in open_epoch(self._epoch))
         return _time_call(lambda: self.engine.load(images, labels))
@@ -188,119 +156,113 @@ class Worker:
         )
         return _time_call(lambda: self.engine.open_pipeline(pipeline))
 
-    @_dispatch.register
-    def _write_batch(self, request: WriteBatch) -> BatchWritten:
-        images, labels = self.engine.batch(request.step)
-        write_tensors(request.path, {"images": images, "labels": labels})
-        return BatchWritten()
+    def write_batch(self, step: int, path: str) -> None:
+        images, labels = self.engine.batch(step)
+        np.savez(path, images=images, labels=labels)
 
-    @_dispatch.register
-    def _take_snapshot(self, request: TakeSnapshot) -> SnapshotTaken:
-        snapshot = self.engine.snapshot(request.step)
+    def take_snapshot(self, step: int, gradients: str, weights: str) -> float | None:
+        snapshot = self.engine.snapshot(step)
         if self._rank.number == 0:  # all ranks have the same tensors
-            write_tensors(request.gradients, snapshot.gradients)
-            write_tensors(request.weights, snapshot.weights)
-        return SnapshotTaken(snapshot.loss if math.isfinite(snapshot.loss) else None)
+            write_tensors(gradients, snapshot.gradients)
+            write_tensors(weights, snapshot.weights)
+        return snapshot.loss if math.isfinite(snapshot.loss) else None  # JSON has no NaN
 
-    @_dispatch.register
-    def _run_steps(self, request: RunSteps) -> Done:
-        self.engine.run_steps(request.first_step, request.steps)
-        return Done()
+    def run_steps(self, first_step: int, steps: int) -> None:
+        self.engine.run_steps(first_step, steps)
 
-    @_dispatch.register
-    def _measure_block(self, request: MeasureBlock) -> BlockMeasured:
-        block = measure_block(self.engine, request.steps, request.injected_delay)
+    def measure_block(self, steps: int, injected_delay: float) -> BlockMeasured:
+        block = measure_block(self.engine, steps, injected_delay)
         return BlockMeasured(
             block.step_times,
-            request.steps // len(block.step_times),
+            steps // len(block.step_times),
             read_rss().peak,
             block.gc_stats,
             block.data_wait_seconds,
             block.call_overhead_seconds,
         )
 
-    @_dispatch.register
-    def _reset_training(self, request: ResetTraining) -> Done:
-        self.engine.set_initial_weights(read_tensors(request.weights))
+    def reset_training(self, weights: str) -> None:
+        self.engine.set_initial_weights(read_tensors(weights))
         self.engine.reset()
-        return Done()
 
-    @_dispatch.register
-    def _train(self, request: Train) -> Trained:
-        seconds = self.engine.run_steps(request.first_step, request.steps)
-        return Trained(seconds, require_finite_loss(self.engine, f"after {request.first_step + request.steps} steps"))
+    def train(self, first_step: int, steps: int) -> Trained:
+        seconds = self.engine.run_steps(first_step, steps)
+        return Trained(seconds, require_finite_loss(self.engine, f"after {first_step + steps} steps"))
 
-    @_dispatch.register
-    def _save_training(self, request: SaveTraining) -> TrainingSaved:
-        return save_training(self.engine, request.path)
+    def save_training(self, path: str) -> str:
+        state = self.engine.training_state()
+        if not state:
+            return "this engine cannot resume a training in another process"
+        try:
+            write_tensors(path, state)
+        except OSError as error:
+            return f"cannot write {path}: {error}"
+        return ""
 
-    @_dispatch.register
-    def _restore_training(self, request: RestoreTraining) -> Done:
-        self.engine.restore_training_state(read_tensors(request.path))
-        return Done()
+    def restore_training(self, path: str) -> None:
+        self.engine.restore_training_state(read_tensors(path))
 
-    @_dispatch.register
-    def _evaluate(self, request: Evaluate) -> Evaluated:
-        images, labels = (array[0] for array in open_epoch(request.test))
-        return Evaluated(accuracy(self.engine, images, labels))
+    def evaluate(self, test: EpochFile) -> float:
+        images, labels = (array[0] for array in open_epoch(test))
+        return accuracy(self.engine, images, labels)
 
-    @_dispatch.register
-    def _count_allocations(self, request: CountAllocations) -> AllocationsCounted:
-        memory, allocations = measure_memory_and_allocations(self.engine, request.steps)
+    def count_allocations(self, steps: int) -> AllocationsCounted:
+        memory, allocations = measure_memory_and_allocations(self.engine, steps)
         baseline = self._rss_after_import_bytes
         return AllocationsCounted(msgspec.structs.replace(memory, rss_after_import_bytes=baseline), allocations)
 
-    @_dispatch.register
-    def _trace_native_allocations(self, request: TraceNativeAllocations) -> NativeAllocationsTraced:
-        return NativeAllocationsTraced(count_native_allocations(self.engine, request.steps))
+    def trace_native_allocations(self, steps: int) -> NativeAllocation:
+        return count_native_allocations(self.engine, steps)
 
-    @_dispatch.register
-    def _list_allocation_sites(self, request: ListAllocationSites) -> AllocationSitesListed:
+    def list_allocation_sites(self, steps: int) -> AllocationProfile:
         reset_and_warm_up(self.engine)
-        return AllocationSitesListed(self.engine.allocation_sites(WARMUP_STEPS_PER_BLOCK, request.steps))
+        return self.engine.allocation_sites(WARMUP_STEPS_PER_BLOCK, steps)
 
-    @_dispatch.register
-    def _time_pipeline_and_training(self, request: TimePipelineAndTraining) -> PipelineAndTrainingTimed:
-        pipeline = pipeline_seconds(self.engine, request.steps)
+    def time_pipeline_and_training(self, steps: int) -> PipelineAndTrainingTimed:
+        pipeline = pipeline_seconds(self.engine, steps)
         self._load_preloaded()
-        return PipelineAndTrainingTimed(pipeline, training_seconds(self.engine, request.steps))
+        return PipelineAndTrainingTimed(pipeline, training_seconds(self.engine, steps))
 
-    @_dispatch.register
-    def _time_allreduce(self, request: TimeAllReduce) -> AllReduceTimed:
-        return AllReduceTimed(allreduce_seconds(self.engine, request.steps))
+    def time_allreduce(self, steps: int) -> tuple[float, float] | None:
+        return allreduce_seconds(self.engine, steps)
 
-    @_dispatch.register
-    def _write_layer_tensors(self, request: WriteLayerTensors) -> LayerTensorsWritten:
-        write_layer_tensors(self.engine, self._job, Path(request.folder))
-        return LayerTensorsWritten()
+    def write_layer_tensors(self, folder: str) -> None:
+        write_layer_tensors(self.engine, self._job, Path(folder))
 
-    @_dispatch.register
-    def _build_layer_ops(self, request: BuildLayerOps) -> LayerOpsBuilt:
-        weights = read_tensors(request.weights)
-        self._operation_timer = build_network_operations(self.engine, self._job, weights, Path(request.folder))
-        return LayerOpsBuilt()
+    def build_layer_ops(self, weights: str, folder: str) -> None:
+        tensors = read_tensors(weights)
+        self._operation_timer = build_network_operations(self.engine, self._job, tensors, Path(folder))
 
-    @_dispatch.register
-    def _build_standalone_ops(self, request: BuildStandaloneOps) -> LayerOpsBuilt:
-        self._operation_timer = build_standalone_operations(self.engine, self._job, request.operations)
-        return LayerOpsBuilt()
+    def build_standalone_ops(self, layers: list[tuple[TimedLayer, int]]) -> None:
+        self._operation_timer = build_standalone_operations(self.engine, self._job, layers)
 
-    @_dispatch.register
-    def _time_numpy(self, request: TimeNumpy) -> NumpyTimed:
-        repeats, nbytes = request.repeats, request.triad_bytes
-        products = [product_seconds(size, repeats) for size in request.sizes]
-        triad = None if nbytes is None else triad_seconds(nbytes, request.threads, repeats)
-        return NumpyTimed(products, triad)
+    def time_layer_ops(self, repeats: int) -> list[OperationTime]:
+        return self._operation_timer.time(repeats)
 
-    @_dispatch.register
-    def _time_layer_ops(self, request: TimeLayerOps) -> LayerOpsTimed:
-        return LayerOpsTimed(self._operation_timer.time(request.repeats))
+    def time_numpy(self, kernels: NumpyKernels) -> NumpyTimed:
+        return time_numpy(kernels)
 
-    @_dispatch.register
-    def _close(self, _: Close) -> Closed:
+    def close(self) -> None:
         if self._engine is not None:
             self._engine.close()
-        return Closed()
+
+
+def accuracy(engine: Engine, images: Array, labels: Array) -> float:
+    """Return the fraction of images that the current weights classify correctly."""
+    batches = (slice(first, first + EVALUATION_BATCH_SIZE) for first in range(0, len(labels), EVALUATION_BATCH_SIZE))
+    return sum(engine.count_correct(images[batch], labels[batch]) for batch in batches) / len(labels)
+
+
+def read_tensors(path: str) -> Weights:
+    """Read tensors in canonical layout from an `.npz` file."""
+    with np.load(path) as file:
+        return dict(file)
+
+
+def write_tensors(path: str, tensors: Weights) -> None:
+    """Write tensors to an `.npz` file."""
+    arrays: dict[str, Any] = dict(tensors)
+    np.savez(path, **arrays)
 
 
 def _time_call(action: Callable[[], None]) -> float:

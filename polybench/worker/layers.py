@@ -15,8 +15,7 @@ from polybench.engines.job import Job
 from polybench.engines.shared.arrays import as_input
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
-from polybench.protocol.layer_messages import OperationTime
-from polybench.protocol.peak_messages import StandaloneOp
+from polybench.protocol.calls import OperationTime
 
 _BACKWARD_OPERATIONS: tuple[Operation, ...] = ("activation", "weight gradient", "input gradient")
 
@@ -175,15 +174,17 @@ def build_network_operations(engine: Engine, job: Job, weights: Weights, folder:
     return OperationTimer(engine, job, layers, engine.build_step_operations())
 
 
-def build_standalone_operations(engine: Engine, job: Job, requested: Iterable[StandaloneOp]) -> OperationTimer:
-    """Build the operations of layers outside the job's network, with normally distributed tensors."""
+def build_standalone_operations(
+    engine: Engine, job: Job, requested: Iterable[tuple[TimedLayer, int]]
+) -> OperationTimer:
+    """Build the operations of layers and batch sizes of their own, with normally distributed tensors."""
     random = np.random.default_rng(job.seed)
     layers: LayerOperations = []
-    for one in requested:
-        shapes = one.layer.input_shape, one.layer.output_shape()
-        x, dy = (random.standard_normal((one.batch_size, *shape), np.float32) for shape in shapes)
-        weights = {name: random.standard_normal(shape, np.float32) for name, shape in one.layer.tensor_shapes().items()}
-        layers.append((one.layer, engine.build_layer_operations(one.layer, weights, x, dy)))
+    for layer, batch_size in requested:
+        shapes = layer.input_shape, layer.output_shape()
+        x, dy = (random.standard_normal((batch_size, *shape), np.float32) for shape in shapes)
+        weights = {name: random.standard_normal(shape, np.float32) for name, shape in layer.tensor_shapes().items()}
+        layers.append((layer, engine.build_layer_operations(layer, weights, x, dy)))
     return OperationTimer(engine, job, layers, {})
 
 

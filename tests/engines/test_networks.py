@@ -18,21 +18,9 @@ from polybench.networks.layers import LSTM, Dense, MaxPool, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.parity_check.check import CheckRequest, ParityChecker, WorkerSession
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import (
-    Done,
-    Load,
-    Loaded,
-    Prepare,
-    Prepared,
-    ResetTraining,
-    SnapshotTaken,
-    TakeSnapshot,
-    Train,
-    Trained,
-)
 from polybench.protocol.process import WorkerProcess
-from polybench.protocol.training_messages import RestoreTraining, SaveTraining, TrainingSaved
 from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
@@ -88,7 +76,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
                 environment |= {"PYTHONPATH": str(REPOSITORY)}
                 started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
             try:
-                started[key].request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
             except EngineUnavailable as missing:
                 pytest.skip(missing.reason)
             return started[key]
@@ -201,8 +189,8 @@ def test_an_engines_own_dropout_depends_on_the_seed_and_resumes_after_a_checkpoi
     session = workers(name)
 
     def losses(seed: int) -> list[float]:
-        prepare = Prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warmup_steps=2)
-        return session.request(prepare, Prepared, TIMEOUT).losses
+        prepare = calls.prepare(msgspec.structs.replace(job, seed=seed), str(weights), epoch, warmup_steps=2)
+        return session.request(prepare, TIMEOUT).losses
 
     assert losses(1) == losses(1)
     assert losses(1)[0] != losses(2)[0]
@@ -213,22 +201,22 @@ def check_resume(session: WorkerProcess, weights: Path, checkpoint: Path) -> Non
     """Check that training resumed after two steps has the losses and weights of uninterrupted training."""
 
     def train(first: int, n: int) -> float:
-        return session.request(Train(first, n), Trained, TIMEOUT).loss
+        return session.request(calls.train(first, n), TIMEOUT).loss
 
     def finish() -> tuple[list[float], dict[str, Any]]:
         losses = [train(2, 1), train(3, 2)]
-        request = TakeSnapshot(5, str(checkpoint.with_name("g.npz")), str(checkpoint.with_name("w.npz")))
-        session.request(request, SnapshotTaken, TIMEOUT)
+        request = calls.take_snapshot(5, str(checkpoint.with_name("g.npz")), str(checkpoint.with_name("w.npz")))
+        session.request(request, TIMEOUT)
         with np.load(request.weights) as tensors:
             return losses, dict(tensors)
 
-    session.request(ResetTraining(str(weights)), Done, TIMEOUT)
+    session.request(calls.reset_training(str(weights)), TIMEOUT)
     train(0, 2)
-    assert session.request(SaveTraining(str(checkpoint)), TrainingSaved, TIMEOUT).error == ""
+    assert session.request(calls.save_training(str(checkpoint)), TIMEOUT) == ""
     expected = finish()
-    session.request(ResetTraining(str(weights)), Done, TIMEOUT)
+    session.request(calls.reset_training(str(weights)), TIMEOUT)
     train(0, 1)  # like the warm-up of another process
-    session.request(RestoreTraining(str(checkpoint)), Done, TIMEOUT)
+    session.request(calls.restore_training(str(checkpoint)), TIMEOUT)
     losses, tensors = finish()
     assert losses == pytest.approx(expected[0], rel=1e-6)
     for name, tensor in tensors.items():

@@ -15,19 +15,8 @@ from polybench.engines import ENGINES
 from polybench.errors import EngineUnavailable
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE, State, float64_errors
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import (
-    BlockMeasured,
-    Done,
-    Load,
-    Loaded,
-    MeasureBlock,
-    Prepare,
-    Prepared,
-    RunSteps,
-    SnapshotTaken,
-    TakeSnapshot,
-)
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from tests import small_datasets
@@ -70,7 +59,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
                 process = stack.enter_context(WorkerProcess(os.environ | environment, log))
                 started[key] = process
                 try:
-                    process.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                    process.request(calls.load(ENGINES[engine].factory), TIMEOUT)
                 except EngineUnavailable as missing:
                     started[key] = missing.reason
             process_or_reason = started[key]
@@ -96,15 +85,15 @@ def test_every_optimizer_computes_the_canonical_formula(
 
     # In one block, including rate changes, and after a reset, as at the start of a measurement.
     job = msgspec.structs.replace(job, dtype="float64")
-    prepared = session.request(Prepare(job, str(files.weights), files.epoch), Prepared, TIMEOUT)
+    prepared = session.request(calls.prepare(job, str(files.weights), files.epoch), TIMEOUT)
     job = msgspec.structs.replace(job, variants=(), conventions=prepared.conventions)
     reference = InProcess(REFERENCE)
-    reference.request(Prepare(job, str(files.weights), files.epoch), Prepared)
-    reference.request(RunSteps(0, STEPS), Done)
+    reference.request(calls.prepare(job, str(files.weights), files.epoch))
+    reference.request(calls.run_steps(0, STEPS))
     expected = snapshot(reference, tmp_path / "expected")
-    after_reset = MeasureBlock(STEPS - WARMUP_STEPS_PER_BLOCK)
-    for label, request, response in (("block", RunSteps(0, STEPS), Done), ("reset", after_reset, BlockMeasured)):
-        session.request(request, response, TIMEOUT)
+    after_reset = calls.measure_block(STEPS - WARMUP_STEPS_PER_BLOCK)
+    for label, request in (("block", calls.run_steps(0, STEPS)), ("reset", after_reset)):
+        session.request(request, TIMEOUT)
         state = snapshot(session, tmp_path / label)
         errors = list(float64_errors(STEPS, state, expected, FLOAT64_TOLERANCE, OPTIMIZERS[case]))
         assert [error for error in errors if not error.passed] == []
@@ -124,19 +113,19 @@ def test_the_frameworks_own_formulas_fail_the_parity_check(
     engine: str, bug: str, case: str, worker: Any, checker: ParityChecker, files: small_datasets.Files
 ) -> None:
     session = worker(engine)
-    session.request(Load(f"tests.engines.bug_injection_optimizers:{bug}"), Loaded, TIMEOUT)
+    session.request(calls.load(f"tests.engines.bug_injection_optimizers:{bug}"), TIMEOUT)
     try:
         workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
         job = msgspec.structs.replace(small_datasets.job(), workload=workload)
         parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
     finally:
-        session.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+        session.request(calls.load(ENGINES[engine].factory), TIMEOUT)
     assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
 
 
 def snapshot(session: Any, folder: Path) -> State:
     folder.mkdir()
     gradients, weights = folder / "gradients.npz", folder / "weights.npz"
-    taken = session.request(TakeSnapshot(STEPS, str(gradients), str(weights)), SnapshotTaken, TIMEOUT)
-    assert taken.loss is not None
-    return State(taken.loss, gradients, weights)
+    loss = session.request(calls.take_snapshot(STEPS, str(gradients), str(weights)), TIMEOUT)
+    assert loss is not None
+    return State(loss, gradients, weights)

@@ -19,9 +19,8 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import float64_tolerance
-from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
 from tests.engines.conftest import FAST_COMPILATION, REPOSITORY
@@ -76,7 +75,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
                 log = tmp_path_factory.mktemp(engine) / "log"
                 started[engine] = process = stack.enter_context(WorkerProcess(environment, log))
                 try:
-                    process.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+                    process.request(calls.load(ENGINES[engine].factory), TIMEOUT)
                 except EngineUnavailable as missing:
                     started[engine] = missing.reason
             process_or_reason = started[engine]
@@ -106,14 +105,14 @@ def test_two_replicas_equal_one_process(engine: str, worker: Any, checker: Parit
     assert parity.float64.tolerance == float64_tolerance(model)
 
     # With the framework's own dropout; JAX cannot omit the gradient exchange.
-    session.request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
-    allreduce_seconds = session.request(TimeAllReduce(2), AllReduceTimed, TIMEOUT).seconds_per_step
+    session.request(calls.prepare(request.job, str(request.weights), request.epoch), TIMEOUT)
+    allreduce_seconds = session.request(calls.time_allreduce(2), TIMEOUT)
     assert (allreduce_seconds is None) == (engine == "jax")
 
     # Without dropout, since a checkpoint has the generator of rank 0 only.
     layers = tuple(layer for layer in model.layers if not isinstance(layer, Dropout))
     job = msgspec.structs.replace(request.job, model=msgspec.structs.replace(model, layers=layers))
-    session.request(Prepare(job, str(request.weights), request.epoch), Prepared, TIMEOUT)
+    session.request(calls.prepare(job, str(request.weights), request.epoch), TIMEOUT)
     check_resume(session, request.weights, tmp_path / "checkpoint.npz")
 
 
@@ -128,11 +127,11 @@ def test_injected_bugs_fail_the_parity_check(
     engine: str, bug: str, worker: Any, checker: ParityChecker, tmp_path: Path
 ) -> None:
     session = worker(engine)
-    session.request(Load(BUGS + bug), Loaded, TIMEOUT)
+    session.request(calls.load(BUGS + bug), TIMEOUT)
     try:
         parity = checker.check(session, task(tmp_path))
     finally:
-        session.request(Load(ENGINES[engine].factory), Loaded, TIMEOUT)
+        session.request(calls.load(ENGINES[engine].factory), TIMEOUT)
     assert {tensor.part for tensor in parity.tensors if not tensor.passed} >= {"float64"}
 
 
@@ -140,12 +139,12 @@ def test_injected_bugs_fail_the_parity_check(
 def test_batch_norm_with_statistics_of_a_shard_is_unavailable(engine: str, worker: Any, tmp_path: Path) -> None:
     request = task(tmp_path, MODELS["resnet32"])
     with pytest.raises(EngineUnavailable, match="batch norm"):
-        worker(engine).request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
+        worker(engine).request(calls.prepare(request.job, str(request.weights), request.epoch), TIMEOUT)
 
 
 def test_replicas_listen_on_the_loopback_interface_only(worker: Any, tmp_path: Path) -> None:
     session, request = worker("torch"), task(tmp_path)
-    session.request(Prepare(request.job, str(request.weights), request.epoch), Prepared, TIMEOUT)
+    session.request(calls.prepare(request.job, str(request.weights), request.epoch), TIMEOUT)
     process = psutil.Process(session.pid)
     connections = [connection for one in (process, *process.children()) for connection in one.net_connections()]
     assert connections

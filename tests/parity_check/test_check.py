@@ -21,11 +21,12 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE, FLOAT64_TOLERANCE_WITH_BATCH_NORM
-from polybench.protocol.messages import Prepare, Request, RunSteps
+from polybench.protocol import calls
+from polybench.protocol.calls import AnswerT, Request
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.example_networks import BIASED, EVERYTHING, FEATURES, SEQUENCES
-from tests.worker_sessions import A, InProcess
+from tests.worker_sessions import InProcess
 
 STEPS = 3
 REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
@@ -106,10 +107,10 @@ class JobRecorder(InProcess):
         self.jobs: list[Job] = []
         super().__init__(engine)
 
-    def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
-        if isinstance(request, Prepare):
-            self.jobs.append(request.job)
-        return super().request(request, response_type, timeout)
+    def request(self, request: Request[AnswerT], timeout: float = 60.0) -> AnswerT:
+        if request.call is calls.prepare:
+            self.jobs.append(request.arguments.job)
+        return super().request(request, timeout)
 
 
 def test_engines_receive_the_batch_size_of_the_check(tmp_path: Path) -> None:
@@ -314,9 +315,9 @@ def test_injected_pipeline_bugs_fail_in_their_images(bug: str, tmp_path: Path) -
 class RequestCounter(InProcess):
     count = 0
 
-    def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
+    def request(self, request: Request[AnswerT], timeout: float = 60.0) -> AnswerT:
         type(self).count += 1
-        return super().request(request, response_type, timeout)
+        return super().request(request, timeout)
 
 
 def test_reference_trains_once_for_the_same_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,10 +359,10 @@ def test_corrupt_cache_does_not_fail_an_engine(tmp_path: Path) -> None:
 
 def test_failing_reference_leaves_no_files(tmp_path: Path) -> None:
     class Failing(InProcess):
-        def request(self, request: Request, response_type: type[A], timeout: float = 60.0) -> A:
-            if isinstance(request, RunSteps):
+        def request(self, request: Request[AnswerT], timeout: float = 60.0) -> AnswerT:
+            if request.call is calls.run_steps:
                 raise ConfigurationFailed("killed")
-            return super().request(request, response_type, timeout)
+            return super().request(request, timeout)
 
     files = small_datasets.files(tmp_path)
     (tmp_path / "scratch").mkdir()

@@ -17,7 +17,7 @@ from polybench.parity_check import check_cache
 from polybench.parity_check.check import CheckRequest
 from polybench.parity_check.check_cache import CachedCheck, CheckCache, CheckContext
 from polybench.parity_check.reference_cache import training_key
-from polybench.protocol.messages import Loaded
+from polybench.protocol.calls import Loaded
 from polybench.schema.parity import ParityCheck, TensorComparison
 from tests import small_datasets
 

@@ -11,8 +11,8 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.errors import EngineUnavailable
+from polybench.protocol import calls
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
-from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess
 from tests.environments import make_environment, site_packages, write_engine
 
@@ -34,7 +34,7 @@ def test_an_environment_with_numpy_runs_a_worker_without_installing_anything(tmp
     interpreter = resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
     assert interpreter.version == ".".join(map(str, sys.version_info[:3]))
     with WorkerProcess({}, tmp_path / "log", interpreter) as worker:
-        info = worker.request(Load("demo_engine:Engine"), Loaded, 60).info
+        info = worker.request(calls.load("demo_engine:Engine"), 60).info
         assert info.build == {"executable": interpreter.executable, "prefix": str(folder)}
     after = {path for path in site_packages(folder).iterdir() if path.name != "__pycache__"}
     assert after == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import resource
 import signal
@@ -18,18 +19,10 @@ import pytest
 from polybench.engines import ENGINES
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine import memory
+from polybench.protocol import calls
 from polybench.protocol.interpreter import Interpreter
-from polybench.protocol.messages import (
-    BlockMeasured,
-    Load,
-    Loaded,
-    MeasureBlock,
-    Prepare,
-    Prepared,
-    SnapshotTaken,
-    TakeSnapshot,
-)
 from polybench.protocol.process import WorkerProcess
+from polybench.worker.handler import Worker
 from tests import small_datasets
 
 FAKE = ENGINES["fake"].factory
@@ -45,8 +38,8 @@ def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> Any:
     files = small_datasets.files(folder)
     job = small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", variants)
-    worker.request(Load(FAKE), Loaded, 30)
-    return worker.request(Prepare(job, str(files.weights), files.epoch, warmup_steps=2), Prepared, 30)
+    worker.request(calls.load(FAKE), 30)
+    return worker.request(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2), 30)
 
 
 def test_a_worker_responds_to_requests(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -54,7 +47,7 @@ def test_a_worker_responds_to_requests(worker: WorkerProcess, tmp_path: Path) ->
     assert prepared.startup.process_seconds > 0
     assert prepared.startup.first_step_seconds > 0
     assert len(prepared.losses) == 2
-    measured = worker.request(MeasureBlock(5), BlockMeasured, 30)
+    measured = worker.request(calls.measure_block(5), 30)
     assert len(measured.step_times) == 5
     assert measured.peak_rss_bytes > 1 << 20
 
@@ -66,7 +59,7 @@ def test_a_worker_leads_its_own_session(worker: WorkerProcess) -> None:
 def test_a_crash_is_reported_with_its_signal(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "crash")
     with pytest.raises(ConfigurationFailed, match="SIGSEGV"):
-        worker.request(MeasureBlock(5), BlockMeasured, 30)
+        worker.request(calls.measure_block(5), 30)
 
 
 @pytest.mark.parametrize(
@@ -87,20 +80,20 @@ def test_the_reason_of_a_kill_follows_from_the_kernels_out_of_memory_count(
     with WorkerProcess({}, tmp_path / "log") as worker:
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(ConfigurationFailed, match=f"the worker was {cause}"):
-            worker.request(Load(FAKE), Loaded, 30)
+            worker.request(calls.load(FAKE), 30)
 
 
 def test_a_hanging_worker_is_killed_after_the_timeout(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "hang")
     with pytest.raises(ConfigurationFailed, match=r"no response to measure_block within 0.5 s"):
-        worker.request(MeasureBlock(5), BlockMeasured, 0.5)
+        worker.request(calls.measure_block(5), 0.5)
     assert not psutil.pid_exists(worker.pid)
 
 
 def test_a_malformed_message_fails(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path, "bad_message")
     with pytest.raises(ConfigurationFailed, match="malformed message"):
-        worker.request(MeasureBlock(5), BlockMeasured, 30)
+        worker.request(calls.measure_block(5), 30)
 
 
 def test_an_exit_is_reported_with_its_code_and_the_last_log_lines(tmp_path: Path) -> None:
@@ -110,7 +103,7 @@ def test_an_exit_is_reported_with_its_code_and_the_last_log_lines(tmp_path: Path
         WorkerProcess(environment, tmp_path / "log") as worker,
         pytest.raises(ConfigurationFailed, match=r"exited with code 7.*the end is near"),
     ):
-        worker.request(Load(FAKE), Loaded, 30)
+        worker.request(calls.load(FAKE), 30)
 
 
 def test_a_missing_engine_is_unavailable_with_a_hint(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -122,9 +115,9 @@ def test_a_missing_engine_is_unavailable_with_a_hint(worker: WorkerProcess, tmp_
 def test_an_exception_is_a_response_and_its_traceback_is_in_the_log(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
     with pytest.raises(ConfigurationFailed, match="NotImplementedError in take_snapshot"):
-        worker.request(TakeSnapshot(0, str(tmp_path / "g.npz"), str(tmp_path / "w.npz")), SnapshotTaken, 30)
+        worker.request(calls.take_snapshot(0, str(tmp_path / "g.npz"), str(tmp_path / "w.npz")), 30)
     assert "Traceback" in worker.log_path.read_text()
-    worker.request(MeasureBlock(5), BlockMeasured, 30)
+    worker.request(calls.measure_block(5), 30)
 
 
 def test_output_of_libraries_goes_to_the_log(tmp_path: Path) -> None:
@@ -135,7 +128,7 @@ def test_output_of_libraries_goes_to_the_log(tmp_path: Path) -> None:
         '        print(\'{"type": "closed"}\', flush=True)\n'
     )
     with WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker:
-        worker.request(Load("noisy:Noisy"), Loaded, 30)
+        worker.request(calls.load("noisy:Noisy"), 30)
     assert "closed" in (tmp_path / "log").read_text()
 
 
@@ -160,9 +153,16 @@ def test_a_worker_can_be_killed_twice(tmp_path: Path) -> None:
     worker.close()
 
 
-def test_a_response_of_another_type_is_a_failure(worker: WorkerProcess) -> None:
-    with pytest.raises(ConfigurationFailed, match="unexpected response to load: loaded"):
-        worker.request(Load(FAKE), BlockMeasured, 30)
+def test_an_answer_to_another_request_is_a_failure(worker: WorkerProcess) -> None:
+    worker.send(calls.load(FAKE))
+    with pytest.raises(ConfigurationFailed, match="unexpected response to measure_block: load"):
+        worker.receive(calls.measure_block(5), 30)
+
+
+def test_a_worker_answers_every_call_of_the_table() -> None:
+    for name, call in calls.CALLS.items():
+        _, *parameters = inspect.signature(getattr(Worker, name)).parameters
+        assert tuple(parameters) == call.arguments.__struct_fields__
 
 
 MALICIOUS_ENGINES = """
@@ -194,8 +194,8 @@ class DeeplyNested(FakeEngine):
 
 class ZeroTime(FakeEngine):
     def load_framework(self):
-        measured = {"type": "block_measured", "step_times": [1e-300], "steps_per_value": 1, "peak_rss_bytes": 1}
-        write(json.dumps(measured).encode() + b"\\n")
+        measured = {"step_times": [1e-300], "steps_per_value": 1, "peak_rss_bytes": 1}
+        write(json.dumps({"type": "answer", "call": "measure_block", "value": measured}).encode() + b"\\n")
 """
 
 
@@ -217,7 +217,7 @@ def test_invalid_data_from_a_worker_fails_only_its_configuration(
         WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker,
         pytest.raises(ConfigurationFailed, match=reason),
     ):
-        worker.request(Load(f"malicious:{engine}"), Loaded, timeout)
+        worker.request(calls.load(f"malicious:{engine}"), timeout)
     assert not psutil.pid_exists(worker.pid)
 
 
@@ -229,7 +229,7 @@ def test_workers_do_not_import_modules_from_the_current_folder(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep)  # two empty entries: the current folder
     with WorkerProcess({}, tmp_path / "log") as worker:
-        worker.request(Load(FAKE), Loaded, 30)
+        worker.request(calls.load(FAKE), 30)
         prepare(worker, tmp_path)
     assert "foreign" not in (tmp_path / "log").read_text()
 
@@ -248,7 +248,7 @@ def test_file_descriptors_above_1000_are_supported(tmp_path: Path) -> None:
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
         with WorkerProcess({}, tmp_path / "log") as worker:
-            worker.request(Load(FAKE), Loaded, 30)
+            worker.request(calls.load(FAKE), 30)
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -276,7 +276,7 @@ def test_children_of_a_worker_that_has_exited_are_killed(tmp_path: Path) -> None
         WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker,
         pytest.raises(ConfigurationFailed, match="exited with code 3"),
     ):
-        worker.request(Load("parent:Parent"), Loaded, 30)
+        worker.request(calls.load("parent:Parent"), 30)
     child = int((tmp_path / "log").read_text().split()[0])
     psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=10)
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE

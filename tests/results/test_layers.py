@@ -6,7 +6,7 @@ import pytest
 
 from polybench.networks import MODELS
 from polybench.networks.timed_layers import split_layers
-from polybench.protocol.layer_messages import OperationTime
+from polybench.protocol.calls import OperationTime
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.result import StepTimes

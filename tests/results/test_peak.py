@@ -10,8 +10,7 @@ import pytest
 
 from polybench.networks.layers import Dense
 from polybench.networks.timed_layers import TimedLayer
-from polybench.protocol.layer_messages import OperationTime
-from polybench.protocol.peak_messages import NumpyTimed, TimeNumpy
+from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
 from polybench.results.peak import (
     Kernel,
     KernelTiming,
@@ -62,12 +61,12 @@ def test_every_operation_with_flops_is_timed() -> None:
 
 def test_numpy_times_products_and_the_triad() -> None:
     rounds = [NumpyTimed([1e-3, 2e-3], 0.5), NumpyTimed([2e-3, 3e-3], 0.25)]
-    small, large, triad = numpy_timings(TimeNumpy((10, 20), 1 << 20, 2, 3), rounds)
+    small, large, triad = numpy_timings(NumpyKernels((10, 20), 1 << 20, 2, 3), rounds)
     assert (small.work, small.seconds) == (2000, [1e-3, 2e-3])
     assert (large.work, large.seconds) == (16_000, [2e-3, 3e-3])
     assert triad.rates == [3 * 2**20 / 0.5, 3 * 2**20 / 0.25]
     without = [NumpyTimed([1e-3, 2e-3], None)]
-    assert len(list(numpy_timings(TimeNumpy((10, 20), None, 2, 3), without))) == 2
+    assert len(list(numpy_timings(NumpyKernels((10, 20), None, 2, 3), without))) == 2
     assert list(numpy_timings(None, [])) == []
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.protocol.allreduce_messages import AllReduceTimed
 from polybench.render.data_parallel_notes import data_parallel_notes
 from polybench.results.comparisons import SOURCE, add_comparisons, allreduce_share
 from polybench.schema.metrics import METRICS
@@ -66,9 +65,8 @@ def test_two_gpus_cost_twice_as_much() -> None:
 
 
 def test_allreduce_share_is_the_difference_of_the_times() -> None:
-    found = allreduce_share(AllReduceTimed((0.010, 0.009)))
+    found = allreduce_share((0.010, 0.009))
     assert found == Communication(pytest.approx(0.001), pytest.approx(0.1), SOURCE)  # type: ignore[arg-type]
-    assert allreduce_share(AllReduceTimed(None)) is None
     assert allreduce_share(None) is None
 
 

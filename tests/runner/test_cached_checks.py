@@ -13,7 +13,8 @@ import pytest
 from polybench.data import synthetic
 from polybench.engines import ENGINES, EngineSpec
 from polybench.machine import host
-from polybench.protocol.messages import Load, Loaded
+from polybench.protocol import calls
+from polybench.protocol.calls import Loaded
 from polybench.runner.layers import run_layers
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
@@ -236,7 +237,7 @@ def test_a_removed_engine_is_unavailable_and_unchecked(
 def test_the_code_fingerprint_is_reproducible() -> None:
     def load() -> Loaded:
         session = InProcess(ENGINES["reference"].factory)
-        return session.request(Load(ENGINES["reference"].factory), Loaded)
+        return session.request(calls.load(ENGINES["reference"].factory))
 
     first = load()
     assert len(first.code_fingerprint) == 64

@@ -29,7 +29,7 @@ from polybench.engines.fake.engine import (
 from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
 from polybench.machine.process_counters import cpu_seconds
-from polybench.protocol.messages import Load, Loaded
+from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.scratch import exclusive_lock
@@ -284,7 +284,7 @@ def test_an_interrupt_prints_and_saves_finished_measurements(number: int, folder
 
 def test_idle_workers_sleep(tmp_path: Path) -> None:
     with WorkerProcess({}, tmp_path / "log") as worker:
-        worker.request(Load(ENGINES["fake"].factory), Loaded, 60.0)
+        worker.request(calls.load(ENGINES["fake"].factory), 60.0)
         before = cpu_seconds(worker.pid)
         time.sleep(1.0)
         assert cpu_seconds(worker.pid) - before < 0.02

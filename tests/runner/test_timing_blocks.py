@@ -9,7 +9,8 @@ import pytest
 
 from polybench.machine.interference import InterferenceMeter
 from polybench.machine.load import IdleWait
-from polybench.protocol.messages import BlockMeasured, MeasureBlock
+from polybench.protocol import calls
+from polybench.protocol.calls import BlockMeasured, Request
 from polybench.runner.process_runs import BlockResult, BlockRunner
 from polybench.schema.resources import BlockCounters
 
@@ -35,9 +36,9 @@ class Worker:
     def __init__(self) -> None:
         self.requests = 0
 
-    def request(self, request: MeasureBlock, response_type: type, timeout: float) -> BlockMeasured:
+    def request(self, request: Request[BlockMeasured], timeout: float) -> BlockMeasured:
         self.requests += 1
-        return BlockMeasured([float(self.requests)] * request.steps, 1, 0, None, None)
+        return BlockMeasured([float(self.requests)] * request.arguments.steps, 1, 0, None, None)
 
 
 def measure(monkeypatch: pytest.MonkeyPatch, *waited: float, budget: float) -> tuple[BlockResult, Worker, float]:
@@ -52,7 +53,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, *waited: float, budget: float) -> t
     worker: Any = Worker()
     runner = BlockRunner(None, IdleWait(0.0, print, sleep=lambda _: None), timeout=1.0)
     runner.rerun_budget_seconds = budget
-    return runner.run(worker, MeasureBlock(2), "cpu", ()), worker, runner.rerun_budget_seconds
+    return runner.run(worker, calls.measure_block(2), "cpu", ()), worker, runner.rerun_budget_seconds
 
 
 def test_a_block_without_interference_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
-from polybench.protocol.messages import BlockMeasured, MeasureBlock, Prepare, Prepared, Train, Trained
+from polybench.protocol import calls
 from polybench.runner.progress import NullProgress
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
@@ -139,12 +139,12 @@ def test_an_engine_with_call_overhead_trains_an_epoch_in_one_call(monkeypatch: p
 def test_a_pipeline_may_prefetch_across_segments_of_an_epoch(tmp_path: Path) -> None:
     files = small_datasets.files(tmp_path)
     worker = InProcess("tests.runner.test_training:IdleCounter")
-    worker.request(Prepare(small_datasets.job(), str(files.weights), files.epoch), Prepared)
+    worker.request(calls.prepare(small_datasets.job(), str(files.weights), files.epoch))
     before = IdleCounter.waits
     for step in range(3):
-        worker.request(Train(step, 1), Trained)
+        worker.request(calls.train(step, 1))
     assert IdleCounter.waits == before
-    worker.request(MeasureBlock(1), BlockMeasured)
+    worker.request(calls.measure_block(1))
     assert IdleCounter.waits == before + 1
 
 

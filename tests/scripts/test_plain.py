@@ -23,8 +23,8 @@ from polybench.networks.layers import Dropout
 from polybench.networks.optimizers import Optimizer
 from polybench.planning import shared_files
 from polybench.planning.plan import resolve
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import Load, Loaded, Prepare, Prepared
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Study, Workload, configuration_grid
 from polybench.scripts import NETWORKS, make_command, make_script, render
@@ -55,7 +55,7 @@ def workers(tmp_path_factory):
                 environment = worker_environment(ENGINES[engine], "cpu", 1) | FAST_COMPILATION
                 started[engine] = stack.enter_context(WorkerProcess(environment, folder / f"{engine}.log"))
             try:
-                started[engine].request(Load(ENGINES[engine].factory), Loaded, 120)
+                started[engine].request(calls.load(ENGINES[engine].factory), 120)
             except EngineUnavailable as missing:
                 pytest.skip(missing.reason)
             return started[engine]
@@ -87,7 +87,7 @@ def losses_of_engine(worker, plan, tmp_path):
         msgspec.structs.replace(layer, rate=0.0) if isinstance(layer, Dropout) else layer for layer in job.model.layers
     ]
     job = msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=tuple(layers)))
-    return worker.request(Prepare(job, str(files.weights), files.epoch, 2 + TIMED), Prepared, 240).losses
+    return worker.request(calls.prepare(job, str(files.weights), files.epoch, 2 + TIMED), 240).losses
 
 
 def run_script(plan, folder, tmp_path):

@@ -11,8 +11,8 @@ from polybench.data.batch_files import open_epoch, write_epoch
 from polybench.engines.reference.inference import logits
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
-from polybench.protocol.messages import Evaluate, Evaluated, Prepare, Prepared
-from polybench.worker import evaluation
+from polybench.protocol import calls
+from polybench.worker import handler
 from tests import small_datasets
 from tests.worker_sessions import InProcess
 
@@ -21,11 +21,11 @@ from tests.worker_sessions import InProcess
 def test_accuracy_includes_all_images_of_every_batch(
     images: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "EVALUATION_BATCH_SIZE", 8)
+    monkeypatch.setattr(handler, "EVALUATION_BATCH_SIZE", 8)
     files, folder = small_datasets.files(tmp_path), tmp_path / "test"
     folder.mkdir()
     worker = InProcess("polybench.engines.reference.engine:ReferenceEngine")
-    worker.request(Prepare(small_datasets.job(), str(files.weights), files.epoch), Prepared)
+    worker.request(calls.prepare(small_datasets.job(), str(files.weights), files.epoch))
     data, order = small_datasets.dataset(images, seed=1), np.arange(images)[None]
     pixels = open_epoch(write_epoch(data, order, folder))[0][0]
     correct = logits(LENET, initial_weights(LENET, 0), pixels).argmax(axis=1).astype(np.uint8)
@@ -33,5 +33,4 @@ def test_accuracy_includes_all_images_of_every_batch(
         labels = correct.copy()
         labels[wrong] = (labels[wrong] + 1) % 10
         test = write_epoch(data._replace(labels=labels), order, folder)
-        evaluated = worker.request(Evaluate(test), Evaluated)
-        assert evaluated == Evaluated((images - 1) / images)
+        assert worker.request(calls.evaluate(test)) == (images - 1) / images

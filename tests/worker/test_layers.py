@@ -16,7 +16,6 @@ from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import LSTM, Dense, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.timed_layers import TimedLayer, split_layers
-from polybench.protocol.peak_messages import StandaloneOp
 from polybench.worker.layers import (
     OperationTimer,
     build_network_operations,
@@ -142,9 +141,7 @@ def test_standalone_layers_have_their_own_batch_sizes(job: Job) -> None:
     engine = Recorder()
     engine.build(job, WEIGHTS)
     product = TimedLayer("product", "product", (Dense("product", 8, 8),), (8,), needs_input_gradient=True)
-    timer = build_standalone_operations(
-        engine, job, [StandaloneOp(product, 8), StandaloneOp(split_layers(LENET)[0], 2)]
-    )
+    timer = build_standalone_operations(engine, job, [(product, 8), (split_layers(LENET)[0], 2)])
     assert [array.shape for array in engine.inputs["product"]] == [(8, 8), (8, 8)]
     assert [array.shape for array in engine.inputs["conv1 + relu"]] == [(2, 3, 32, 32), (2, 16, 28, 28)]
     timed = timer.time(1)
@@ -168,7 +165,7 @@ def test_the_time_of_a_contained_gradient_is_subtracted(job: Job) -> None:
     engine = Contained()
     engine.build(job, WEIGHTS)
     lstm = TimedLayer("lstm", "lstm", (LSTM("lstm", 3, 4),), (5, 3), needs_input_gradient=True)
-    timed = build_standalone_operations(engine, job, [StandaloneOp(lstm, 2)]).time(3)
+    timed = build_standalone_operations(engine, job, [(lstm, 2)]).time(3)
     # Garbage collection takes a tenth of each, and an empty call 1 s.
     assert {one.operation: (one.seconds, one.gc_seconds) for one in timed} == {
         "forward": (18.0, 2.0), "input gradient": (35.0, 4.0), "weight gradient": (27.0, 3.0),

@@ -16,24 +16,13 @@ from polybench.engines import ENGINES
 from polybench.engines.job import RANKS
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.cores import usable_cpus
-from polybench.protocol.allreduce_messages import AllReduceTimed, TimeAllReduce
+from polybench.protocol import calls
+from polybench.protocol.calls import AllocationsCounted, Answer, BlockMeasured, Reply, Request, RequestFailed
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import (
-    AllocationsCounted,
-    BlockMeasured,
-    CountAllocations,
-    Load,
-    Loaded,
-    MeasureBlock,
-    Prepare,
-    Prepared,
-    Request,
-    RequestFailed,
-    Response,
-)
 from polybench.protocol.process import WorkerProcess
+from polybench.schema.resources import Allocation, Allocations, Memory, NativeAllocation, SizeClasses
 from polybench.worker.handler import Worker
-from polybench.worker.ranks import RankCoordinator
+from polybench.worker.ranks import RankCoordinator, combine_answers
 from tests import small_datasets
 
 FAKE = ENGINES["fake"].factory
@@ -45,7 +34,7 @@ TIMEOUT = 20.0
 def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
     environment = worker_environment(ENGINES["fake"], "cpu", 2, replicas=2)
     with WorkerProcess(environment, tmp_path / "log") as process:
-        process.request(Load(FAKE), Loaded, 30)
+        process.request(calls.load(FAKE), 30)
         yield process
 
 
@@ -53,7 +42,7 @@ def prepare(worker: WorkerProcess, folder: Path, *variants: str) -> None:
     files = small_datasets.files(folder)
     job = small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", variants)
-    worker.request(Prepare(job, str(files.weights), files.epoch, warmup_steps=2), Prepared, 30)
+    worker.request(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2), 30)
 
 
 def rank(worker: WorkerProcess) -> psutil.Process:
@@ -74,18 +63,18 @@ def has_ended(process: psutil.Process) -> bool:
 
 def test_both_ranks_handle_requests_and_memory_is_their_sum(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
-    measured = worker.request(MeasureBlock(5), BlockMeasured, 30)
+    measured = worker.request(calls.measure_block(5), 30)
     assert len(measured.step_times) == 5
     rank_0 = psutil.Process(worker.pid).memory_info().rss
     assert measured.peak_rss_bytes > 1.5 * rank_0
-    counted = worker.request(CountAllocations(3), AllocationsCounted, 30).allocations.host
+    counted = worker.request(calls.count_allocations(3), 30).allocations.host
     assert counted is not None
     assert counted.count_per_step == 24  # 12 in each rank
 
 
 def test_the_all_reduce_is_timed(worker: WorkerProcess, tmp_path: Path) -> None:
     prepare(worker, tmp_path)
-    seconds = worker.request(TimeAllReduce(5), AllReduceTimed, 30).seconds_per_step
+    seconds = worker.request(calls.time_allreduce(5), 30)
     assert seconds is not None
     with_allreduce, without_allreduce = seconds
     assert without_allreduce / with_allreduce == pytest.approx(0.9, abs=0.02)
@@ -116,14 +105,14 @@ def test_the_error_names_a_rank_that_was_killed(worker: WorkerProcess, tmp_path:
     prepare(worker, tmp_path)
     rank(worker).kill()
     with pytest.raises(ConfigurationFailed, match=r"rank 1 of 2: the worker was killed by SIGKILL"):
-        worker.request(MeasureBlock(5), BlockMeasured, TIMEOUT)
+        worker.request(calls.measure_block(5), TIMEOUT)
 
 
 def test_no_rank_waits_for_a_dead_rank(worker: WorkerProcess, tmp_path: Path) -> None:
     """Rank 0 hangs as in an all-reduce; the reported reason is that of the other rank."""
     prepare(worker, tmp_path, "crash")
     with pytest.raises(ConfigurationFailed, match="rank 1 of 2: the worker was killed by SIGSEGV"):
-        worker.request(MeasureBlock(5), BlockMeasured, TIMEOUT)
+        worker.request(calls.measure_block(5), TIMEOUT)
 
 
 def test_a_missing_framework_is_reported_once(worker: WorkerProcess, tmp_path: Path) -> None:
@@ -135,17 +124,17 @@ def test_ranks_that_wait_for_a_failed_rank_are_ended(monkeypatch: Any, tmp_path:
     """The reported reason is that of rank 0."""
 
     class Failing(Worker):
-        def handle(self, request: Request) -> Response:
-            return RequestFailed("it broke") if isinstance(request, MeasureBlock) else super().handle(request)
+        def handle(self, request: Request) -> Reply:
+            return RequestFailed("it broke") if request.call is calls.measure_block else super().handle(request)
 
     monkeypatch.setenv(RANKS, ";")
     coordinator = RankCoordinator(Failing(), lambda response: None)
-    assert isinstance(coordinator.handle(Load(FAKE)), Loaded)
+    assert isinstance(coordinator.handle(calls.load(FAKE)), Answer)
     files, job = small_datasets.files(tmp_path), small_datasets.job()
     job = type(job)(job.model, job.workload, "cpu", "float32", ("hang",))
-    assert isinstance(coordinator.handle(Prepare(job, str(files.weights), files.epoch, warmup_steps=2)), Prepared)
+    assert isinstance(coordinator.handle(calls.prepare(job, str(files.weights), files.epoch, warmup_steps=2)), Answer)
     (other,) = (child for child in psutil.Process().children() if "polybench.worker" in child.cmdline())
-    assert coordinator.handle(MeasureBlock(5)) == RequestFailed("it broke")
+    assert coordinator.handle(calls.measure_block(5)) == RequestFailed("it broke")
     assert becomes_true(lambda: has_ended(other))
 
 
@@ -153,4 +142,26 @@ def test_a_single_process_worker_starts_no_ranks(monkeypatch: Any) -> None:
     monkeypatch.delenv(RANKS, raising=False)
     worker: Any = type("Recorder", (), {"handle": lambda self, request: ("handled", request)})()
     coordinator = RankCoordinator(worker, lambda response: None)
-    assert coordinator.handle(Load(FAKE)) == ("handled", Load(FAKE))
+    assert coordinator.handle(calls.load(FAKE)) == ("handled", calls.load(FAKE))
+
+
+def test_times_are_those_of_rank_0_and_memory_is_summed() -> None:
+    combined = combine_answers([BlockMeasured([0.1, 0.2], 1, 100), BlockMeasured([9.0, 9.0], 1, 50)])
+    assert combined == BlockMeasured([0.1, 0.2], 1, 150)
+
+
+def counted(peak: int, anonymous: int, file_mapped: int, count: int, size: int) -> AllocationsCounted:
+    memory = Memory(peak_rss_bytes=peak, rss_anon_bytes=anonymous, rss_file_bytes=file_mapped)
+    return AllocationsCounted(memory, Allocations(Allocation(count, size, "profiler", "tensors")))
+
+
+def test_allocations_are_summed_and_the_data_set_counts_once() -> None:
+    assert combine_answers([counted(10, 4, 6, 12, 1000), counted(11, 5, 7, 10, 900)]) == counted(21, 9, 7, 22, 1900)
+    first, second = NativeAllocation(3, 30, 20, SizeClasses(1, 2, 0), "memray", "all"), SizeClasses(1, 2, 1)
+    combined = combine_answers([first, NativeAllocation(4, 40, 25, second, "memray", "all")])
+    assert combined == NativeAllocation(7, 70, 45, SizeClasses(2, 4, 1), "memray", "all")
+
+
+def test_a_field_that_is_unknown_in_one_rank_stays_unknown() -> None:
+    first = AllocationsCounted(Memory(), Allocations())
+    assert combine_answers([first, AllocationsCounted(Memory(rss_file_bytes=5), Allocations())]) == first

@@ -15,8 +15,8 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.lenet import LENET
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import Load, Loaded
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
@@ -40,7 +40,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     environment["PYTHONPATH"] = str(REPOSITORY)
     with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
         try:
-            worker.request(Load(ENGINES["flux"].factory), Loaded, 240)
+            worker.request(calls.load(ENGINES["flux"].factory), 240)
         except EngineUnavailable as missing:
             pytest.skip(missing.reason)
         yield worker
@@ -56,11 +56,11 @@ def check(worker: WorkerProcess, tmp_path: Path) -> Check:
         task = CheckRequest(job, files.weights, files.epoch, STEPS, 240.0)
         (scratch := tmp_path / "scratch").mkdir()
         checker = ParityChecker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
-        worker.request(Load(factory), Loaded, 240)
+        worker.request(calls.load(factory), 240)
         try:
             return checker.check(worker, task)
         finally:
-            worker.request(Load("tests.engines.flux.bug_injection:BugsRemoved"), Loaded, 240)
+            worker.request(calls.load("tests.engines.flux.bug_injection:BugsRemoved"), 240)
 
     return check
 

@@ -13,8 +13,9 @@ import pytest
 from polybench.engines import ENGINES
 from polybench.engines.job import COLD_START
 from polybench.errors import EngineUnavailable
+from polybench.protocol import calls
+from polybench.protocol.calls import Prepared
 from polybench.protocol.environment import worker_environment
-from polybench.protocol.messages import Load, Loaded, Prepare, Prepared, RunSteps
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
 from tests.engines.conftest import FAST_COMPILATION
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.slow
 def prepare(worker: WorkerProcess, folder: Path) -> Prepared:
     files = small_datasets.files(folder)
     try:
-        worker.request(Load(ENGINES["flux"].factory), Loaded, 240)
+        worker.request(calls.load(ENGINES["flux"].factory), 240)
     except EngineUnavailable as missing:
         pytest.skip(missing.reason)
-    return worker.request(Prepare(small_datasets.job(), str(files.weights), files.epoch, warmup_steps=2), Prepared, 240)
+    return worker.request(calls.prepare(small_datasets.job(), str(files.weights), files.epoch, warmup_steps=2), 240)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_worker_starts_cached_or_cold_on_its_core_and_stops_while_julia_computes
     with WorkerProcess(environment, tmp_path / "log") as worker:
         detail = prepare(worker, tmp_path).startup.detail
         assert {name: detail[name] for name in detail if name == "cached_code"} == cached
-        worker.send(RunSteps(0, 10_000_000))
+        worker.send(calls.run_steps(0, 10_000_000))
         time.sleep(0.5)
         process = psutil.Process(worker.pid)
         assert process.cpu_times().user > 0
