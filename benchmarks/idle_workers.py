@@ -79,7 +79,7 @@ def main() -> None:
     figures = [
         Figure("CPU time of idle workers / time of the rounds", share, f"below {TARGET}", share < TARGET),
         Figure(
-            "torch's step beside idle workers / alone", found.value, "interval contains 1", low <= 1 <= high,
+            "torch's step beside idle workers / alone", found.speedup, "interval contains 1", low <= 1 <= high,
             found.ci95,
         ),
     ]  # fmt: skip

@@ -126,8 +126,8 @@ def table_row(engine: str, model: str, who: str, rows: list[Row]) -> tuple[list[
         str(sum(map(len, theirs))),
         *(f"{step * 1e3:.2f}" for step in steps),
         *(f"{count:,.0f}" for count in faults),
-        f"{found.value:.3f} ({interval})",
-        *_verdict(who, found.value),
+        f"{found.speedup:.3f} ({interval})",
+        *_verdict(who, found.speedup),
     ]
     what = {"engine": engine, "model": model, "against": who}
     return texts, what | msgspec.structs.asdict(found)

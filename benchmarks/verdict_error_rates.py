@@ -46,7 +46,7 @@ def rows(before: list[np.ndarray], after: list[np.ndarray], tolerance: float) ->
             engine=name,
             device="cpu",
             verdict="no difference",
-            ratio=ratio.value,
+            ratio=ratio.speedup,
             ci95=ratio.ci95,
         )
         found = log_ratio_change(one.tolist(), two.tolist())

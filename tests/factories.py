@@ -67,7 +67,7 @@ def measured(
         "memory": Memory(peak_rss_bytes=412 << 20),
         "parity": ParityCheck("pass", steps=3, batch_size=16),
         "losses": [2.31, 2.3],
-        "vs_baseline": BaselineComparison(baseline, speedup.value, speedup.ci95, speedup.scope),
+        "vs_baseline": BaselineComparison(baseline, speedup.speedup, speedup.ci95, speedup.scope),
         "step_times": StepTimes("step", 1, step_times),
     }
     return Result(**(fields | changes))

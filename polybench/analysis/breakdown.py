@@ -11,9 +11,9 @@ import msgspec
 
 from polybench.results.interference import unaffected_step_times
 from polybench.results.sweep import build_overhead_document
-from polybench.schema.analyses import Breakdown, Component, Interval
+from polybench.schema.analyses import Breakdown, Component
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
-from polybench.schema.result import Result
+from polybench.schema.result import Interval, Result
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import mean_over_rounds, process_log_medians, student_interval
 

@@ -91,7 +91,7 @@ def _candidate(
         verdict="not comparable",
         reason=reason,
         step_seconds=(seconds[0], seconds[1]),
-        ratio=None if ratio is None else ratio.value,
+        ratio=None if ratio is None else ratio.speedup,
         ci95=None if ratio is None else ratio.ci95,
         changed=result_changes(result_a, result_b),
     )

@@ -20,11 +20,10 @@ from polybench.errors import BadInput, lookup_or_suggest
 from polybench.planning.suggested_commands import measured_study
 from polybench.results.comparisons import compare_results
 from polybench.schema import units
-from polybench.schema.analyses import Breakdown, Comparison, ExplanationDocument, Statement
+from polybench.schema.analyses import Breakdown, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.result import BaselineComparison, Result
+from polybench.schema.result import Comparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import Ratio, is_significant
 
 _MIN_POINTS = 3
 """Batch sizes that a linear fit requires; two always lie on a line, so only a third can contradict it."""
@@ -98,7 +97,7 @@ def _unranked_reason(result: Result) -> str:
     return " ".join(f"{result.configuration}: {result.status}: {reason}{hint}".split()).removesuffix(":")
 
 
-def _compare(document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments) -> Comparison:
+def _compare(document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments) -> ExplainedComparison:
     found = compare_results(baseline, other)
     seconds, interval = step_time_difference(baseline, other)
     breakdowns = (
@@ -106,7 +105,7 @@ def _compare(document: StudyDocument, baseline: Result, other: Result, saved: Sa
         _batch_size_breakdown(document, baseline, other, saved),
         startup_breakdown(baseline, other),
     )
-    pair = Comparison(
+    pair = ExplainedComparison(
         configuration=other.configuration,
         baseline=baseline.configuration,
         seconds=other.median_step_seconds,
@@ -128,15 +127,12 @@ def _with_input_kind(statement: Statement, document: StudyDocument) -> Statement
     return msgspec.structs.replace(statement, text=text)
 
 
-def _inconclusive_reason(found: BaselineComparison | None) -> str | None:
+def _inconclusive_reason(found: Comparison | None) -> str | None:
     if found is None:
         return "no round was measured for both"
-    if found.inconclusive_reason is not None:
-        return found.inconclusive_reason
-    significant = is_significant(Ratio(found.speedup, found.ci95, found.scope))
-    if significant is None:
-        return "there was only one process, and another one may differ; use --processes 5"
-    return None if significant else "the interval of the speed-up includes 1"
+    if found.is_significant is None:
+        return found.inconclusive_reason or "there was only one process, and another one may differ; use --processes 5"
+    return None if found.is_significant else "the interval of the speed-up includes 1"
 
 
 def _layer_breakdown(

@@ -17,7 +17,7 @@ from polybench.analysis.recommendations import Recommendation
 from polybench.planning.suggested_commands import has_layers
 from polybench.results.interference import page_fault_fraction
 from polybench.schema import units
-from polybench.schema.analyses import Breakdown, Comparison, Component, Statement
+from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, Statement
 from polybench.schema.result import Result
 
 _NOTABLE = 0.05
@@ -28,7 +28,7 @@ _MAX_COMPONENTS = 3
 """Number of statements about components in the direction of the difference; one more is about an offset."""
 
 
-def pair_statements(pair: Comparison, baseline: Result, other: Result) -> Iterator[Statement]:
+def pair_statements(pair: ExplainedComparison, baseline: Result, other: Result) -> Iterator[Statement]:
     """Yield all statements about a pair: whether it is conclusive, the difference, and its breakdowns."""
     if pair.inconclusive_reason is not None:
         yield Statement(
@@ -72,7 +72,7 @@ def recommendation_text(recommendation: Recommendation) -> Statement:
     )
 
 
-def _difference(pair: Comparison) -> Statement:
+def _difference(pair: ExplainedComparison) -> Statement:
     amount = _amount(pair.difference_seconds, pair.ci95)
     speedup = units.format_with_ci(pair.speedup, pair.speedup_ci95)
     return Statement(
@@ -83,7 +83,7 @@ def _difference(pair: Comparison) -> Statement:
     )
 
 
-def _layers(pair: Comparison, breakdown: Breakdown) -> Iterator[Statement]:
+def _layers(pair: ExplainedComparison, breakdown: Breakdown) -> Iterator[Statement]:
     source = f"layers {breakdown.sources[0]}"
     notable = [
         one for one in breakdown.components if abs(one.difference_seconds) >= _NOTABLE * abs(pair.difference_seconds)
@@ -116,7 +116,7 @@ def _component(subject: str, component: Component, source: str) -> Statement:
     )
 
 
-def _sums(pair: Comparison, breakdown: Breakdown, source: str) -> Iterator[Statement]:
+def _sums(pair: ExplainedComparison, breakdown: Breakdown, source: str) -> Iterator[Statement]:
     """Yield the sums over all layers by operation, unless there is only one."""
     sums: dict[str, float] = {}
     for component in breakdown.components:
@@ -131,7 +131,7 @@ def _sums(pair: Comparison, breakdown: Breakdown, source: str) -> Iterator[State
         yield Statement(text=f"Sums by operation: {', '.join(texts)}.", evidence=source)
 
 
-def _garbage_collection(pair: Comparison, component: Component) -> Statement:
+def _garbage_collection(pair: ExplainedComparison, component: Component) -> Statement:
     shares = [
         f"{units.format_seconds(seconds)} of {configuration}'s step"
         for configuration, seconds in (
@@ -147,7 +147,7 @@ def _garbage_collection(pair: Comparison, component: Component) -> Statement:
     )
 
 
-def _unattributed(pair: Comparison, breakdown: Breakdown, source: str) -> Statement:
+def _unattributed(pair: ExplainedComparison, breakdown: Breakdown, source: str) -> Statement:
     unattributed = {one.name: one.difference_seconds for one in breakdown.unattributed}
     between_operations, between_measurements = (
         units.format_signed_seconds(unattributed[name]) for name in (BETWEEN_OPERATIONS, MEASUREMENT_DIFFERENCE)
@@ -221,7 +221,7 @@ def _page_faults(baseline: Result, other: Result) -> Iterator[Statement]:
     )
 
 
-def _startup(pair: Comparison, breakdown: Breakdown, baseline: Result, other: Result) -> Iterator[Statement]:
+def _startup(pair: ExplainedComparison, breakdown: Breakdown, baseline: Result, other: Result) -> Iterator[Statement]:
     assert other.startup is not None
     assert baseline.startup is not None
     phases = ", ".join(
@@ -245,11 +245,11 @@ def _startup(pair: Comparison, breakdown: Breakdown, baseline: Result, other: Re
         yield Statement(text=f"The longer cold start of {late.configuration} {effect}.", evidence="break_even_steps")
 
 
-def _both(times: Comparison | Component) -> str:
+def _both(times: ExplainedComparison | Component) -> str:
     return f"{units.format_seconds(times.seconds or 0.0)} vs. {units.format_seconds(times.baseline_seconds or 0.0)}"
 
 
-def _same_direction(component: Component, pair: Comparison) -> bool:
+def _same_direction(component: Component, pair: ExplainedComparison) -> bool:
     return math.copysign(1.0, component.difference_seconds) == math.copysign(1.0, pair.difference_seconds)
 
 

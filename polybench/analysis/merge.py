@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.analysis.diff import format_value
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.results.comparisons import compare_results, device_count, throughput_ratio
+from polybench.results.comparisons import compare_results, compare_throughput, device_count
 from polybench.results.interference import inconclusive_reason
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
@@ -196,5 +196,5 @@ def _speedup(
     if one.machine is baseline.machine:
         found = compare_results(baseline.result, one.result)
         return (found.speedup, found.ci95) if found else (None, None)
-    ratio = throughput_ratio(baseline.result, one.result)
-    return ratio.value, ratio.ci95
+    ratio = compare_throughput(baseline.result, one.result)
+    return ratio.speedup, ratio.ci95

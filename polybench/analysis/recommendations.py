@@ -16,14 +16,13 @@ from polybench.planning.suggested_commands import (
     has_layers,
     other_variants,
 )
-from polybench.results.comparisons import compare_results, throughput_ratio
-from polybench.results.interference import NOTABLE_FAULT_FRACTION, inconclusive_reason, page_fault_fraction
-from polybench.schema.analyses import Comparison, Statement
+from polybench.results.comparisons import compare_results, compare_throughput
+from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
+from polybench.schema.analyses import ExplainedComparison, Statement
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
-from polybench.schema.result import Result
+from polybench.schema.result import Comparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import Ratio, is_significant
 
 
 class Recommendation(NamedTuple):
@@ -64,9 +63,7 @@ def _variants(study: StudyDocument, result: Result) -> Iterator[Recommendation]:
         if not (other.is_ranked and same and other.engine_name != result.engine_name):
             continue
         found = compare_results(result, other)
-        if found is None or found.inconclusive_reason is not None:
-            continue
-        if _is_faster(Ratio(found.speedup, found.ci95, found.scope)):
+        if found is not None and _is_faster(found):
             before, after = result.median_step_seconds, other.median_step_seconds
             yield Recommendation(result, "variant", other.configuration, before - after, after, study.id)
 
@@ -81,22 +78,22 @@ def _settings(study: StudyDocument, result: Result, studies: Iterable[StudyDocum
 
 
 def _recommend(result: Result, axis: Axis, variation: Variation) -> Recommendation | None:
-    ratio = throughput_ratio(result, variation.result)
-    if not _is_faster(ratio) or inconclusive_reason(result, variation.result) is not None:
+    found = compare_throughput(result, variation.result)
+    if not _is_faster(found):
         return None
     before = result.median_step_seconds
-    after = before / ratio.value
+    after = before / found.speedup
     return Recommendation(result, axis, str(variation.value), before - after, after, variation.study.id)
 
 
-def _is_faster(ratio: Ratio) -> bool:
-    return is_significant(ratio) is True and ratio.value > 1
+def _is_faster(found: Comparison) -> bool:
+    return found.is_significant is True and found.speedup > 1
 
 
 def suggested_measurements(
     document: StudyDocument,
     study: Study,
-    pairs: Sequence[Comparison],
+    pairs: Sequence[ExplainedComparison],
     slower: Sequence[Result],
     studies: Sequence[StudyDocument],
     layers: Sequence[LayersDocument],
@@ -153,7 +150,7 @@ def _missing(measurement: str, evidence: str, command: str) -> Statement:
 
 
 def _suggest_layers(
-    document: StudyDocument, study: Study, pairs: Sequence[Comparison], layers: Sequence[LayersDocument]
+    document: StudyDocument, study: Study, pairs: Sequence[ExplainedComparison], layers: Sequence[LayersDocument]
 ) -> Iterator[Statement]:
     """Suggest layer times of both configurations of a pair, since only times of one study are comparable."""
     without = [(pair.configuration, pair.baseline) for pair in pairs if pair.breakdown("layers") is None]

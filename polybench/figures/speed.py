@@ -15,7 +15,7 @@ from polybench.figures.figure import (
     styles_for,
 )
 from polybench.schema import units
-from polybench.schema.result import BaselineComparison, Result
+from polybench.schema.result import Comparison, Result
 from polybench.schema.study import StudyDocument
 
 
@@ -72,7 +72,7 @@ def draw(study: StudyDocument) -> Figure:
     )  # fmt: skip
 
 
-def _mark(result: Result, comparison: BaselineComparison, colour: str) -> Trace:
+def _mark(result: Result, comparison: Comparison, colour: str) -> Trace:
     return {
         "type": "scatter",
         "mode": "markers",
@@ -83,20 +83,14 @@ def _mark(result: Result, comparison: BaselineComparison, colour: str) -> Trace:
         "marker": {
             "color": colour,
             "size": 11,
-            "symbol": "circle" if _is_significant(comparison) else "circle-open",
+            "symbol": "circle" if comparison.is_significant else "circle-open",
             "line": {"width": 2, "color": colour},
         },
         "hovertemplate": f"{escape_text(result.configuration)}: {_label(result, comparison)}<extra></extra>",
     }
 
 
-def _is_significant(comparison: BaselineComparison) -> bool:
-    if comparison.ci95 is None or comparison.scope != "processes" or comparison.inconclusive_reason is not None:
-        return False
-    return not comparison.ci95[0] <= 1 <= comparison.ci95[1]
-
-
-def _label(result: Result, comparison: BaselineComparison) -> str:
+def _label(result: Result, comparison: Comparison) -> str:
     return (
         "baseline"
         if comparison.baseline == result.configuration

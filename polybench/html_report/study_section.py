@@ -17,7 +17,7 @@ from polybench.render.explanation import breakdown_rows
 from polybench.render.footnotes import footnotes
 from polybench.render.header import header_lines
 from polybench.render.summary import summary_sentences
-from polybench.schema.analyses import Comparison, ExplanationDocument
+from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Settings
 from polybench.schema.study import StudyDocument
@@ -45,7 +45,7 @@ class StudySection(NamedTuple):
 class ComparisonView(NamedTuple):
     """Explanation of a comparison: its statements, and a breakdown as a table."""
 
-    comparison: Comparison
+    comparison: ExplainedComparison
     column_titles: list[str]
     rows: list[list[str]]
 
@@ -144,7 +144,7 @@ def headline(study: StudyDocument) -> str:
     return f"Measured: {', '.join(measured)}." if measured else "Nothing was measured."
 
 
-def _comparison(comparison: Comparison) -> ComparisonView:
+def _comparison(comparison: ExplainedComparison) -> ComparisonView:
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
     titles, rows = breakdown_rows(comparison, breakdown) if breakdown else ([], [])
     return ComparisonView(comparison, titles, rows)

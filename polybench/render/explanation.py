@@ -10,7 +10,7 @@ from polybench.render import WIDTH
 from polybench.render.header import header_for
 from polybench.render.tables import format_table
 from polybench.schema import units
-from polybench.schema.analyses import Breakdown, Comparison, Component, ExplanationDocument, Statement
+from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
 
 FORMATS = ("table", "markdown", "json")
@@ -47,7 +47,7 @@ def render_body(document: ExplanationDocument, format: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _comparison(comparison: Comparison, markdown: bool) -> Iterator[str]:
+def _comparison(comparison: ExplainedComparison, markdown: bool) -> Iterator[str]:
     yield _title(f"{comparison.configuration} vs. {comparison.baseline}", markdown)
     yield _bullets(comparison.statements, markdown)
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
@@ -77,7 +77,7 @@ def _statement(statement: Statement, markdown: bool) -> Iterator[str]:
         yield f"    {statement.command}"
 
 
-def breakdown_rows(comparison: Comparison, breakdown: Breakdown) -> tuple[list[str], list[list[str]]]:
+def breakdown_rows(comparison: ExplainedComparison, breakdown: Breakdown) -> tuple[list[str], list[list[str]]]:
     """Format the column titles and the rows of a breakdown; the last row is their sum."""
     largest = sorted(breakdown.components, key=lambda one: -abs(one.difference_seconds))[:_MAX_COMPONENTS]
     shown = [component for component in breakdown.components if component in largest]

@@ -9,7 +9,8 @@ import msgspec
 from polybench.render import INTERVALS
 from polybench.render.tables import format_csv, format_notes, format_table
 from polybench.schema import units
-from polybench.schema.measurements import ConfigurationOverhead, Interval, OverheadDocument, OverheadIntervals
+from polybench.schema.measurements import ConfigurationOverhead, OverheadDocument, OverheadIntervals
+from polybench.schema.result import Interval
 
 _MAX_RESIDUAL = 0.15
 """Relative residual above which a linear fit does not describe a configuration."""

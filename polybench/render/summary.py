@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from polybench.schema import units
-from polybench.schema.result import AccuracyDifference, BaselineComparison, GpuSpeedup, Result
+from polybench.schema.result import AccuracyDifference, Comparison, Result
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import Ratio, is_significant
 
 
 def summary_sentences(study: StudyDocument) -> list[str]:
@@ -33,44 +32,36 @@ def summary_sentences(study: StudyDocument) -> list[str]:
     ]
 
 
-def _gpu_sentence(result: Result, speedup: GpuSpeedup) -> str:
+def _gpu_sentence(result: Result, speedup: Comparison) -> str:
     """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
     times = units.format_with_ci(speedup.speedup, speedup.ci95)
     names = f"{times} times as fast as {speedup.baseline}"
-    significant = _is_significant(speedup)
-    if significant is None:
+    if speedup.is_significant is None:
         return f"{result.configuration} ran {names} (inconclusive: {_inconclusive_reason(speedup)})."
-    if not significant:
+    if not speedup.is_significant:
         return f"No significant difference between {result.configuration} and {speedup.baseline}: ratio {times}."
     saved = 1 - 1 / speedup.speedup
     percent = units.format_number(100 * abs(saved))
     return f"{result.configuration} is {names}: {percent}% {'less' if saved >= 0 else 'more'} time."
 
 
-def _sentence(baseline: Result, other: Result, comparison: BaselineComparison) -> str:
-    ratio = Ratio(comparison.speedup, comparison.ci95, comparison.scope)
-    significant = _is_significant(comparison)
-    if significant is False:
-        first, second = _names(other, baseline)
-        return f"No significant difference between {first} and {second}: ratio {_format_ratio(ratio)}."
+def _sentence(baseline: Result, other: Result, comparison: Comparison) -> str:
     faster, slower = _names(other, baseline)
-    if ratio.value < 1:
+    speedup, interval = comparison.speedup, comparison.ci95
+    if comparison.is_significant is False:
+        return (
+            f"No significant difference between {faster} and {slower}: ratio {units.format_with_ci(speedup, interval)}."
+        )
+    if speedup < 1:
         faster, slower = _names(baseline, other)
-        ratio = _invert(ratio)
-    names = f"{_format_ratio(ratio)} times as fast as {slower}"
-    if significant is None:
+        speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
+    names = f"{units.format_with_ci(speedup, interval)} times as fast as {slower}"
+    if comparison.is_significant is None:
         return f"{faster} ran {names} (inconclusive: {_inconclusive_reason(comparison)})."
     return f"{faster} is {names}."
 
 
-def _is_significant(comparison: BaselineComparison | GpuSpeedup) -> bool | None:
-    """Test whether the speeds differ; None if the comparison is inconclusive."""
-    if comparison.inconclusive_reason is not None:
-        return None
-    return is_significant(Ratio(comparison.speedup, comparison.ci95, comparison.scope))
-
-
-def _inconclusive_reason(comparison: BaselineComparison | GpuSpeedup) -> str:
+def _inconclusive_reason(comparison: Comparison) -> str:
     return comparison.inconclusive_reason or "single process"
 
 
@@ -104,13 +95,3 @@ def _names(first: Result, second: Result) -> tuple[str, str]:
 
 def _name(result: Result) -> str:
     return result.configuration.replace(f"/{result.device}", "")
-
-
-def _invert(ratio: Ratio) -> Ratio:
-    """Express the same comparison relative to the other configuration."""
-    interval = ratio.ci95 and (1 / ratio.ci95[1], 1 / ratio.ci95[0])
-    return Ratio(1 / ratio.value, interval, ratio.scope)
-
-
-def _format_ratio(ratio: Ratio) -> str:
-    return units.format_with_ci(ratio.value, ratio.ci95)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import msgspec
@@ -15,12 +15,12 @@ from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
     Communication,
-    GpuSpeedup,
+    Comparison,
     Result,
     Scaling,
+    Scope,
 )
 from polybench.stats import statistics
-from polybench.stats.statistics import compare_studies
 
 
 def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
@@ -40,48 +40,47 @@ def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Map
             result.accuracy_difference = _accuracy_difference(by_name[baseline], result)
         result.gpu_speedup = _gpu_speedup(result, results)
         result.break_even_steps = _break_even(result, results)
-        result.scaling = parallel_scaling(result, results, compare_results)
+        result.scaling = _scaling(result, results)
 
 
-def compare_results(baseline: Result, other: Result) -> BaselineComparison | None:
-    """Return the speed-up of `other`; None if no unaffected round was measured for both."""
+def compare_results(baseline: Result, other: Result) -> Comparison | None:
+    """Compare two results of one study; None if no unaffected round was measured for both."""
     baseline_times, other_times = unaffected_step_times(baseline), unaffected_step_times(other)
     if other is baseline:
-        return BaselineComparison(
-            baseline.configuration, 1.0, None, "processes" if len(baseline_times) > 1 else "single_process"
-        )
+        scope: Scope = "processes" if len(baseline_times) > 1 else "single_process"
+        return Comparison(baseline.configuration, 1.0, None, scope)
     try:
         ratio = statistics.ratio(baseline_times, other_times)
     except ValueError:  # no common process and round
         return None
-    return BaselineComparison(
-        baseline.configuration, ratio.value, ratio.ci95, ratio.scope, inconclusive_reason(baseline, other)
-    )
+    return Comparison(baseline.configuration, *ratio, inconclusive_reason(baseline, other))
 
 
 def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
-    """Return the speed-up of `other`, including the speed-up of its mean step if it has one."""
-    comparison = compare_results(baseline, other)
-    if comparison is None or other.mean_step_time is None:
+    """Compare two results, including their mean steps if they are known."""
+    found = compare_results(baseline, other)
+    if found is None:
+        return None
+    comparison = BaselineComparison(*msgspec.structs.astuple(found))
+    if other.mean_step_time is None:
         return comparison
     if other is baseline:
         return msgspec.structs.replace(comparison, mean_speedup=1.0)
     ratio = statistics.ratio(unaffected_step_times(baseline), unaffected_step_times(other), fmean)
-    return msgspec.structs.replace(comparison, mean_speedup=ratio.value, mean_ci95=ratio.ci95)
+    return msgspec.structs.replace(comparison, mean_speedup=ratio.speedup, mean_ci95=ratio.ci95)
 
 
-def throughput_ratio(baseline: Result, other: Result) -> statistics.Ratio:
-    """Return the ratio of items per second of two results from different studies.
-
-    The batch sizes may differ, so items per second are compared instead of step times.
+def compare_throughput(baseline: Result, other: Result) -> Comparison:
+    """Compare the items per second of two results from different studies, since batch sizes may differ.
 
     Raises:
         ValueError: one of the results has no step times.
     """
-    found = compare_studies(unaffected_step_times(baseline), unaffected_step_times(other))
+    found = statistics.compare_studies(unaffected_step_times(baseline), unaffected_step_times(other))
     work = other.workload.batch_size / baseline.workload.batch_size
     interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])
-    return statistics.Ratio(work * found.value, interval, found.scope)
+    reason = inconclusive_reason(baseline, other)
+    return Comparison(baseline.configuration, work * found.speedup, interval, found.scope, reason)
 
 
 def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference | None:
@@ -107,7 +106,7 @@ def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference 
     return AccuracyDifference(baseline.configuration, value, interval, epochs.pop(), len(pairs))
 
 
-def _gpu_speedup(result: Result, results: Sequence[Result]) -> GpuSpeedup | None:
+def _gpu_speedup(result: Result, results: Sequence[Result]) -> Comparison | None:
     """Compare a result on a GPU with the same engine on the CPU.
 
     The CPU result has the same precision, variant and environment if possible. Otherwise it has fp32 (CPUs
@@ -123,10 +122,7 @@ def _gpu_speedup(result: Result, results: Sequence[Result]) -> GpuSpeedup | None
     environments = (result.environment, None)
     for key in itertools.product((result.workload.precision, "fp32"), (result.variant, None), environments):
         if (cpu := on_cpu.get(key)) is not None:
-            found = compare_results(cpu, result)
-            if found is None:
-                return None
-            return GpuSpeedup(cpu.configuration, found.speedup, found.ci95, found.scope, found.inconclusive_reason)
+            return compare_results(cpu, result)
     return None
 
 
@@ -186,35 +182,19 @@ def device_count(result: Result) -> int:
     return 1 if result.device == "cpu" else result.workload.replicas
 
 
-def parallel_scaling(
-    result: Result, results: Sequence[Result], compare: Callable[[Result, Result], BaselineComparison | None]
-) -> Scaling | None:
-    """Return the scaling of a ranked result if the study measured it with one replica and with several.
-
-    Args:
-        result: the result.
-        results: all results of the study.
-        compare: returns the speed-up of its second argument over the first.
-    """
+def _scaling(result: Result, results: Sequence[Result]) -> Scaling | None:
+    """Return the scaling of a ranked result if the study measured it with one replica and with several."""
     same_otherwise = [
         other for other in results if other.is_ranked and _without_replicas(other) == _without_replicas(result)
     ]
     single = next((other for other in same_otherwise if other.workload.replicas == 1), None)
     if not result.is_ranked or single is None or all(one.workload.replicas == 1 for one in same_otherwise):
         return None
-    found = compare(single, result)
+    found = compare_results(single, result)
     if found is None:
         return None
     count = device_count(result)
-    return Scaling(
-        single.configuration,
-        found.speedup,
-        found.ci95,
-        count,
-        found.speedup / count,
-        found.scope,
-        found.inconclusive_reason,
-    )
+    return Scaling(*msgspec.structs.astuple(found), devices=count, efficiency=found.speedup / count)
 
 
 def _without_replicas(result: Result) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from polybench.engines import ENGINES
-from polybench.results.comparisons import device_count, throughput_ratio
+from polybench.results.comparisons import compare_throughput, device_count
 from polybench.results.interference import unaffected_step_times
 from polybench.results.warnings import sweep_warnings
 from polybench.schema.measurements import (
@@ -107,16 +107,16 @@ def _point_result(result: Result, first: Result | None, by_threads: bool) -> Poi
     if not result.is_ranked or first is None:
         reason = result.reason or result.parity.reason
         return PointResult(result.configuration, result.status, reason)
-    ratio = throughput_ratio(first, result)
+    ratio = compare_throughput(first, result)
     threads = result.workload.threads / first.workload.threads
     return PointResult(
         result.configuration,
         result.status,
         step_seconds=result.step_time.median if result.step_time else None,
         items_per_second=result.items_per_second,
-        speedup=ratio.value,
+        speedup=ratio.speedup,
         ci95=ratio.ci95 if result is not first else None,
-        efficiency=ratio.value / threads if by_threads else None,
+        efficiency=ratio.speedup / threads if by_threads else None,
     )
 
 

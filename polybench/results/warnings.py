@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from polybench.schema import units
 from polybench.schema.options import Study, missing_prices
 from polybench.schema.study import StudyDocument
-from polybench.stats.statistics import Ratio, relative_half_width
+from polybench.stats.statistics import margin_of_error
 
 
 def sweep_warnings(points: Sequence[tuple[Mapping[str, int], StudyDocument]]) -> list[str]:
@@ -40,7 +40,7 @@ def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> It
             f"{result.configuration} ±{width:.1%}"
             for result in document.results
             if (found := result.vs_baseline) and found.ci95
-            if (width := relative_half_width(Ratio(found.speedup, found.ci95, found.scope))) > study.margin
+            if (width := margin_of_error(found)) > study.margin
         ]
         if wide:
             yield (

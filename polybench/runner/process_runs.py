@@ -29,7 +29,7 @@ from polybench.runner.state import StudyState
 from polybench.runner.workers import load_request, start_worker
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.resources import BlockCounters
-from polybench.stats.statistics import ratio, relative_half_width
+from polybench.stats.statistics import margin_of_error, ratio
 
 Workers = dict[str, tuple[ConfigurationRun, WorkerProcess]]
 """Configuration name -> its run and its live worker."""
@@ -215,7 +215,7 @@ class ProcessRun:
         if self._number or not self._round_budget.is_adaptive or done not in schedule.STOPPING_CHECKS:
             return False
         step_times = [measured_step_times(run) for run in self._group if run.is_active]
-        widths = [relative_half_width(ratio(step_times[0], other)) for other in step_times[1:]]
+        widths = [margin_of_error(ratio(step_times[0], other)) for other in step_times[1:]]
         return all(width <= self._study.margin / 2 for width in widths)
 
     def _count_allocations(self, workers: Workers) -> None:

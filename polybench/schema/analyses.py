@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from polybench.schema.metadata import Host, Settings, ToolVersion
-from polybench.schema.result import ConfigurationStatus
+from polybench.schema.result import ConfigurationStatus, Interval
 
 Verdict = Literal["faster", "slower", "no difference", "not comparable"]
 Changed = dict[str, tuple[Any, Any]]
@@ -180,9 +180,6 @@ class MergeDocument(msgspec.Struct, kw_only=True):
     """Machines without a result, with the reason."""
 
 
-Interval = tuple[float, float]
-
-
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence, and the number that supports it."""
 
@@ -233,7 +230,7 @@ class Breakdown(msgspec.Struct, kw_only=True):
         return explained / self.difference_seconds if self.difference_seconds else None
 
 
-class Comparison(msgspec.Struct, kw_only=True):
+class ExplainedComparison(msgspec.Struct, kw_only=True):
     """A configuration compared with the baseline; `difference_seconds` is positive if its step is longer."""
 
     configuration: str
@@ -265,7 +262,7 @@ class ExplanationDocument(msgspec.Struct, kw_only=True):
     polybench: ToolVersion
     settings: Settings
     host: Host
-    comparisons: list[Comparison]
+    comparisons: list[ExplainedComparison]
     """Inconclusive ones first."""
     recommendations: list[Statement] = []
     """Settings that were measured to be faster, the largest gain first."""

@@ -16,7 +16,7 @@ from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, InputKind, PublishedResult, RoundInterference, Settings, ToolVersion
 from polybench.schema.options import Workload
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import ConfigurationStatus, StepTimes
+from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
 
 STEP = "step"
 """The `layer` of rows that belong to the whole step."""
@@ -98,8 +98,6 @@ def layers_from_json(text: bytes) -> LayersDocument:
 
 OVERHEAD_ID = "overhead-"
 """Prefix of an overhead's ID; the rest is the ID of its first study."""
-
-Interval = tuple[float, float]
 
 
 class OverheadPoint(msgspec.Struct, frozen=True):

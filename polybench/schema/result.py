@@ -109,30 +109,41 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Training on preloaded batches."""
 
 
-class BaselineComparison(msgspec.Struct, frozen=True):
-    """Speed relative to the baseline; above 1 is faster.
-
-    `mean_speedup`, with `mean_ci95`, is the ratio of mean steps, see MeanStepTime.
-    """
-
-    baseline: str
-    speedup: Positive
-    ci95: tuple[Positive, Positive] | None
-    scope: Scope
-    inconclusive_reason: str | None = None
-    """Reason why the comparison is inconclusive whatever its interval: interference."""
-    mean_speedup: Positive | None = None
-    mean_ci95: tuple[Positive, Positive] | None = None
-
-
-class GpuSpeedup(msgspec.Struct, frozen=True):
-    """Speed relative to the same engine on the CPU, the baseline; above 1 is faster."""
+class Comparison(msgspec.Struct, frozen=True):
+    """Speed relative to another configuration, the baseline; above 1 is faster."""
 
     baseline: str
     speedup: Positive
     ci95: tuple[Positive, Positive] | None
     scope: Scope = "processes"
     inconclusive_reason: str | None = None
+    """Reason why the comparison is inconclusive whatever its interval: interference."""
+
+    @property
+    def is_significant(self) -> bool | None:
+        """True if the interval excludes 1; None for an inconclusive comparison or a single process."""
+        if self.inconclusive_reason is not None or self.scope == "single_process" or self.ci95 is None:
+            return None
+        low, high = self.ci95
+        return not low <= 1 <= high
+
+
+class BaselineComparison(Comparison, frozen=True):
+    """Comparison with the study's baseline, including the ratio of mean steps, see MeanStepTime."""
+
+    mean_speedup: Positive | None = None
+    mean_ci95: tuple[Positive, Positive] | None = None
+
+
+class Scaling(Comparison, frozen=True, kw_only=True):
+    """Comparison with the same configuration with one replica, at the same batch size.
+
+    `efficiency` is `speedup` / `devices`. `devices` is the ratio of the numbers of devices: the number of
+    GPUs, or 1 on the CPU, where any number of replicas shares the study's threads.
+    """
+
+    devices: int
+    efficiency: float
 
 
 class StepTimes(msgspec.Struct, frozen=True):
@@ -210,22 +221,6 @@ class AccuracyDifference(msgspec.Struct, frozen=True):
     seeds: int
 
 
-class Scaling(msgspec.Struct, frozen=True):
-    """Speed relative to the same configuration with one replica, at the same batch size; above 1 is faster.
-
-    `efficiency` is `speedup` / `devices`. `devices` is the ratio of the numbers of devices: the number of
-    GPUs, or 1 on the CPU, where any number of replicas shares the study's threads.
-    """
-
-    baseline: str
-    speedup: Positive
-    ci95: tuple[Positive, Positive] | None
-    devices: int
-    efficiency: float
-    scope: Scope = "processes"
-    inconclusive_reason: str | None = None
-
-
 class Communication(msgspec.Struct, frozen=True):
     """The step time saved without the exchange of gradients; exchange hidden behind computation counts as 0.
 
@@ -286,7 +281,8 @@ class Result(msgspec.Struct, kw_only=True):
     time_to_accuracy: TimeToAccuracy | None = None
     trainings: list[Training] = []
     vs_baseline: BaselineComparison | None = None
-    gpu_speedup: GpuSpeedup | None = None
+    gpu_speedup: Comparison | None = None
+    """Comparison with the same engine on the CPU."""
     scaling: Scaling | None = None
     communication: Communication | None = None
     step_times: StepTimes | None = None

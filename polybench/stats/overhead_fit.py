@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polybench.stats.statistics import Interval, student_interval
+from polybench.schema.result import Interval
+from polybench.stats.statistics import student_interval
 
 _MAX_ITERATIONS = 50
 _HUBER_THRESHOLD = 1.345

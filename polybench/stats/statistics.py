@@ -13,15 +13,13 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
-from polybench.schema.result import Scope, StepTime
+from polybench.schema.result import Comparison, Interval, Scope, StepTime
 
 Process = Sequence[Sequence[float]]
 """Seconds of one process, as [round][step]."""
 NestedStepTimes = Sequence[Process]
-Interval = tuple[float, float]
 RoundStatistic = Callable[[Sequence[float]], float]
 """The statistic that summarizes the step times of a round: median or mean."""
 
@@ -32,10 +30,10 @@ TREND_P = 0.01
 """Significance level. Every configuration is tested, so 5 % would warn in most larger studies."""
 
 
-class Ratio(msgspec.Struct, frozen=True):
+class Ratio(NamedTuple):
     """Speed of one configuration relative to another; above 1 is faster."""
 
-    value: float
+    speedup: float
     ci95: Interval | None
     scope: Scope
 
@@ -133,14 +131,6 @@ def process_log_medians(step_times: NestedStepTimes) -> list[float]:
     return [median(logs) for process in step_times if (logs := _log_round_levels(process, median))]
 
 
-def is_significant(ratio: Ratio) -> bool | None:
-    """Return True if the interval excludes 1; None, for inconclusive, if only one process run is known."""
-    if ratio.scope == "single_process" or ratio.ci95 is None:
-        return None
-    low, high = ratio.ci95
-    return not low <= 1 <= high
-
-
 def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None]:
     """Return the mean of `other` - `baseline` over pairs, with a paired t interval (None for one pair).
 
@@ -171,12 +161,12 @@ def mean_over_rounds(values: Sequence[Sequence[float]]) -> tuple[float, Interval
     return fmean(levels), student_interval(levels)
 
 
-def relative_half_width(ratio: Ratio) -> float:
-    """Return the margin of error: the interval's half width over the ratio; infinite without an interval."""
+def margin_of_error(ratio: Ratio | Comparison) -> float:
+    """Return the interval's half width over the ratio; infinite without an interval."""
     if ratio.ci95 is None:
         return math.inf
     low, high = ratio.ci95
-    return (high - low) / 2 / ratio.value
+    return (high - low) / 2 / ratio.speedup
 
 
 def upward_trend(step_times: NestedStepTimes) -> float | None:

@@ -26,7 +26,7 @@ def test_the_first_candidate_is_polybenchs_estimator() -> None:
     value, (low, high) = PRODUCT.intervals(baseline, other, rng())
     for study in range(SHAPE[0]):
         found = ratio(baseline[study].tolist(), other[study].tolist())
-        assert found.value == pytest.approx(value[study])
+        assert found.speedup == pytest.approx(value[study])
         assert found.ci95 == pytest.approx((low[study], high[study]))
 
 

@@ -44,7 +44,7 @@ def full_study(*, processes: int = 3, rounds: int = 2) -> StudyDocument:
                 step,
                 step_time=summarize_step_times(times, "step"),
                 step_times=StepTimes("step", 1, times),
-                vs_baseline=BaselineComparison("torch/cpu", comparison.value, interval, comparison.scope),
+                vs_baseline=BaselineComparison("torch/cpu", comparison.speedup, interval, comparison.scope),
                 startup=Startup(0.05, 1.0, 0.2, 0.1, first, 2 * step),
                 cost=Cost(390 * step * 0.24 / 3600, step / 0.01),
                 allocations=Allocations(

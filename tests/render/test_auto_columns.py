@@ -9,13 +9,13 @@ from polybench.render.auto_columns import fit_columns
 from polybench.render.terminal import table_width
 from polybench.schema.metrics import DEFAULT_COLUMNS, select_metrics
 from polybench.schema.resources import Allocation, Allocations, Cost
-from polybench.schema.result import GpuSpeedup, Result
+from polybench.schema.result import Comparison, Result
 from tests.factories import measured, study, unmeasured
 
 FULL: dict[str, Any] = {
     "allocations": Allocations(Allocation(73, 54_840_000, "source", "coverage")),
     "cost": Cost(0.0034, 2.5),
-    "gpu_speedup": GpuSpeedup("torch/cpu", 97.8, None),
+    "gpu_speedup": Comparison("torch/cpu", 97.8, None),
 }
 
 

@@ -11,7 +11,7 @@ from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.metrics import METRICS, Metric
-from polybench.schema.result import GpuSpeedup, Result, TrainedEpoch, Training
+from polybench.schema.result import Comparison, Result, TrainedEpoch, Training
 from polybench.schema.study import from_json
 from tests.factories import WORKLOAD, measured, typical_study
 
@@ -23,7 +23,7 @@ PUBLISHED = [
 STUDY = msgspec.structs.replace(typical_study(), published=PUBLISHED, title="A\nstudy")
 
 
-CUDA = measured("tf/cuda", 0.01, gpu_speedup=GpuSpeedup("tf/cpu", 12.5, None))
+CUDA = measured("tf/cuda", 0.01, gpu_speedup=Comparison("tf/cpu", 12.5, None))
 
 
 def published_cuda(**fields: Any) -> PublishedResult:

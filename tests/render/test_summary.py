@@ -4,7 +4,7 @@ import pytest
 
 from polybench.render.summary import summary_sentences
 from polybench.schema.parity import ParityCheck
-from polybench.schema.result import AccuracyDifference, BaselineComparison, GpuSpeedup, Result
+from polybench.schema.result import AccuracyDifference, BaselineComparison, Comparison, Result
 from tests.factories import measured, study
 
 BASELINE = measured("torch/cpu", 0.0165)
@@ -64,25 +64,25 @@ def test_missing_baseline_gives_no_sentence() -> None:
     ("speedup", "text"),
     [
         (
-            GpuSpeedup("torch/cpu", 97.8, (97.0, 98.6)),
+            Comparison("torch/cpu", 97.8, (97.0, 98.6)),
             "torch/cuda is 97.8 (97.0 to 98.6) times as fast as torch/cpu: 99.0% less time.",
         ),
         (
-            GpuSpeedup("torch/cpu", 0.5, (0.4, 0.6)),
+            Comparison("torch/cpu", 0.5, (0.4, 0.6)),
             "torch/cuda is 0.50 (0.40 to 0.60) times as fast as torch/cpu: 100% more time.",
         ),
         (
-            GpuSpeedup("torch/cpu", 1.1, (0.9, 1.3)),
+            Comparison("torch/cpu", 1.1, (0.9, 1.3)),
             "No significant difference between torch/cuda and torch/cpu: ratio 1.10 (0.90 to 1.30).",
         ),
         (
-            GpuSpeedup("torch/cpu", 97.8, (97.0, 98.6), "single_process"),
+            Comparison("torch/cpu", 97.8, (97.0, 98.6), "single_process"),
             "torch/cuda ran 97.8 (97.0 to 98.6) times as fast as torch/cpu (inconclusive: single process).",
         ),
     ],
     ids=["faster", "slower", "no difference", "single process"],
 )
-def test_gpu_speedup_sentences(speedup: GpuSpeedup, text: str) -> None:
+def test_gpu_speedup_sentences(speedup: Comparison, text: str) -> None:
     assert summary_sentences(study(measured("torch/cuda", 0.001, gpu_speedup=speedup))) == [text]
 
 

@@ -22,8 +22,10 @@ from polybench.schema.resources import (
 )
 from polybench.schema.result import (
     AccuracyDifference,
+    Comparison,
     MeanStepTime,
     Result,
+    Scope,
     Status,
     StepTimes,
     TimeToAccuracy,
@@ -280,3 +282,20 @@ def test_costs_of_a_sweep_are_relative_to_the_most_frequent_baseline() -> None:
     assert (reference.configuration, reference.parameters) == ("torch/cpu", {"threads": 3})
     nothing = sweep.build_sweep_document({"threads": [1]}, [({"threads": 1}, at(None, broken))], [], 8)
     assert nothing.reference is None
+
+
+@pytest.mark.parametrize(
+    ("interval", "scope", "reason", "expected"),
+    [
+        ((1.01, 1.2), "processes", None, True),
+        ((0.8, 0.99), "processes", None, True),
+        ((0.9, 1.1), "processes", None, False),
+        ((1.01, 1.2), "processes", "interference", None),
+        ((1.01, 1.2), "single_process", None, None),
+        (None, "processes", None, None),
+    ],
+)
+def test_a_comparison_is_significant_if_its_interval_excludes_1(
+    interval: tuple[float, float] | None, scope: Scope, reason: str | None, expected: bool | None
+) -> None:
+    assert Comparison("torch/cpu", 1.0, interval, scope, reason).is_significant is expected

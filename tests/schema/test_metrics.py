@@ -22,7 +22,7 @@ from polybench.schema.resources import (
 from polybench.schema.result import (
     BaselineComparison,
     BreakEven,
-    GpuSpeedup,
+    Comparison,
     MeanStepTime,
     Pipeline,
     Startup,
@@ -136,7 +136,7 @@ def test_every_metric_reads_its_own_field() -> None:
         energy=Energy(4500.0, "NVML"),
         cost=Cost(0.0034, 2.5),
         peak=PeakComparison(98e9, 0.314, "a product"),
-        gpu_speedup=GpuSpeedup("torch/cpu", 97.8, (95.0, 99.0)),
+        gpu_speedup=Comparison("torch/cpu", 97.8, (95.0, 99.0)),
         mean_step_time=MeanStepTime(0.0104, (0.0102, 0.0106), 12_308.0, 4.06),
         vs_baseline=BaselineComparison("torch/cpu", 1.65, (1.65, 1.65), "processes", None, 1.58, (1.5, 1.66)),
         accuracy=0.6123,
