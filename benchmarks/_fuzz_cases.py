@@ -23,7 +23,7 @@ from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
 from polybench.render import FORMATS, render_study
-from polybench.runner.checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
 from polybench.schema.study import StudyDocument, from_json
 
 _FOLDER = Path(tempfile.gettempdir()) / f"polybench-fuzz-{os.getpid()}"
@@ -49,9 +49,9 @@ def checkpoint(data: bytes) -> None:
     """Read the checkpoint of an unfinished study."""
     folder = _FOLDER / "unfinished" / "id"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "state").write_bytes(data)
+    (folder / "study").write_bytes(data)
     with contextlib.suppress(BadInput):
-        StudyCheckpointStore(_FOLDER).read("id")
+        CheckpointStore(_FOLDER).read("id", StudyCheckpoint)
 
 
 def study(data: bytes) -> None:

@@ -97,7 +97,7 @@ def resume_cluster_run(
 ) -> NoReturn:
     """Resume the cluster run with this ID, and print it like `run_on_cluster`."""
     from polybench.cluster.run import resume_on_cluster
-    from polybench.runner.checkpoint import ClusterCheckpointStore
+    from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint
     from polybench.storage.store import Store, results_folder
 
     def measure(progress: Progress, store: Store | None) -> ClusterResult:
@@ -107,7 +107,7 @@ def resume_cluster_run(
         )
 
     store = Store(results_folder(options.results))
-    _execute(measure, ClusterCheckpointStore(store.folder).read(id).run, options)
+    _execute(measure, CheckpointStore(store.folder).read(id, ClusterCheckpoint).run, options)
 
 
 def resume_matching_cluster_run(
@@ -130,12 +130,14 @@ def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], on: 
     Raises:
         BadInput: no run matches, or nothing is saved.
     """
-    from polybench.runner.resumable import find_cluster_run
+    from polybench.runner.checkpoint import ClusterCheckpoint, find_unfinished, select_machines
     from polybench.storage.store import Store, results_folder
 
     if not options.save:
         raise BadInput("--resume needs a saved run: leave --no-save out")
-    return find_cluster_run(_cluster_run(study, machines, on, options), Store(results_folder(options.results)))
+    groups = _cluster_run(study, machines, on, options).groups
+    store = Store(results_folder(options.results))
+    return find_unfinished(study, store, ClusterCheckpoint, select_machines(groups))
 
 
 def reject_explain(options: OutputOptions, what: str) -> None:

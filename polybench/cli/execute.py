@@ -77,12 +77,12 @@ def resume_study_by_id(
 
 def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
     """Resume the newest interrupted study with the same settings."""
-    from polybench.runner.resumable import find_study
+    from polybench.runner.checkpoint import find_unfinished
     from polybench.storage.store import Store, results_folder
 
     if not options.save:
         raise BadInput("--resume needs a saved study: leave --no-save out")
-    id = find_study(study, Store(results_folder(options.results)))
+    id = find_unfinished(study, Store(results_folder(options.results)))
     resume_study_by_id(id, options, strict=strict, requested=study)
 
 

@@ -34,8 +34,7 @@ def list_studies(
     Example: polybench list --engine torch --version torch=2.13 --since 2026-11-01
     """
     from polybench.render.study_list import render
-    from polybench.runner.checkpoint import StudyCheckpointStore
-    from polybench.runner.resumable import summarize_unsaved
+    from polybench.runner.checkpoint import CheckpointStore, summarize_unsaved
     from polybench.storage.store import Store, results_folder
     from polybench.storage.sweep_summary import drop_resumable, filter_summaries, sweep_summaries
 
@@ -46,7 +45,7 @@ def list_studies(
         [*saved, *drop_resumable(sweep_summaries(store), unsaved), *unsaved],
         key=lambda study: (study.started_at, study.file),
     )
-    resumable = {*StudyCheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}
+    resumable = {*CheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}
     now = time.time()
     selected = filter_summaries(studies, filters)
     sweep_of = {id: study.id for study in selected if study.points is not None for id in study.points.studies}

@@ -117,18 +117,22 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
     Raises:
         BadInput: no run matches, or this machine cannot resume it.
     """
-    from polybench.runner.resumable import find_study, find_sweep
-    from polybench.runner.resume import check_resumable_here
-    from polybench.runner.sweep import check_sweep_resumable_here
+    from polybench.runner.checkpoint import (
+        CheckpointStore,
+        StudyCheckpoint,
+        SweepCheckpoint,
+        find_unfinished,
+        select_sweep,
+    )
+    from polybench.runner.resume import read_resumable
     from polybench.storage.store import Store, results_folder
 
-    store = Store(results_folder(options.results))
-    if spec.axes:
-        check_sweep_resumable_here(sweep := find_sweep(spec, store), store)
-        return sweep
     if on is not None:
         return find_cluster_checkpoint(spec.study, machines, on, options)
-    check_resumable_here(id := find_study(spec.study, store), store)
+    store = Store(results_folder(options.results))
+    kind = SweepCheckpoint if spec.axes else StudyCheckpoint
+    id = find_unfinished(spec.study, store, kind, select_sweep(spec.axes, spec.command) if spec.axes else None)
+    read_resumable(CheckpointStore(store.folder), id, kind)
     return id
 
 
@@ -205,8 +209,8 @@ def resume(
 
     Example: polybench resume last
     """
-    from polybench.runner.resumable import discard as discard_checkpoint
-    from polybench.runner.resumable import find_resumable
+    from polybench.runner.checkpoint import ClusterCheckpoint, StudyCheckpoint, find_resumable
+    from polybench.runner.checkpoint import discard as discard_checkpoint
     from polybench.storage.store import Store, results_folder
 
     store = Store(results_folder(options.results))
@@ -215,10 +219,10 @@ def resume(
         discard_checkpoint(found, store)
         echo(f"deleted the checkpoint of {found.id}; it can no longer be resumed")
         return
-    if found.kind == "cluster":
+    if found.kind is ClusterCheckpoint:
         reject_explain(options, found.id)
         resume_cluster_run(found.id, options, strict=strict)
-    if found.kind == "study":
+    if found.kind is StudyCheckpoint:
         resume_study_by_id(found.id, options, strict=strict)
     given = {"--strict": strict, "--columns": options.columns, "--explain": options.explain}
     reject_options(given, f"{found.id} is a sweep")

@@ -115,7 +115,7 @@ if TYPE_CHECKING:
 
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:
     """Measure every point, or the rest of an interrupted run of the same sweep; print and exit."""
-    from polybench.runner.resumable import find_sweep
+    from polybench.runner.checkpoint import SweepCheckpoint, find_unfinished, select_sweep
     from polybench.runner.sweep import run_sweep
     from polybench.storage.store import Store, results_folder
 
@@ -126,7 +126,9 @@ def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool
         _execute(measure, options)
     if not options.save:
         raise BadInput("--resume needs a saved sweep: leave --no-save out")
-    resume_sweep_by_id(find_sweep(spec, Store(results_folder(options.results))), options)
+    store = Store(results_folder(options.results))
+    selection = select_sweep(spec.axes, spec.command)
+    resume_sweep_by_id(find_unfinished(spec.study, store, SweepCheckpoint, selection), options)
 
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:

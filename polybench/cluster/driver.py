@@ -27,7 +27,7 @@ from polybench.cluster.messages import (
 from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import ClusterCheckpoint, ClusterCheckpointStore, MachineStudy, StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy
 from polybench.runner.progress import Progress
 from polybench.schema.options import MachineGroup, Study
 from polybench.schema.result import Status
@@ -76,9 +76,9 @@ class Driver:
         resumed: bool,
     ) -> None:
         self._checkpoint, self._cluster_run, self._executor = checkpoint, checkpoint.run, executor
-        self._checkpoints = None if store is None else ClusterCheckpointStore(store.folder)
+        self._checkpoints = None if store is None else CheckpointStore(store.folder)
         self._is_resumed, self._is_interrupted = resumed, False
-        self._resume_hint = None if store is None else f"polybench resume {checkpoint.id}"
+        self._resume_hint = None if store is None else f"polybench resume {checkpoint.header.id}"
         has_several_machines = len(self._cluster_run.groups) > 1
         self._progress = ProgressAggregator(progress, has_several_machines=has_several_machines)
         self._machines = {
@@ -142,7 +142,7 @@ class Driver:
         machine.starts += 1
         task = Task(
             id=machine_study.study_id,
-            created=self._checkpoint.created,
+            created=self._checkpoint.header.created,
             study=machine.group.study(cluster_run.study),
             fingerprint=self._fingerprint,
             argv=list(cluster_run.argv),
@@ -268,11 +268,11 @@ class Driver:
     def _save_checkpoint(self) -> None:
         if self._checkpoints is not None:
             with contextlib.suppress(OSError):  # saving each document reports it as well
-                self._checkpoints.write(self._checkpoint.id, self._checkpoint)
+                self._checkpoints.write(self._checkpoint)
 
     def _delete_checkpoint(self) -> None:
         if self._checkpoints is not None:
-            self._checkpoints.remove(self._checkpoint.id)
+            self._checkpoints.remove(self._checkpoint.header.id)
 
     def _result(self) -> ClusterResult:
         for machine in self._unfinished_machines():  # did not end in time
@@ -293,7 +293,9 @@ class Driver:
                 raise KeyboardInterrupt
             raise PolybenchError(machines[0].failure or "the machine sent no document")
         return ClusterResult(
-            machines, None if is_complete or self._checkpoints is None else self._checkpoint.id, self._is_interrupted
+            machines,
+            None if is_complete or self._checkpoints is None else self._checkpoint.header.id,
+            self._is_interrupted,
         )
 
 
@@ -329,7 +331,7 @@ class MachineRun:
         self.is_incomparable = False
         self.warning: str | None = None
         self._study, self._store, self._is_labelled, self._anonymous = study, store, is_labelled, anonymous
-        self._checkpoints = None if store is None else StudyCheckpointStore(store.folder)
+        self._checkpoints = None if store is None else CheckpointStore(store.folder)
         self._checkpoint: bytes | None = None
         self._loss_text: str | None = None
 

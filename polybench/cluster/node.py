@@ -39,7 +39,7 @@ from polybench.cluster.messages import (
 )
 from polybench.errors import BadInput, PolybenchError
 from polybench.machine import interrupts
-from polybench.runner.checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress
@@ -96,7 +96,7 @@ def _measure(task: Task, send: Send, folder: Path) -> None:
 
 
 def _checkpoint_file(folder: Path, id: str) -> Path:
-    return StudyCheckpointStore(folder).path(id)
+    return CheckpointStore(folder).path(id)
 
 
 def _write_checkpoint(folder: Path, id: str, checkpoint: bytes) -> None:

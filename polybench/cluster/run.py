@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import secrets
 from collections.abc import Callable, Sequence
 
@@ -12,12 +11,12 @@ import msgspec
 from polybench.analysis.merge import machine_name, merge
 from polybench.cluster.driver import ClusterResult, Driver
 from polybench.cluster.executor import make_executor, supports_upload
-from polybench.machine import host
 from polybench.planning.plan import check_remote
-from polybench.runner.checkpoint import ClusterCheckpoint, ClusterCheckpointStore, ClusterRun, MachineStudy
-from polybench.runner.prepare import new_id
+from polybench.results.document import study_toml
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy
+from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
-from polybench.runner.resume import polybench_changes, reject_changed
+from polybench.runner.resume import polybench_changes
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.schema.study import StudyDocument
@@ -46,9 +45,8 @@ def run_on_cluster(cluster_run: ClusterRun, progress: Progress, *, store: Store 
         store.ensure_writable()
     ids = _new_ids(len(cluster_run.groups))
     checkpoint = ClusterCheckpoint(
-        id=new_id(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        tool_version=host.tool_version(),
+        header=new_header(cluster_run.argv, cluster_run.study_file, anonymous=cluster_run.anonymous),
+        study=study_toml(cluster_run.study),
         run=cluster_run,
         machine_studies=[
             MachineStudy(label=group.label, study_id=id) for group, id in zip(cluster_run.groups, ids, strict=True)
@@ -85,8 +83,8 @@ def resume_on_cluster(
         RequiredEngineMissing: an engine is missing, with `strict`.
     """
     store.ensure_writable()
-    checkpoints = ClusterCheckpointStore(store.folder)
-    checkpoint = checkpoints.read(id)
+    checkpoints = CheckpointStore(store.folder)
+    checkpoint = checkpoints.read(id, ClusterCheckpoint)
     cluster_run = checkpoint.run
     checkpoint.run = msgspec.structs.replace(
         cluster_run,
@@ -101,20 +99,20 @@ def resume_on_cluster(
 def _run(checkpoint: ClusterCheckpoint, progress: Progress, store: Store | None, *, resumed: bool) -> ClusterResult:
     with contextlib.ExitStack() as stack:
         if store is not None:
-            stack.enter_context(ClusterCheckpointStore(store.folder).lock(checkpoint.id))
+            stack.enter_context(CheckpointStore(store.folder).lock(checkpoint.header.id))
             if resumed:  # another process may have finished it since
                 cluster_run = checkpoint.run
-                checkpoint = _read_unchanged(ClusterCheckpointStore(store.folder), checkpoint.id)
+                checkpoint = _read_unchanged(CheckpointStore(store.folder), checkpoint.header.id)
                 checkpoint.run = cluster_run
         executor = make_executor(checkpoint.run.on, upload=checkpoint.run.upload)
         stack.callback(executor.close)
         return Driver(checkpoint, executor, progress, store, resumed=resumed).run()
 
 
-def _read_unchanged(checkpoints: ClusterCheckpointStore, id: str) -> ClusterCheckpoint:
+def _read_unchanged(checkpoints: CheckpointStore, id: str) -> ClusterCheckpoint:
     """Read the checkpoint and reject it if polybench has changed, since groups must have the same version."""
-    checkpoint = checkpoints.read(id)
-    reject_changed(id, checkpoints.rerun_hint(id, checkpoint.run.argv), polybench_changes(checkpoint.tool_version))
+    checkpoint = checkpoints.read(id, ClusterCheckpoint)
+    checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
     return checkpoint
 
 

@@ -1,147 +1,62 @@
-"""Checkpoints of unfinished runs, in a folder beside the saved studies."""
+"""Checkpoints of unfinished studies, sweeps and cluster runs, in a folder beside the saved studies.
+
+A document has medians and means; a checkpoint has all measurements, from which the run continues.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from polybench.data.disk import atomic_write, read_regular_file
 from polybench.errors import BadInput
+from polybench.networks import find_model
+from polybench.networks.toml_text import TomlText
+from polybench.planning.grid import points
+from polybench.planning.plan import resolve
 from polybench.planning.schedule import RoundBudgetState
-from polybench.planning.study_file import parse
-from polybench.results.document import DocumentHeader, study_toml
+from polybench.planning.study_file import parse, replace_network
+from polybench.results.document import DocumentHeader, collect_versions, measured_step_times, study_toml
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
-from polybench.schema.metadata import NO_METADATA, Host, RoundInterference, Settings, StudyFileMetadata, ToolVersion
-from polybench.schema.options import MachineGroup, Study
+from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata
+from polybench.schema.options import Configuration, MachineGroup, Study
+from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.past_durations import CheckScope
+from polybench.storage.store import Store
+from polybench.storage.study_summary import ConfigurationSummary, StudySummary, SweepPoints, parse_time
 
 CHECKPOINT_FOLDER = "unfinished"
 
-CheckpointT = TypeVar("CheckpointT", bound=msgspec.Struct)
+SweepCommand = Literal["sweep", "overhead"]
+"""The command that renders a sweep."""
 
 
-class CorruptCheckpoint(BadInput):
-    """The checkpoint is corrupt."""
+class Checkpoint(msgspec.Struct, kw_only=True):
+    """An unfinished run; its subclasses add what is needed to continue it. `study` is TOML, as in documents."""
 
+    header: DocumentHeader
+    study: str
 
-class CheckpointStore(Generic[CheckpointT]):
-    """Checkpoints of one type by ID; each has a folder with a file and a lock.
+    @property
+    def selection(self) -> dict[str, Any]:
+        """What selects the run, apart from its study."""
+        return {}
 
-    Args:
-        results: the folder of saved studies.
-        file_name: name of the checkpoint file, different for each type.
-        checkpoint_type: type of its content.
-    """
+    @property
+    def study_ids(self) -> list[str]:
+        """IDs of the studies that belong to the run."""
+        return []
 
-    def __init__(self, results: Path, file_name: str, checkpoint_type: type[CheckpointT]) -> None:
-        self.folder = results / CHECKPOINT_FOLDER
-        self._file_name, self._type = file_name, checkpoint_type
-
-    def ids(self) -> list[str]:
-        """Return the IDs of all checkpoints, newest first."""
-        return sorted((path.parent.name for path in self.folder.glob(f"*/{self._file_name}")), reverse=True)
-
-    def path(self, id: str) -> Path:
-        """Return the path of a checkpoint."""
-        return self.folder / id / self._file_name
-
-    def read(self, id: str) -> CheckpointT:
-        """Read a checkpoint.
-
-        Raises:
-            BadInput: the checkpoint does not exist, or cannot be read.
-            CorruptCheckpoint: its content is invalid.
-        """
-        path = self.path(id)
-        try:
-            return msgspec.msgpack.decode(read_regular_file(path), type=self._type, dec_hook=_decode_path)
-        except FileNotFoundError:
-            raise BadInput(f"cannot resume {id}: it has finished, or the ID is unknown") from None
-        except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
-            error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
-            hint = f"start over with {self.rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
-            raise error_type(f"cannot read checkpoint {path}: {error}: {hint}") from error
-
-    def rerun_hint(self, id: str, argv: Sequence[str] = ()) -> str:
-        """Return the command that starts over, as text.
-
-        Args:
-            id: of the run; a saved study is repeated by its ID.
-            argv: its original command line, if known.
-        """
-        if (self.folder.parent / f"{id}.json").is_file():
-            return f"`polybench run {id}`"
-        return f"`{shlex.join(['polybench', *argv])}`" if argv else "the same command without --resume"
-
-    def write(self, id: str, checkpoint: CheckpointT) -> None:
-        """Replace the checkpoint atomically; raises OSError if this fails."""
-        self.write_bytes(id, msgspec.msgpack.encode(checkpoint, enc_hook=str))
-
-    def write_bytes(self, id: str, data: bytes) -> None:
-        """Replace the checkpoint by the encoded one of another machine."""
-        folder = self.folder / id
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self.path(id)) as file:
-            file.write(data)
-
-    def remove(self, id: str) -> None:
-        """Delete the checkpoint of a finished run."""
-        shutil.rmtree(self.folder / id, ignore_errors=True)
-
-    def discard(self, id: str) -> None:
-        """Delete the checkpoint of an unfinished run, even if it is corrupt.
-
-        Raises:
-            BadInput: the run is active, or its folder cannot be deleted.
-        """
-        with self.lock(id):
-            self.remove(id)
-        if (self.folder / id).exists():
-            raise BadInput(f"cannot delete {self.folder / id}: delete it manually")
-
-    @contextlib.contextmanager
-    def lock(self, id: str) -> Iterator[None]:
-        """Lock a run, so that only one process measures it.
-
-        Raises:
-            BadInput: another process has locked it.
-        """
-        folder = self.folder / id
-        folder.mkdir(parents=True, exist_ok=True)
-        self._remove_empty()
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(hold_lock(folder))
-            except BlockingIOError:
-                raise BadInput(f"{id} is still running: wait for it, or stop it first") from None
-            try:
-                yield
-            finally:
-                if not self.path(id).exists():
-                    self.remove(id)
-                with contextlib.suppress(OSError):
-                    self.folder.rmdir()  # fails if there are other checkpoints
-
-    def _remove_empty(self) -> None:
-        """Delete the folders of runs that were killed before their first checkpoint."""
-        for folder in self.folder.iterdir():
-            with contextlib.suppress(OSError):
-                if [path.name for path in folder.iterdir()] == [LOCK_FILE] and is_stale(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _decode_path(kind: type[Any], value: Any) -> Any:
-    """Decode a path, which is encoded as text."""
-    if issubclass(kind, Path):
-        return Path(value)
-    raise NotImplementedError
+    def parse_study(self) -> Study:
+        """Return the study; raise BadInput if this machine cannot measure it."""
+        return parse(self.study, f"the study of {self.header.id}")
 
 
 class ConfigurationGroup(msgspec.Struct):
@@ -161,31 +76,14 @@ class CompletedPhases(msgspec.Struct):
     """Groups of the process runs. A resumed study keeps them, whatever memory is free then."""
 
 
-class StudyCheckpoint(msgspec.Struct, kw_only=True):
-    """State of a study between two phases. `study` is TOML, as in the document."""
+class StudyCheckpoint(Checkpoint, kw_only=True, tag="study"):
+    """State of a study between two phases."""
 
-    header: DocumentHeader
-    study: str
     settings: Settings
     runs: list[ConfigurationRun]
     interference: list[RoundInterference]
     warnings: list[str]
     completed: CompletedPhases
-
-
-class StudyCheckpointStore(CheckpointStore[StudyCheckpoint]):
-    """Checkpoints of unfinished studies.
-
-    Args:
-        results: the folder of saved studies.
-    """
-
-    def __init__(self, results: Path) -> None:
-        super().__init__(results, "study", StudyCheckpoint)
-
-
-SweepCommand = Literal["sweep", "overhead"]
-"""The command that renders the sweep."""
 
 
 class SweepSpec(NamedTuple):
@@ -204,45 +102,28 @@ class SweepSpec(NamedTuple):
     study_file: StudyFileMetadata = NO_METADATA
 
 
-class SweepCheckpoint(msgspec.Struct, kw_only=True):
-    """State of a sweep between two points. `study` is TOML, as in documents."""
+class SweepCheckpoint(Checkpoint, kw_only=True, tag="sweep"):
+    """State of a sweep between two points, each of which is a study with a checkpoint of its own."""
 
-    id: str
-    created: str
-    argv: list[str]
-    study: str
     axes: dict[str, list[int]]
     command: SweepCommand
-    study_file: StudyFileMetadata
-    tool_version: ToolVersion
-    host: Host
-    anonymous: bool = False
     started: dict[int, str] = {}
     """Point number -> ID of its study."""
 
     @property
+    def selection(self) -> dict[str, Any]:
+        """The swept values and the command."""
+        return select_sweep(self.axes, self.command)
+
+    @property
+    def study_ids(self) -> list[str]:
+        """IDs of the points that have started, in their order."""
+        return [self.started[number] for number in sorted(self.started)]
+
+    @property
     def spec(self) -> SweepSpec:
         """The sweep's study and swept values."""
-        study = parse(self.study, f"the study of {self.id}")
-        return SweepSpec(study, self.axes, self.command, self.study_file)
-
-    def matches(self, spec: SweepSpec) -> bool:
-        """Return whether the sweep has exactly this study and these swept values."""
-        axes = {axis: list(values) for axis, values in spec.axes.items()}
-        # The order of the axes determines that of the points.
-        same_axes = list(self.axes.items()) == list(axes.items())
-        return same_axes and (self.study, self.command) == (study_toml(spec.study), spec.command)
-
-
-class SweepCheckpointStore(CheckpointStore[SweepCheckpoint]):
-    """Checkpoints of unfinished sweeps.
-
-    Args:
-        results: the folder of saved studies.
-    """
-
-    def __init__(self, results: Path) -> None:
-        super().__init__(results, "sweep", SweepCheckpoint)
+        return SweepSpec(self.parse_study(), self.axes, self.command, self.header.study_file)
 
 
 class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,7 +141,7 @@ class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineStudy(msgspec.Struct, kw_only=True):
-    """The study of one machine group. `study_checkpoint` holds its own checkpoint."""
+    """The study of one machine group, which has a checkpoint of its own."""
 
     label: str
     study_id: str
@@ -273,22 +154,310 @@ class MachineStudy(msgspec.Struct, kw_only=True):
     finished: bool = False
 
 
-class ClusterCheckpoint(msgspec.Struct, kw_only=True):
+class ClusterCheckpoint(Checkpoint, kw_only=True, tag="cluster"):
     """State of a study on several machines, between two phases of any of its machine studies."""
 
-    id: str
-    created: str
-    tool_version: ToolVersion
     run: ClusterRun
     machine_studies: list[MachineStudy]
 
+    @property
+    def selection(self) -> dict[str, Any]:
+        """The machine groups, whatever their address is."""
+        return select_machines(self.run.groups)
 
-class ClusterCheckpointStore(CheckpointStore[ClusterCheckpoint]):
-    """Checkpoints of unfinished studies on several machines.
+    @property
+    def study_ids(self) -> list[str]:
+        """IDs of the machines' studies."""
+        return [study.study_id for study in self.machine_studies]
+
+
+def select_sweep(axes: Mapping[str, Sequence[int]], command: SweepCommand) -> dict[str, Any]:
+    """Return what selects a sweep, apart from its study; the order of the axes determines that of the points."""
+    return {"swept values": {axis: list(values) for axis, values in axes.items()}, "command": command}
+
+
+def select_machines(groups: Sequence[MachineGroup]) -> dict[str, Any]:
+    """Return what selects a cluster run, apart from its study."""
+    machines = {f"machine {group.label}": msgspec.to_builtins(group) for group in groups}
+    return {"machines": [group.label for group in groups]} | machines
+
+
+CheckpointT = TypeVar("CheckpointT", bound=Checkpoint)
+
+
+class CorruptCheckpoint(BadInput):
+    """The checkpoint is corrupt."""
+
+
+def _file_name(kind: type[Checkpoint]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+_KINDS: tuple[type[Checkpoint], ...] = (StudyCheckpoint, SweepCheckpoint, ClusterCheckpoint)
+
+
+class CheckpointStore:
+    """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock.
 
     Args:
         results: the folder of saved studies.
     """
 
     def __init__(self, results: Path) -> None:
-        super().__init__(results, "cluster", ClusterCheckpoint)
+        self.folder = results / CHECKPOINT_FOLDER
+
+    def ids(self, kind: type[Checkpoint] = StudyCheckpoint) -> list[str]:
+        """Return the IDs of all checkpoints of a kind, newest first."""
+        return sorted((path.parent.name for path in self.folder.glob(f"*/{_file_name(kind)}")), reverse=True)
+
+    def path(self, id: str, kind: type[Checkpoint] = StudyCheckpoint) -> Path:
+        """Return the path of a checkpoint."""
+        return self.folder / id / _file_name(kind)
+
+    def read(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
+        """Read a checkpoint.
+
+        Raises:
+            BadInput: the checkpoint does not exist, or cannot be read.
+            CorruptCheckpoint: its content is invalid.
+        """
+        path = self.path(id, kind)
+        try:
+            return msgspec.msgpack.decode(read_regular_file(path), type=kind, dec_hook=_decode_path)
+        except FileNotFoundError:
+            raise BadInput(f"cannot resume {id}: it has finished, or the ID is unknown") from None
+        except (OSError, msgspec.MsgspecError, RecursionError, ValueError) as error:
+            error_type = BadInput if isinstance(error, OSError) else CorruptCheckpoint
+            hint = f"start over with {self._rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
+            raise error_type(f"cannot read checkpoint {path}: {error}: {hint}") from error
+
+    def read_all(self, kind: type[CheckpointT], errors: list[str] | None = None) -> Iterator[CheckpointT]:
+        """Yield readable checkpoints, newest first; append the messages of the others to `errors`."""
+        for id in self.ids(kind):
+            try:
+                yield self.read(id, kind)
+            except BadInput as error:
+                if errors is not None:
+                    errors.append(str(error))
+
+    def reject_changed(self, checkpoint: Checkpoint, changes: Iterable[str]) -> None:
+        """Raise BadInput, with the command that starts over, if there are changes."""
+        if text := "; ".join(dict.fromkeys(changes)):
+            id, argv = checkpoint.header.id, checkpoint.header.argv
+            raise BadInput(f"cannot resume {id}: {text}: start over with {self._rerun_hint(id, argv)}")
+
+    def _rerun_hint(self, id: str, argv: Sequence[str] = ()) -> str:
+        """Return the command that starts over; a saved study is repeated by its ID."""
+        if (self.folder.parent / f"{id}.json").is_file():
+            return f"`polybench run {id}`"
+        return f"`{shlex.join(['polybench', *argv])}`" if argv else "the same command without --resume"
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Replace the checkpoint atomically; raises OSError if this fails."""
+        self.write_bytes(checkpoint.header.id, msgspec.msgpack.encode(checkpoint, enc_hook=str), type(checkpoint))
+
+    def write_bytes(self, id: str, data: bytes, kind: type[Checkpoint] = StudyCheckpoint) -> None:
+        """Replace the checkpoint by an encoded one, such as that of another machine."""
+        path = self.path(id, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(data)
+
+    def remove(self, id: str) -> None:
+        """Delete the checkpoint of a finished run."""
+        shutil.rmtree(self.folder / id, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def lock(self, id: str) -> Iterator[None]:
+        """Lock a run, so that only one process measures it.
+
+        Raises:
+            BadInput: another process has locked it.
+        """
+        folder = self.folder / id
+        folder.mkdir(parents=True, exist_ok=True)
+        self._remove_empty()
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(hold_lock(folder))
+            except BlockingIOError:
+                raise BadInput(f"{id} is still running: wait for it, or stop it first") from None
+            try:
+                yield
+            finally:
+                if not any(self.path(id, kind).exists() for kind in _KINDS):
+                    self.remove(id)
+                with contextlib.suppress(OSError):
+                    self.folder.rmdir()  # fails if there are other checkpoints
+
+    def _remove_empty(self) -> None:
+        """Delete the folders of runs that were killed before their first checkpoint."""
+        for folder in self.folder.iterdir():
+            with contextlib.suppress(OSError):
+                if [path.name for path in folder.iterdir()] == [LOCK_FILE] and is_stale(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _decode_path(kind: type[Any], value: Any) -> Any:
+    """Decode a path, which is encoded as text."""
+    if issubclass(kind, Path):
+        return Path(value)
+    raise NotImplementedError
+
+
+class ResumableRun(NamedTuple):
+    """An unfinished study, sweep or cluster run."""
+
+    id: str
+    kind: type[Checkpoint] = StudyCheckpoint
+
+
+def find_resumable(name: str, store: Store) -> ResumableRun:
+    """Find the unfinished run whose ID begins with `name`, or for `last` the one that stopped last.
+
+    A study that belongs to a sweep or cluster run is resumed with the whole run.
+
+    Raises:
+        BadInput: no or several unfinished runs match.
+    """
+    checkpoints = CheckpointStore(store.folder)
+    kinds = {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
+    cluster_runs = {
+        study_id: run.header.id for run in checkpoints.read_all(ClusterCheckpoint) for study_id in run.study_ids
+    }
+    ids = sorted({cluster_runs.get(id, id) for id in kinds if name == "last" or id.startswith(name)})
+    if name == "last" and ids:
+        sweeps = checkpoints.read_all(SweepCheckpoint)
+        parents = {max(sweep.study_ids, default=sweep.header.id): sweep.header.id for sweep in sweeps} | cluster_runs
+        # The studies of a corrupt sweep are unknown, so it is chosen only if there is no other run.
+        newest = max([*(id for id in ids if kinds[id] is StudyCheckpoint), *parents], default=ids[-1])
+        ids = [parents.get(newest, newest)]
+    if len(ids) == 1:
+        return ResumableRun(ids[0], kinds[ids[0]])
+    if ids:
+        raise BadInput(f"ambiguous ID {name!r}: {len(ids)} unfinished studies match: use a longer prefix")
+    raise BadInput(f"cannot resume {name!r}: it has finished, or the ID is unknown")
+
+
+def discard(run: ResumableRun, store: Store) -> None:
+    """Delete the checkpoint of a run, even if it is corrupt; documents and finished points of a sweep remain.
+
+    Raises:
+        BadInput: the run is active, or its checkpoint cannot be deleted.
+    """
+    checkpoints, study_ids = CheckpointStore(store.folder), []
+    if run.kind is ClusterCheckpoint:
+        with contextlib.suppress(BadInput):  # corrupt: its studies are unknown
+            study_ids = checkpoints.read(run.id, run.kind).study_ids
+    with checkpoints.lock(run.id):
+        checkpoints.remove(run.id)
+    if (checkpoints.folder / run.id).exists():
+        raise BadInput(f"cannot delete {checkpoints.folder / run.id}: delete it manually")
+    for id in study_ids:  # after the lock has shown that no process measures them
+        checkpoints.remove(id)
+
+
+def find_unfinished(
+    study: Study, store: Store, kind: type[Checkpoint] = StudyCheckpoint, selection: Mapping[str, Any] | None = None
+) -> str:
+    """Return the ID of the newest unfinished run with exactly these settings, among intact checkpoints.
+
+    Args:
+        study: the requested study.
+        store: with the checkpoints.
+        kind: of the run.
+        selection: its `selection`, for a sweep or a cluster run.
+
+    Raises:
+        BadInput: no run matches; the message lists differences from the newest unfinished run.
+    """
+    requested, selection = study_toml(study), selection or {}
+    newest: Checkpoint | None = None
+    errors: list[str] = []
+    for candidate in CheckpointStore(store.folder).read_all(kind, errors):
+        # Encoded, because the order counts.
+        if (candidate.study, msgspec.json.encode(candidate.selection)) == (requested, msgspec.json.encode(selection)):
+            return candidate.header.id
+        newest = newest or candidate
+    if newest is None:
+        text = f"no unfinished study in {store.folder}: run the command without --resume"
+    else:
+        id, before = newest.header.id, _study_fields(newest.study) | newest.selection
+        changes = "; ".join(list_changes(before, _study_fields(requested) | dict(selection)))
+        text = f"no unfinished study has these settings: in {id}, {changes}: `polybench resume {id}` resumes it"
+    raise BadInput("; ".join([text, *errors]))
+
+
+def _study_fields(study: str) -> dict[str, Any]:
+    """Return the fields of a study in TOML, with the name of a custom network in place of its content."""
+    text = TomlText("a study", study)
+    fields = replace_network(text, text.load())
+    return fields | {"model": find_model(fields["model"]).name}
+
+
+def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Describe each changed value."""
+    return [
+        f"{name} was {before.get(name, 'absent')}, now {now.get(name, 'absent')}"
+        for name in dict.fromkeys([*before, *now])
+        if before.get(name) != now.get(name)
+    ]
+
+
+def summarize_unsaved(store: Store, saved: Iterable[StudySummary]) -> list[StudySummary]:
+    """Summarize unfinished runs without a document: studies that stopped early, and sweeps."""
+    checkpoints, known = CheckpointStore(store.folder), {summary.file for summary in saved}
+    studies = [_summarize(checkpoints, id, StudyCheckpoint) for id in checkpoints.ids() if id not in known]
+    return [*studies, *(_summarize(checkpoints, id, SweepCheckpoint) for id in checkpoints.ids(SweepCheckpoint))]
+
+
+def _summarize(checkpoints: CheckpointStore, id: str, kind: type[StudyCheckpoint | SweepCheckpoint]) -> StudySummary:
+    try:
+        checkpoint = checkpoints.read(id, kind)
+        header, own = checkpoint.header, _own_summary(checkpoint)
+    except BadInput as error:
+        started_at = 0.0
+        with contextlib.suppress(OSError):
+            started_at = (checkpoints.folder / id).stat().st_mtime
+        return StudySummary(file=id, started_at=started_at, unreadable_reason=str(error))
+    return StudySummary(
+        file=id,
+        started_at=parse_time(header.created) or 0.0,
+        id=id,
+        created=header.created,
+        title=header.study_file.title,
+        hostname=UNKNOWN_HOST if header.anonymous else header.host.hostname,
+        finished=False,
+        **own,
+    )
+
+
+def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any]:
+    """Return the fields of a summary that a study and a sweep do not share."""
+    runs: list[tuple[Configuration, ConfigurationRun | None]]
+    if isinstance(checkpoint, StudyCheckpoint):
+        settings = checkpoint.settings
+        runs = [(run.configuration, run) for run in checkpoint.runs]
+        own = {"model": settings.model, "dataset": settings.dataset, "batch_size": settings.batch_size}
+    else:
+        plan = resolve(points(checkpoint.parse_study(), checkpoint.axes)[0].study)
+        runs = [(configuration, None) for configuration in plan.configurations]
+        own = {
+            "model": plan.model.name,
+            "dataset": plan.study.data,
+            "batch_size": plan.workload.batch_size,
+            "kind": checkpoint.command,
+            "points": SweepPoints(checkpoint.axes, checkpoint.study_ids),
+        }
+    configurations = [
+        ConfigurationSummary(
+            configuration.name,
+            configuration.engine,
+            configuration.variant,
+            configuration.device,
+            run is not None and bool(measured_step_times(run)),
+            {name: text for name, text in (collect_versions(run) if run else {}).items() if isinstance(text, str)},
+        )
+        for configuration, run in runs
+    ]
+    return own | {"configurations": configurations}

@@ -14,7 +14,7 @@ from polybench.machine.meters.observer import Observer
 from polybench.planning import shared_files
 from polybench.planning.plan import Plan
 from polybench.results.document import DocumentHeader
-from polybench.runner.checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
 from polybench.runner.state import StudyState
@@ -39,7 +39,7 @@ def prepare(
     *,
     header: DocumentHeader,
     store: Store | None = None,
-    checkpoints: StudyCheckpointStore | None = None,
+    checkpoints: CheckpointStore | None = None,
     observed: bool = False,
     parity_check: CheckScope = "new",
 ) -> Iterator[PreparedStudy]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.planning.plan import Plan, resolve
 from polybench.planning.shared_files import dataset_of
-from polybench.planning.study_file import parse
 from polybench.results.document import DocumentHeader, collect_versions, is_complete
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.checkpoint import StudyCheckpoint, StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore, CheckpointT, StudyCheckpoint, list_changes
 from polybench.runner.prepare import prepare
 from polybench.runner.progress import Progress
 from polybench.runner.state import StudyState, make_run
@@ -28,6 +26,8 @@ from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized
 from polybench.storage.store import Store
+
+_MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
 
 _SETTINGS_KNOWN_AT_END = ("rounds_per_process", "steps_per_round", "baseline")
 """Settings that are unknown before anything is measured."""
@@ -54,12 +54,10 @@ def resume_study(
         RequiredEngineMissing: with `strict`.
     """
     store.ensure_writable()
-    checkpoints = StudyCheckpointStore(store.folder)
+    checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):  # before reading, since another process may be finishing it
-        checkpoint = checkpoints.read(id)
-        rerun_hint = checkpoints.rerun_hint(id, checkpoint.header.argv)
-        study = parse(checkpoint.study, f"the study of {id}")
-        reject_changed(id, rerun_hint, machine_changes(checkpoint.header.host, checkpoint.header.tool_version))
+        checkpoint = read_resumable(checkpoints, id, StudyCheckpoint)
+        study = checkpoint.parse_study()
         with prepare(
             resolve(study),
             progress,
@@ -69,23 +67,58 @@ def resume_study(
             observed=study.metrics,
         ) as prepared:
             state = prepared.state
-            reject_changed(id, rerun_hint, _setting_changes(checkpoint, state))
-            reject_changed(id, rerun_hint, _engine_changes(checkpoint.runs, state))
+            checkpoints.reject_changed(checkpoint, _setting_changes(checkpoint, state))
+            progress.on_stage("checking that engine versions are unchanged")
+            saved = [(collect_versions(run), current) for run, current in _still_active(checkpoint, state)]
+            checkpoints.reject_changed(checkpoint, _version_changes(saved, study.timeout, ("build",)))
             state.restore(checkpoint)
-            state.warn(_resume_warning(checkpoint))
+            process_runs = units.plural(checkpoint.completed.process_runs, "process run")
+            state.warn(
+                f"resumed after {process_runs}: the state of the machine may have changed between the earlier"
+                " measurements and the later ones"
+            )
             return run_phases(prepared, strict=strict)
 
 
-def check_resumable_here(id: str, store: Store) -> None:
-    """Check that this machine can resume a study, as far as possible without starting an engine.
+def read_resumable(checkpoints: CheckpointStore, id: str, kind: type[CheckpointT]) -> CheckpointT:
+    """Read a checkpoint that this machine can resume, as far as that is known without starting an engine.
 
     Raises:
-        BadInput: the study is not unfinished, or the machine or polybench has changed.
+        BadInput: the run is not unfinished, or the machine or polybench has changed.
     """
-    checkpoints = StudyCheckpointStore(store.folder)
-    checkpoint = checkpoints.read(id)
-    rerun_hint = checkpoints.rerun_hint(id, checkpoint.header.argv)
-    reject_changed(id, rerun_hint, machine_changes(checkpoint.header.host, checkpoint.header.tool_version))
+    checkpoint = checkpoints.read(id, kind)
+    header = checkpoint.header
+    before = _machine_values(header.host, header.tool_version)
+    checkpoints.reject_changed(checkpoint, list_changes(before, _machine_values(host.this_host(), host.tool_version())))
+    return checkpoint
+
+
+def polybench_changes(before: ToolVersion) -> list[str]:
+    """Describe changes of polybench."""
+    return list_changes(_polybench_values(before), _polybench_values(host.tool_version()))
+
+
+def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
+    """Describe changes of the data and engine versions of a finished study.
+
+    Args:
+        document: the study.
+        plan: of the same study, now.
+        scratch: a folder for files.
+    """
+    images = dataset_of(plan.study, plan.model, scratch)
+    environments = Environments(plan, scratch / "environments")
+    results = [(document.result(configuration.name), configuration) for configuration in plan.configurations]
+    saved = [
+        (result.versions, make_run(configuration, plan, environments))
+        for result, configuration in results
+        if "build" in result.versions
+    ]
+    nested = () if is_anonymized(document.host) else ("build", "environment", "inherited")
+    return [
+        *list_changes({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256}),
+        *_version_changes(saved, plan.study.timeout, nested),
+    ]
 
 
 def _resumed_header(checkpoint: StudyCheckpoint, study: Study, anonymous: bool) -> DocumentHeader:
@@ -97,14 +130,6 @@ def _resumed_header(checkpoint: StudyCheckpoint, study: Study, anonymous: bool) 
         header,
         resumed=[*header.resumed, Resumed(now, process_runs, trainings)],
         anonymous=header.anonymous or anonymous,
-    )
-
-
-def _resume_warning(checkpoint: StudyCheckpoint) -> str:
-    process_runs = units.plural(checkpoint.completed.process_runs, "process run")
-    return (
-        f"resumed after {process_runs}: the state of the machine may have changed between the earlier"
-        " measurements and the later ones"
     )
 
 
@@ -120,94 +145,43 @@ def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str
             changes += list_changes(
                 saved.env_vars | saved.inherited_env_vars, current.env_vars | current.inherited_env_vars
             )
-    return list(dict.fromkeys(changes))
-
-
-def _engine_changes(saved_runs: Sequence[ConfigurationRun], state: StudyState) -> list[str]:
-    """Describe version changes, from one configuration of each engine, environment and device."""
-    first_of_each = {}
-    for saved, current in zip(saved_runs, state.runs, strict=True):
-        if saved.is_active and saved.engine_info is not None:
-            configuration = saved.configuration
-            first_of_each[configuration.engine, configuration.environment, configuration.device] = (
-                saved.engine_info,
-                current,
-            )
-    state.progress.on_stage("checking that engine versions are unchanged")
-    read_engine_info([current for _, current in first_of_each.values()], state.plan.study.timeout)
-    changes: list[str] = []
-    for before, current in first_of_each.values():
-        now = current.engine_info
-        if now is None:
-            changes.append(f"{current.configuration.name}: {current.reason}")
-        else:
-            changes += [*list_changes(before.versions, now.versions), *list_changes(before.build, now.build)]
-    return list(dict.fromkeys(changes))
-
-
-_MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
-
-
-def reject_changed(id: str, rerun_hint: str, changes: Sequence[str]) -> None:
-    """Raise BadInput if there are changes; `rerun_hint` is the command that starts over."""
-    if changes:
-        text = "; ".join(dict.fromkeys(changes))
-        raise BadInput(f"cannot resume {id}: {text}: start over with {rerun_hint}")
-
-
-def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe each changed value."""
-    return list(_iter_changes(before, now))
-
-
-def machine_changes(host_before: Host, tool_before: ToolVersion) -> list[str]:
-    """Describe changes of the machine and of polybench."""
-    before = _machine_values(host_before, tool_before)
-    return list_changes(before, _machine_values(host.this_host(), host.tool_version()))
-
-
-def polybench_changes(before: ToolVersion) -> list[str]:
-    """Describe changes of polybench."""
-    return list_changes(_polybench_values(before), _polybench_values(host.tool_version()))
-
-
-def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
-    """Describe changes of the data and engine versions of a finished study.
-
-    Versions are those of one configuration of each engine, environment and device.
-
-    Args:
-        document: the study.
-        plan: of the same study, now.
-        scratch: a folder for files.
-    """
-    study = plan.study
-    images = dataset_of(study, plan.model, scratch)
-    changes = list_changes({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256})
-    environments = Environments(plan, scratch / "environments")
-    first_of_each = {
-        (configuration.engine, configuration.environment, configuration.device): (
-            document.result(configuration.name),
-            configuration,
-        )
-        for configuration in reversed(plan.configurations)
-        if "build" in document.result(configuration.name).versions
-    }
-    pairs = [(result, make_run(configuration, plan, environments)) for result, configuration in first_of_each.values()]
-    read_engine_info([run for _, run in pairs], study.timeout)
-    for result, run in pairs:
-        if run.engine_info is None:
-            changes.append(f"{run.configuration.name}: {run.reason}")
-        else:
-            changes += _version_changes(result.versions, collect_versions(run), is_anonymized(document.host))
     return changes
 
 
-def _version_changes(before: Mapping[str, Any], now: Mapping[str, Any], anonymized: bool) -> Iterator[str]:
-    """Describe changes of versions, and of environment variables unless the study is anonymized."""
-    yield from _iter_changes(_scalar_values(before), _scalar_values(now))
-    for name in () if anonymized else ("environment", "inherited"):
-        yield from _iter_changes(before.get(name, {}), now.get(name, {}))
+def _still_active(
+    checkpoint: StudyCheckpoint, state: StudyState
+) -> Iterable[tuple[ConfigurationRun, ConfigurationRun]]:
+    """Yield the saved and the current run of each configuration whose engine was loaded."""
+    for saved, current in zip(checkpoint.runs, state.runs, strict=True):
+        if saved.is_active and saved.engine_info is not None:
+            yield saved, current
+
+
+def _version_changes(
+    saved: Iterable[tuple[Mapping[str, Any], ConfigurationRun]], timeout: float, nested: Sequence[str]
+) -> list[str]:
+    """Describe version changes, from one configuration of each engine, environment and device.
+
+    Args:
+        saved: earlier versions, as in a document, and a run that may start workers.
+        timeout: of each worker, in seconds.
+        nested: names of nested versions to compare.
+    """
+    one_of_each = {
+        (run.configuration.engine, run.configuration.environment, run.configuration.device): (versions, run)
+        for versions, run in saved
+    }
+    read_engine_info([run for _, run in one_of_each.values()], timeout)
+    changes: list[str] = []
+    for before, run in one_of_each.values():
+        if run.engine_info is None:
+            changes.append(f"{run.configuration.name}: {run.reason}")
+            continue
+        now = collect_versions(run)
+        changes += list_changes(_scalar_values(before), _scalar_values(now))
+        for name in nested:
+            changes += list_changes(before.get(name, {}), now.get(name, {}))
+    return changes
 
 
 def _scalar_values(versions: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,9 +194,3 @@ def _machine_values(machine: Host, tool: ToolVersion) -> dict[str, Any]:
 
 def _polybench_values(tool: ToolVersion) -> dict[str, Any]:
     return {f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")}
-
-
-def _iter_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys([*before, *now]):
-        if before.get(name) != now.get(name):
-            yield f"{name} was {before.get(name, 'absent')}, now {now.get(name, 'absent')}"

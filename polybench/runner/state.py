@@ -28,7 +28,7 @@ from polybench.results.document import (
 )
 from polybench.results.run_state import ConfigurationRun
 from polybench.results.warnings import final_warnings
-from polybench.runner.checkpoint import CompletedPhases, StudyCheckpoint, StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyCheckpoint
 from polybench.runner.peak_cache import PeakCache, add_peak_comparison
 from polybench.runner.progress import ConfigurationProgress, PhaseTimer, Progress
 from polybench.runner.scratch import prune_logs
@@ -60,7 +60,7 @@ class StudyState:
         progress: Progress,
         store: Store | None,
         header: DocumentHeader,
-        checkpoints: StudyCheckpointStore | None = None,
+        checkpoints: CheckpointStore | None = None,
         phase_timer: PhaseTimer | None = None,
     ) -> None:
         self.phase_timer = phase_timer or PhaseTimer(progress)
@@ -158,7 +158,7 @@ class StudyState:
             interference=self.interference, warnings=self._warnings, completed=self.completed,
         )  # fmt: skip
         with contextlib.suppress(OSError):  # saving the document reports the same problem
-            self._checkpoints.write(self._header.id, checkpoint)
+            self._checkpoints.write(checkpoint)
 
     def checkpoint_file(self, name: str) -> Path | None:
         """Return the path of a file beside the checkpoint; None if the study has no checkpoint."""

@@ -8,7 +8,7 @@ from polybench.errors import RequiredEngineMissing
 from polybench.planning.plan import resolve
 from polybench.results.document import DocumentHeader
 from polybench.runner.allocations import count_in_own_processes
-from polybench.runner.checkpoint import StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.parity import check_all, check_then_measure
 from polybench.runner.prepare import PreparedStudy, new_header, prepare
 from polybench.runner.process_runs import run_all
@@ -49,7 +49,7 @@ def run_study(
     """
     header = header or new_header()
     measures = parity_check != "only"
-    checkpoints = StudyCheckpointStore(store.folder) if store is not None and measures else None
+    checkpoints = CheckpointStore(store.folder) if store is not None and measures else None
     plan = resolve(study)
     if store is not None:
         store.ensure_writable()

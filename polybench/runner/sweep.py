@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from polybench.errors import BadInput
-from polybench.machine import host
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
 from polybench.planning.plan import resolve
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import (
+    CheckpointStore,
     CorruptCheckpoint,
-    StudyCheckpointStore,
     SweepCheckpoint,
-    SweepCheckpointStore,
     SweepSpec,
 )
-from polybench.runner.prepare import new_header, new_id
+from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
-from polybench.runner.resume import machine_changes, reject_changed, resume_study, study_changes
+from polybench.runner.resume import read_resumable, resume_study, study_changes
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import run_study
 from polybench.schema import units
@@ -78,34 +77,16 @@ def run_sweep(
     """
     points(spec.study, spec.axes)  # raises BadInput before anything is written
     checkpoint = SweepCheckpoint(
-        id=new_id(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        argv=list(argv),
+        header=new_header(argv, spec.study_file, anonymous=anonymous),
         study=study_toml(spec.study),
         axes={axis: list(values) for axis, values in spec.axes.items()},
         command=spec.command,
-        study_file=spec.study_file,
-        tool_version=host.tool_version(),
-        host=host.this_host(),
-        anonymous=anonymous,
     )
     if store is None:
         return _SweepRun(spec, checkpoint, progress, None).run()
     store.ensure_writable()
-    with SweepCheckpointStore(store.folder).lock(checkpoint.id):
+    with CheckpointStore(store.folder).lock(checkpoint.header.id):
         return _SweepRun(spec, checkpoint, progress, store).run()
-
-
-def check_sweep_resumable_here(id: str, store: Store) -> None:
-    """Check that this machine can resume a sweep, as far as possible without starting an engine.
-
-    Raises:
-        BadInput: the sweep is not unfinished, or the machine or polybench has changed.
-    """
-    checkpoints = SweepCheckpointStore(store.folder)
-    checkpoint = checkpoints.read(id)
-    rerun_hint = checkpoints.rerun_hint(id, checkpoint.argv)
-    reject_changed(id, rerun_hint, machine_changes(checkpoint.host, checkpoint.tool_version))
 
 
 def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> SweepOutcome:
@@ -121,18 +102,17 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
         BadInput: the sweep is not unfinished, it is running, or machine, versions or data have changed.
     """
     store.ensure_writable()
-    checkpoints = SweepCheckpointStore(store.folder)
+    checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):
-        checkpoint = checkpoints.read(id)
-        rerun_hint = checkpoints.rerun_hint(id, checkpoint.argv)
-        reject_changed(id, rerun_hint, machine_changes(checkpoint.host, checkpoint.tool_version))
-        checkpoint.anonymous |= anonymous
+        checkpoint = read_resumable(checkpoints, id, SweepCheckpoint)
+        header = checkpoint.header
+        checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
         sweep = _SweepRun(checkpoint.spec, checkpoint, progress, store)
         if sweep.finished:
             progress.on_stage("checking that engine versions are unchanged")
             point, document = next(iter(sweep.finished.values()))
             with scratch_folder() as scratch:
-                reject_changed(id, rerun_hint, study_changes(document, resolve(point.study), scratch))
+                checkpoints.reject_changed(checkpoint, study_changes(document, resolve(point.study), scratch))
         return sweep.run()
 
 
@@ -159,9 +139,9 @@ class _SweepRun:
             document = self._measure(number, _PrefixedProgress(self._progress, prefix))
             self.finished[number] = PointResult(point, document)
             if _is_interrupted(document):
-                return self._make_outcome(self._checkpoint.id if self._store else None)
+                return self._make_outcome(self._checkpoint.header.id if self._store else None)
         if self._store is not None:
-            SweepCheckpointStore(self._store.folder).remove(self._checkpoint.id)
+            CheckpointStore(self._store.folder).remove(self._checkpoint.header.id)
         return self._make_outcome(None)
 
     def _order(self) -> list[int]:
@@ -172,20 +152,20 @@ class _SweepRun:
         """Measure or resume the study of a point; a study with a corrupt checkpoint starts over."""
         checkpoint, store = self._checkpoint, self._store
         started_id = checkpoint.started.get(number)
-        if store is not None and started_id in StudyCheckpointStore(store.folder).ids():
+        if store is not None and started_id in CheckpointStore(store.folder).ids():
             try:
-                return resume_study(started_id, progress, store=store, anonymous=checkpoint.anonymous)
+                return resume_study(started_id, progress, store=store, anonymous=checkpoint.header.anonymous)
             except CorruptCheckpoint:
                 progress.on_warning(f"the checkpoint of {started_id} is corrupt: this point starts over")
-                StudyCheckpointStore(store.folder).remove(started_id)
-        header = new_header(checkpoint.argv, anonymous=checkpoint.anonymous)
+                CheckpointStore(store.folder).remove(started_id)
+        header = new_header(checkpoint.header.argv, anonymous=checkpoint.header.anonymous)
         checkpoint.started[number] = header.id
         self._write_checkpoint()
         return run_study(self._points[number].study, progress, store=store, header=header)
 
     def _load_finished(self, id: str) -> StudyDocument | None:
         """Return the document of a finished point, else None."""
-        if self._store is None or id in StudyCheckpointStore(self._store.folder).ids():
+        if self._store is None or id in CheckpointStore(self._store.folder).ids():
             return None
         try:
             document = self._store.load(id)
@@ -196,11 +176,11 @@ class _SweepRun:
     def _write_checkpoint(self) -> None:
         if self._store is not None:
             with contextlib.suppress(OSError):  # each study reports this problem when it saves its document
-                SweepCheckpointStore(self._store.folder).write(self._checkpoint.id, self._checkpoint)
+                CheckpointStore(self._store.folder).write(self._checkpoint)
 
     def _make_outcome(self, resumable_id: str | None) -> SweepOutcome:
         finished = [self.finished[number] for number in sorted(self.finished)]
-        return SweepOutcome(self._spec, self._checkpoint.argv, finished, resumable_id)
+        return SweepOutcome(self._spec, self._checkpoint.header.argv, finished, resumable_id)
 
 
 def _is_interrupted(document: StudyDocument) -> bool:

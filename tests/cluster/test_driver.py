@@ -27,8 +27,7 @@ from polybench.cluster.node import StreamingStore
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, PolybenchError
 from polybench.render.merge import render
-from polybench.runner.checkpoint import ClusterCheckpointStore, StudyCheckpointStore
-from polybench.runner.resumable import ResumableRun, discard
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ResumableRun, discard
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
 from polybench.schema.options import MachineGroup
 from polybench.schema.study import to_json
@@ -139,14 +138,13 @@ def test_changed_versions_are_rejected_or_reported_on_resume(  # type: ignore[no
     _, result, _ = play(a=[one], b=[[NodeLost("it is gone", can_retry=False)]])
     store, executor = Store(tmp_path / "r"), ScriptedExecutor(b=[two])
     monkeypatch.setattr(run_module, "make_executor", lambda target, upload: executor)
-    checkpoints = ClusterCheckpointStore(store.folder)
-    checkpoint = checkpoints.read(result.unfinished_id)
-    checkpoints.write(
-        result.unfinished_id, msgspec.structs.replace(checkpoint, tool_version=ToolVersion("0.0.1", None))
-    )
+    checkpoints = CheckpointStore(store.folder)
+    checkpoint = checkpoints.read(result.unfinished_id, ClusterCheckpoint)
+    header = msgspec.structs.replace(checkpoint.header, tool_version=ToolVersion("0.0.1", None))
+    checkpoints.write(msgspec.structs.replace(checkpoint, header=header))
     with pytest.raises(BadInput, match=r"polybench's version was 0\.0\.1, now "):
         resume_on_cluster(result.unfinished_id, RecordingProgress(), store=store)
-    checkpoints.write(result.unfinished_id, checkpoint)
+    checkpoints.write(checkpoint)
     resume_on_cluster(result.unfinished_id, listener := RecordingProgress(), store=store)
     assert "torch is 2.1 on b, but 2.0 on a" in listener.warnings
 
@@ -255,12 +253,12 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
     lost = NodeLost("it is gone", can_retry=False)
     _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, lost]], b=[COMPLETE])
     store = Store(tmp_path / "r")
-    before = StudyCheckpointStore(store.folder).ids()
+    before = CheckpointStore(store.folder).ids()
     with (
-        ClusterCheckpointStore(store.folder).lock(result.unfinished_id),
+        CheckpointStore(store.folder).lock(result.unfinished_id),
         pytest.raises(BadInput, match="is still running"),
     ):
-        discard(ResumableRun(result.unfinished_id, "cluster"), store)
-    assert StudyCheckpointStore(store.folder).ids() == before != []
-    discard(ResumableRun(result.unfinished_id, "cluster"), store)
-    assert StudyCheckpointStore(store.folder).ids() == []
+        discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
+    assert CheckpointStore(store.folder).ids() == before != []
+    discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
+    assert CheckpointStore(store.folder).ids() == []

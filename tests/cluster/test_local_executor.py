@@ -19,8 +19,17 @@ from polybench.cluster.driver import ClusterResult
 from polybench.cluster.messages import Fingerprint
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, RequiredEngineMissing
-from polybench.runner.checkpoint import ClusterCheckpointStore, ClusterRun, StudyCheckpointStore
-from polybench.runner.resumable import ResumableRun, discard, find_cluster_run, find_resumable
+from polybench.runner.checkpoint import (
+    CheckpointStore,
+    ClusterCheckpoint,
+    ClusterRun,
+    ResumableRun,
+    StudyCheckpoint,
+    discard,
+    find_resumable,
+    find_unfinished,
+    select_machines,
+)
 from polybench.runner.study import run_study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
@@ -151,7 +160,7 @@ def test_cluster_run_can_be_resumed_anonymously(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError):
         run(cluster_run(tmp_path, "a", "b"), store.folder, ActAtStage("b: process 1 of 2: starting", end))
-    (id,) = ClusterCheckpointStore(store.folder).ids()
+    (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
     resume_on_cluster(id, RecordingProgress(), store=store, anonymous=True)
     saved = [path.read_text() for path in store.folder.glob("*.json")]
     assert len(saved) == 2
@@ -169,17 +178,17 @@ def test_interrupted_driver_leaves_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(Ended):
         run(cluster, store.folder, ActAtStage("b: process 2 of 2: starting", end))
     assert node_programs() == []
-    (id,) = ClusterCheckpointStore(store.folder).ids()
-    (study_id,) = StudyCheckpointStore(store.folder).ids()
+    (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
+    (study_id,) = CheckpointStore(store.folder).ids()
     assert (
         find_resumable("last", store)
         == find_resumable(study_id, store)
         == find_resumable(id, store)
-        == ResumableRun(id, "cluster")
+        == ResumableRun(id, ClusterCheckpoint)
     )
-    assert find_cluster_run(cluster, store) == id
+    assert find_unfinished(cluster.study, store, ClusterCheckpoint, select_machines(cluster.groups)) == id
     with pytest.raises(BadInput, match=r"machines was \['a', 'b'\], now \['a'\]"):
-        find_cluster_run(cluster_run(tmp_path, "a"), store)
+        find_unfinished(cluster.study, store, ClusterCheckpoint, select_machines(cluster.groups[:1]))
 
     result = resume_on_cluster(id, listener := RecordingProgress(), store=store)
     # Neither the finished machine nor the process run that had arrived is repeated.
@@ -202,17 +211,17 @@ def test_study_is_not_resumed_on_a_changed_machine(tmp_path: Path) -> None:
     store = Store(tmp_path / "r")
     with pytest.raises(RuntimeError):
         run(cluster_run(tmp_path), store.folder, ActAtStage("process 2 of 2: starting", end))
-    (id,) = ClusterCheckpointStore(store.folder).ids()
-    checkpoints = StudyCheckpointStore(store.folder)
+    (id,) = CheckpointStore(store.folder).ids(ClusterCheckpoint)
+    checkpoints = CheckpointStore(store.folder)
     (study_id,) = checkpoints.ids()
-    checkpoint = checkpoints.read(study_id)
+    checkpoint = checkpoints.read(study_id, StudyCheckpoint)
     checkpoint.header.host.cpu = "another one"
-    checkpoints.write(study_id, checkpoint)
+    checkpoints.write(checkpoint)
     with pytest.raises(BadInput, match=r"cannot resume .*cpu was another one, now "):
         resume_on_cluster(id, RecordingProgress(), store=store)
-    assert ClusterCheckpointStore(store.folder).ids() == [id]
-    discard(ResumableRun(id, "cluster"), store)
-    assert ClusterCheckpointStore(store.folder).ids() == checkpoints.ids() == []
+    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == [id]
+    discard(ResumableRun(id, ClusterCheckpoint), store)
+    assert CheckpointStore(store.folder).ids(ClusterCheckpoint) == checkpoints.ids() == []
 
 
 def test_ctrl_c_ends_every_worker_and_saves_finished_process_runs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from polybench.cluster.driver import MachineRun
 from polybench.cluster.executor import NodeLost
 from polybench.cluster.messages import Saved, Started, Task, current_fingerprint
-from polybench.runner.checkpoint import MachineStudy, StudyCheckpointStore
+from polybench.runner.checkpoint import CheckpointStore, MachineStudy
 from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import from_json, to_json
@@ -58,6 +58,6 @@ def test_reset_deletes_the_checkpoint(tmp_path: Path) -> None:
     store = Store(tmp_path / "r")
     machine = MachineRun(MachineGroup(), MachineStudy(label="a", study_id="1"), "", store, is_labelled=False)
     machine.save(document(task), None)
-    assert StudyCheckpointStore(store.folder).ids() == ["1"]
+    assert CheckpointStore(store.folder).ids() == ["1"]
     machine.reset()
-    assert StudyCheckpointStore(store.folder).ids() == []
+    assert CheckpointStore(store.folder).ids() == []

@@ -21,9 +21,8 @@ from polybench.errors import BadInput, RequiredEngineMissing
 from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import StudyCheckpoint, StudyCheckpointStore
-from polybench.runner.resumable import find_resumable, find_study
-from polybench.runner.resume import check_resumable_here, resume_study
+from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
+from polybench.runner.resume import read_resumable, resume_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
@@ -58,12 +57,12 @@ run_study(study, KillAtStage(), store=Store(Path(sys.argv[2])))
 """
 
 
-def kill_at(stage: str, results: Path, study: Study = STUDY) -> StudyCheckpointStore:
+def kill_at(stage: str, results: Path, study: Study = STUDY) -> CheckpointStore:
     """Run the study in a separate program, which is killed at this stage."""
     encoded = msgspec.json.encode(study).decode()
     done = subprocess.run([sys.executable, "-c", RUN_UNTIL_KILLED, encoded, str(results), stage], check=False)
     assert done.returncode == -signal.SIGKILL
-    return StudyCheckpointStore(results)
+    return CheckpointStore(results)
 
 
 def stop_at(stage: str, results: Path) -> StudyDocument:
@@ -82,7 +81,7 @@ def stop_at(stage: str, results: Path) -> StudyDocument:
 def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, trainings: int, tmp_path: Path) -> None:
     checkpoints = kill_at(stage, tmp_path)
     (id,) = checkpoints.ids()
-    before = checkpoints.read(id)
+    before = checkpoints.read(id, StudyCheckpoint)
     assert before.completed.process_runs == process_runs
     runs = {run.configuration.name: run for run in before.runs}
     trained = sum(len(run.trainings) for run in before.runs)
@@ -114,7 +113,7 @@ def test_a_killed_training_is_resumed_after_its_last_epoch(tmp_path: Path) -> No
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3, accuracy=True)
     checkpoints = kill_at("epoch 3", tmp_path, study)
     (id,) = checkpoints.ids()
-    (before,) = checkpoints.read(id).runs[0].trainings
+    (before,) = checkpoints.read(id, StudyCheckpoint).runs[0].trainings
     assert len(before.epochs) == 2
     listener = RecordingProgress()
     document = resume_study(id, listener, store=Store(tmp_path))
@@ -162,10 +161,10 @@ def test_an_interrupted_study_is_listed_found_by_its_settings_and_resumed(tmp_pa
     assert [result.hint for result in stopped.results] == [f"polybench resume {stopped.id}"] * 2
     listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path)]).stdout
     assert f"{stopped.id} (to resume)" in listed
-    assert find_study(STUDY, Store(tmp_path)) == stopped.id
+    assert find_unfinished(STUDY, Store(tmp_path)) == stopped.id
     other = msgspec.structs.replace(STUDY, processes=4)
     with pytest.raises(BadInput, match="processes was 2, now 4: `polybench resume"):
-        find_study(other, Store(tmp_path))
+        find_unfinished(other, Store(tmp_path))
     result = CliRunner().invoke(app, ["resume", "last", "--results", str(tmp_path), "--format", "json"])
     assert result.exit_code == 0, result.output
     document = from_json(result.stdout.encode())
@@ -191,7 +190,7 @@ def test_a_study_with_several_environments_is_resumed_if_each_is_unchanged(
 
     results, listener = tmp_path / "results", CallbackOnStage("process 2 of 2: starting", stop)
     run("demo_engine@old", "demo_engine@new", env=env, store=Store(results), listener=listener, **FIELDS)
-    (id,) = StudyCheckpointStore(results).ids()
+    (id,) = CheckpointStore(results).ids()
     for name, version in versions.items():
         write_engine(site_packages(Path(env[name])), "3.0.0")
         with pytest.raises(BadInput, match=f"{id}: demo_engine was {version}, now 3.0.0: "):
@@ -231,20 +230,20 @@ def _change_threads(checkpoint: StudyCheckpoint) -> None:
 
 def test_a_study_is_not_resumed_on_another_machine_or_with_other_versions(tmp_path: Path) -> None:
     id = stop_at("process 2 of 2: starting", tmp_path).id
-    before, checkpoints = saved(tmp_path), StudyCheckpointStore(tmp_path)
+    before, checkpoints = saved(tmp_path), CheckpointStore(tmp_path)
     changes: dict[str, Callable[[StudyCheckpoint], None]] = {
         r"cpu was another, now ": _change_machine,
         r"fake was 0, now 1": _change_version,
         r"data_sha256 was 000\S*, now ": _change_data,
         r"OMP_NUM_THREADS was 99, now ": _change_threads,
     }
-    original = checkpoints.read(id)
+    original = checkpoints.read(id, StudyCheckpoint)
     for reason, change in changes.items():
-        change(changed := checkpoints.read(id))
-        checkpoints.write(id, changed)
+        change(changed := checkpoints.read(id, StudyCheckpoint))
+        checkpoints.write(changed)
         with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}"):
             resume_study(id, RecordingProgress(), store=Store(tmp_path))
-        checkpoints.write(id, original)
+        checkpoints.write(original)
     assert saved(tmp_path) == before
     with checkpoints.lock(id), pytest.raises(BadInput, match="is still running"):
         resume_study(id, RecordingProgress(), store=Store(tmp_path))
@@ -259,7 +258,7 @@ def _make_old(folder: Path) -> None:
 
 
 def test_the_lock_of_a_running_study_does_not_expire(tmp_path: Path) -> None:
-    checkpoints = StudyCheckpointStore(tmp_path)
+    checkpoints = CheckpointStore(tmp_path)
     killed = checkpoints.folder / "killed"
     killed.mkdir(parents=True)
     (killed / "lock").touch()
@@ -274,14 +273,14 @@ def test_the_lock_of_a_running_study_does_not_expire(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_read_only_while_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     id = stop_at("process 2 of 2: starting", tmp_path).id
-    other, read = StudyCheckpointStore(tmp_path), StudyCheckpointStore.read
+    other, read = CheckpointStore(tmp_path), CheckpointStore.read
 
-    def check_lock_and_read(self: StudyCheckpointStore, name: str) -> StudyCheckpoint:
+    def check_lock_and_read(self: CheckpointStore, name: str, kind: type[StudyCheckpoint]) -> StudyCheckpoint:
         with pytest.raises(BadInput, match="is still running"), other.lock(name):
             pass
-        return read(self, name)
+        return read(self, name, kind)
 
-    monkeypatch.setattr(StudyCheckpointStore, "read", check_lock_and_read)
+    monkeypatch.setattr(CheckpointStore, "read", check_lock_and_read)
     assert resume_study(id, RecordingProgress(), store=Store(tmp_path)).finished
 
 
@@ -329,7 +328,7 @@ def test_a_study_that_was_killed_before_its_first_save_is_listed(tmp_path: Path)
 
 def test_discarding_deletes_the_checkpoint_and_keeps_the_document(tmp_path: Path) -> None:
     id = stop_at("process 2 of 2: starting", tmp_path).id
-    checkpoints, before = StudyCheckpointStore(tmp_path), saved(tmp_path)
+    checkpoints, before = CheckpointStore(tmp_path), saved(tmp_path)
     (checkpoints.folder / id / "study").write_bytes(b"\xde\xad")
     command = ["resume", "last", "--results", str(tmp_path)]
     error = CliRunner().invoke(app, command).exception
@@ -347,17 +346,17 @@ def test_discarding_deletes_the_checkpoint_and_keeps_the_document(tmp_path: Path
 
 def test_a_corrupt_checkpoint_does_not_hide_others(tmp_path: Path) -> None:
     id = stop_at("process 2 of 2: starting", tmp_path).id
-    checkpoints = StudyCheckpointStore(tmp_path)
+    checkpoints = CheckpointStore(tmp_path)
     corrupt = checkpoints.folder / "99999999-corrupt"
     corrupt.mkdir()
     (corrupt / "study").write_bytes(b"\xde\xad")
-    assert find_study(STUDY, Store(tmp_path)) == id
+    assert find_unfinished(STUDY, Store(tmp_path)) == id
     other = msgspec.structs.replace(STUDY, processes=4)
     with pytest.raises(BadInput, match=rf"processes was 2, now 4: .* resume {id}` .*; cannot read .*99999999-corrupt"):
-        find_study(other, Store(tmp_path))
+        find_unfinished(other, Store(tmp_path))
     checkpoints.remove(id)
     with pytest.raises(BadInput, match=r"no unfinished study in .*; cannot read .*99999999-corrupt"):
-        find_study(STUDY, Store(tmp_path))
+        find_unfinished(STUDY, Store(tmp_path))
 
 
 def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> None:
@@ -368,7 +367,7 @@ def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> 
 
     listener = CallbackOnStage("process 2 of 2: starting", stop)
     run(*engines, listener=listener, store=Store(results), **FIELDS)
-    (id,) = StudyCheckpointStore(results).ids()
+    (id,) = CheckpointStore(results).ids()
     file = tmp_path / "study.toml"
     file.write_text(study_toml(msgspec.structs.replace(STUDY, engines=engines)))
     command = ["run", str(file), "--resume", "--results", str(results), "--quiet", "--format", "json"]
@@ -377,7 +376,7 @@ def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> 
     error = CliRunner().invoke(app, [*command, "--strict"]).exception
     assert isinstance(error, RequiredEngineMissing)
     assert "fake+unavailable/cpu is unavailable" in str(error)
-    assert StudyCheckpointStore(results).ids() == [id]  # the measurements remain
+    assert CheckpointStore(results).ids() == [id]  # the measurements remain
 
     done = CliRunner().invoke(app, [*command, "--anonymous"])
     assert done.exit_code == 0, done.output
@@ -393,9 +392,9 @@ def test_another_machine_cannot_resume_a_study(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     run("fake", listener=CallbackOnStage("process 2 of 2: starting", stop), store=Store(tmp_path), **FIELDS)
-    (id,) = StudyCheckpointStore(tmp_path).ids()
-    check_resumable_here(id, Store(tmp_path))
+    (id,) = CheckpointStore(tmp_path).ids()
+    read_resumable(CheckpointStore(tmp_path), id, StudyCheckpoint)
     other_host = msgspec.structs.replace(host.this_host(), hostname="other")
     monkeypatch.setattr(host, "this_host", lambda: other_host)
     with pytest.raises(BadInput, match=rf"cannot resume {id}: hostname was .*, now other"):
-        check_resumable_here(id, Store(tmp_path))
+        read_resumable(CheckpointStore(tmp_path), id, StudyCheckpoint)

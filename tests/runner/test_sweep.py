@@ -17,8 +17,15 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.errors import BadInput
-from polybench.runner.checkpoint import StudyCheckpointStore, SweepCheckpoint, SweepCheckpointStore, SweepSpec
-from polybench.runner.resumable import ResumableRun, find_resumable, find_sweep
+from polybench.runner.checkpoint import (
+    CheckpointStore,
+    ResumableRun,
+    SweepCheckpoint,
+    SweepSpec,
+    find_resumable,
+    find_unfinished,
+    select_sweep,
+)
 from polybench.runner.sweep import resume_sweep, run_sweep
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
@@ -58,7 +65,7 @@ def kill(results: Path) -> str:
     """Run the sweep in a separate program, which is killed in the second process run of its second point."""
     command = [sys.executable, "-c", RUN_UNTIL_KILLED, str(results), "point 2 of 3"]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    (id,) = SweepCheckpointStore(results).ids()
+    (id,) = CheckpointStore(results).ids(SweepCheckpoint)
     return id
 
 
@@ -90,8 +97,8 @@ def invoke(*arguments: str) -> Result:
 
 def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> None:
     id = kill(tmp_path)
-    before, points = documents(tmp_path), SweepCheckpointStore(tmp_path).read(id).started
-    (stopped,) = StudyCheckpointStore(tmp_path).ids()
+    before, points = documents(tmp_path), CheckpointStore(tmp_path).read(id, SweepCheckpoint).started
+    (stopped,) = CheckpointStore(tmp_path).ids()
     (finished,) = set(points.values()) - {stopped}
     rows = {row["id"]: row for row in json.loads(invoke("list", "--results", str(tmp_path), "--format", "json").stdout)}
     assert rows[id]["axes"] == {"batch_size": [8, 16, 32]}
@@ -100,7 +107,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     assert finished not in invoke("list", "--results", str(tmp_path)).stdout
     assert finished in invoke("list", "--show-points", "--results", str(tmp_path)).stdout
     assert [rows[one]["resumable"] for one in (id, stopped, finished)] == [True, True, False]
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, "sweep")
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
     assert find_resumable(stopped, Store(tmp_path)) == ResumableRun(stopped)
 
     outcome = resume_sweep(id, listener := RecordingProgress(), store=Store(tmp_path))
@@ -113,7 +120,7 @@ def test_a_killed_sweep_is_listed_and_resumed_to_completion(tmp_path: Path) -> N
     assert [one.processes for one in after[stopped].resumed] == [1]
     assert {tuple(document.argv) for document in after.values()} == {("sweep", "original")}
     assert all(result.status == "ok" for document in after.values() for result in document.results)
-    assert SweepCheckpointStore(tmp_path).ids() == StudyCheckpointStore(tmp_path).ids() == []
+    assert CheckpointStore(tmp_path).ids(SweepCheckpoint) == CheckpointStore(tmp_path).ids() == []
 
 
 @pytest.mark.parametrize("command", [lambda _: [*COMMAND, "--resume"], lambda _: ["resume", "last", "--quiet"]])
@@ -136,7 +143,7 @@ def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("polybench.runner.sweep.run_sweep", interrupted)
     done = invoke(*(word for word in COMMAND if word != "--quiet"), "--results", str(tmp_path))
-    (id,) = SweepCheckpointStore(tmp_path).ids()
+    (id,) = CheckpointStore(tmp_path).ids(SweepCheckpoint)
     assert done.exit_code == 130
     assert f"resume with: polybench resume {id}" in done.stderr
     assert list(tmp_path.glob("sweeps/*.json"))  # the finished points are saved
@@ -151,11 +158,12 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
 
 
 def _change_machine(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
-    checkpoint.host.cpu = "another"
+    checkpoint.header.host.cpu = "another"
 
 
 def _change_polybench(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
-    checkpoint.tool_version = msgspec.structs.replace(checkpoint.tool_version, version="0.0.1")
+    tool_version = msgspec.structs.replace(checkpoint.header.tool_version, version="0.0.1")
+    checkpoint.header = msgspec.structs.replace(checkpoint.header, tool_version=tool_version)
 
 
 def _change_version(_: SweepCheckpoint, document: StudyDocument) -> None:
@@ -174,10 +182,10 @@ def _change_data(_: SweepCheckpoint, document: StudyDocument) -> None:
 
 def test_a_sweep_is_not_resumed_on_another_machine_or_with_other_versions(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
-    sweeps, store = SweepCheckpointStore(tmp_path), Store(tmp_path)
-    (finished,) = set(sweeps.read(id).started.values()) - set(StudyCheckpointStore(tmp_path).ids())
+    sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
+    (finished,) = set(sweeps.read(id, SweepCheckpoint).started.values()) - set(CheckpointStore(tmp_path).ids())
     path = tmp_path / f"{finished}.json"
-    original, document = sweeps.read(id), path.read_bytes()
+    original, document = sweeps.read(id, SweepCheckpoint), path.read_bytes()
     hint = ": start over with `polybench sweep --batch-size 8,16,32`"
     for reason, change in {
         r"cpu was another, now ": _change_machine,
@@ -186,19 +194,19 @@ def test_a_sweep_is_not_resumed_on_another_machine_or_with_other_versions(tmp_pa
         r"OMP_NUM_THREADS was 99, now ": _change_variable,
         r"data_sha256 was 000\S*, now ": _change_data,
     }.items():
-        change(checkpoint := sweeps.read(id), changed := from_json(document))
-        sweeps.write(id, checkpoint)
+        change(checkpoint := sweeps.read(id, SweepCheckpoint), changed := from_json(document))
+        sweeps.write(checkpoint)
         path.write_bytes(to_json(changed))
         with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}.*{hint}"):
             resume_sweep(id, RecordingProgress(), store=store)
-        sweeps.write(id, original)
+        sweeps.write(original)
     path.write_bytes(document)
     with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
         resume_sweep(id, RecordingProgress(), store=store)
     other = SPEC._replace(axes={"batch_size": [8, 64]})
     with pytest.raises(BadInput, match=r"swept values was .*8, 16, 32.*, now .*8, 64.*resume " + id):
-        find_sweep(other, store)
-    assert sweeps.ids() == [id]
+        find_unfinished(other.study, store, SweepCheckpoint, select_sweep(other.axes, other.command))
+    assert sweeps.ids(SweepCheckpoint) == [id]
     assert resume_sweep(id, RecordingProgress(), store=store).resumable_id is None
 
 
@@ -211,22 +219,22 @@ def test_a_point_without_a_document_is_measured_again(tmp_path: Path) -> None:
 
 
 def test_a_corrupt_sweep_is_reported_if_it_is_the_last_run(tmp_path: Path) -> None:
-    folder = SweepCheckpointStore(tmp_path).folder / "20990101-000000-abcd"
+    folder = CheckpointStore(tmp_path).folder / "20990101-000000-abcd"
     folder.mkdir(parents=True)
     (folder / "sweep").write_bytes(b"\xde\xad")
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(folder.name, "sweep")
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(folder.name, SweepCheckpoint)
     error = invoke("resume", "last", "--results", str(tmp_path), "--quiet").exception
     assert isinstance(error, BadInput)
     assert "start over with the same command without --resume" in str(error)
     id = stop(tmp_path)
-    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, "sweep")
+    assert find_resumable("last", Store(tmp_path)) == ResumableRun(id, SweepCheckpoint)
 
 
 def test_a_point_with_a_corrupt_checkpoint_starts_over(tmp_path: Path) -> None:
     id = stop(tmp_path)
-    checkpoints = StudyCheckpointStore(tmp_path)
+    checkpoints = CheckpointStore(tmp_path)
     (stopped,) = checkpoints.ids()
-    (finished,) = set(SweepCheckpointStore(tmp_path).read(id).started.values()) - {stopped}
+    (finished,) = set(CheckpointStore(tmp_path).read(id, SweepCheckpoint).started.values()) - {stopped}
     (checkpoints.folder / stopped / "study").write_bytes(b"\xde\xad")
     interrupted = documents(tmp_path)[stopped]
 
