@@ -8,7 +8,7 @@ PYTEST := $(VENV)/bin/python -m pytest $(PARALLEL)
 # Without torch: the index has its oldest version only with several GB of CUDA libraries. OLDEST_EXTRAS can add it.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
-OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,tensorboard,pandas,test
+OLDEST_EXTRAS ?= tf,flux,jax,keras,images,memray,plot,report,pandas,test
 
 # A GPU machine may have no package index. Without .venv, use the Python that has the frameworks.
 GPU_PYTHON ?= $(if $(wildcard $(INSTALLED)),$(VENV)/bin/python,$(PYTHON))

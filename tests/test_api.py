@@ -240,29 +240,7 @@ def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> N
         polybench.report()
 
 
-def test_rows_are_written_to_parquet(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    study = StudyResult(full_study())
-    file = study.to_parquet(tmp_path / "study.parquet")
-    rows = parquet.read_table(file).to_pylist()
-    assert [row["configuration"] for row in rows] == [row["configuration"] for row in study.rows()]
-    assert rows[0]["step_time"] == study.rows()[0]["step_time"]
-    changed = full_study()
-    changed.results[0].versions = {"torch": "2.14.0"}
-    diff = polybench.diff(study, StudyResult(changed))
-    (first, *_) = parquet.read_table(diff.to_parquet(tmp_path / "diff.parquet")).to_pylist()
-    assert json.loads(first["changed"])["torch"] == ["2.13.0", "2.14.0"]
-    assert (first["verdict"], first["ratio"]) == ("no difference", pytest.approx(1))
-    with pytest.raises(polybench.PolybenchError, match="cannot write"):
-        study.to_parquet(tmp_path / "no" / "study.parquet")
-
-
-@pytest.mark.parametrize("module", ["pandas", "pyarrow"])
-def test_a_missing_package_for_data_frames_is_named(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    extra = {"pandas": "pandas", "pyarrow": "parquet"}[module]
-    result = StudyResult(full_study())
-    with pytest.raises(BadInput, match=rf"{module} is not installed; pip install 'polybench-dl\[{extra}\]'"):
-        result.to_pandas() if module == "pandas" else result.to_parquet(tmp_path / "x")
+def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(BadInput, match=r"pandas is not installed; pip install 'polybench-dl\[pandas\]'"):
+        StudyResult(full_study()).to_pandas()

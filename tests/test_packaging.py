@@ -21,9 +21,6 @@ SEVERAL = {"engines.keras", "engines.shared"}
 
 OLDEST = Path(__file__).with_name("minimum_versions.txt").read_text()
 
-ELSE_OLDEST = {"tensorboard": "2.18.0"}
-"""Minimum versions that other packages raise above polybench's own: TensorFlow's TensorBoard."""
-
 
 def _lower_bounds() -> dict[str, str]:
     extras = {name: lines for name, lines in EXTRAS.items() if name not in ("all", "dev", "test")}
@@ -38,8 +35,7 @@ def test_minimum_versions_match_pyproject() -> None:
         "tests/minimum_versions.txt: one line for each package of pyproject.toml"
     )
     for name, bound in bounds.items():
-        oldest = ELSE_OLDEST.get(name, bound)
-        padded = re.fullmatch(rf"{re.escape(oldest)}(\.0)*(\.\d+)?", pinned[name])
+        padded = re.fullmatch(rf"{re.escape(bound)}(\.0)*(\.\d+)?", pinned[name])
         assert padded, f"tests/minimum_versions.txt: {name}=={pinned[name]}, and pyproject.toml allows {bound}"
 
 

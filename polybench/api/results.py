@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from polybench.analysis.related_documents import related_documents
-from polybench.errors import BadInput, PolybenchError, install_command, lookup_or_suggest
+from polybench.errors import BadInput, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, StudySection, render_report
@@ -57,10 +57,6 @@ class DocumentResult(Generic[D]):
         """Return the rows as a pandas DataFrame; requires pandas (extra `pandas`)."""
         return to_data_frame(self.rows(), self._index)
 
-    def to_parquet(self, path: str | Path) -> Path:
-        """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
-        return write_parquet(self.rows(), path)
-
     def to_json(self) -> str:
         """Return the document."""
         return self._text(self.document, "json")
@@ -93,32 +89,6 @@ def to_data_frame(rows: list[dict[str, Any]], index: list[str] | None = None) ->
     except ImportError as error:
         raise BadInput(f"pandas is not installed; {install_command('pandas')}, or use rows()") from error
     return frame if index is None else frame.set_index(index[0] if len(index) == 1 else index)
-
-
-def write_parquet(rows: list[dict[str, Any]], path: str | Path) -> Path:
-    """Write a column for each name of the rows, with its type; nested values become JSON text.
-
-    Raises:
-        BadInput: pyarrow is not installed.
-        PolybenchError: the file cannot be written.
-    """
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise BadInput(f"pyarrow is not installed; {install_command('parquet')}") from error
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    table = arrow.table({name: [_scalar(row.get(name)) for row in rows] for name in names})
-    try:
-        parquet.write_table(table, path)
-    except OSError as error:
-        raise PolybenchError(f"cannot write {path}: {error.strerror or error}") from error
-    return Path(path)
-
-
-def _scalar(value: Any) -> Any:
-    """Return a scalar, or JSON text of a nested value: its structure may vary by row, which a column
-    cannot."""
-    return value if value is None or isinstance(value, str | int | float) else msgspec.json.encode(value).decode()
 
 
 def _plot(name: str, document: Any, **options: Any) -> Any:
@@ -162,10 +132,6 @@ class StudyResult(SavedResult[StudyDocument]):
     def to_pandas(self, columns: Sequence[str] = ("all",)) -> Any:
         """Return the rows as a pandas DataFrame indexed by configuration; requires pandas."""
         return to_data_frame(self.rows(columns), ["configuration"])
-
-    def to_parquet(self, path: str | Path, columns: Sequence[str] = ("all",)) -> Path:
-        """Write the rows to a Parquet file; requires pyarrow (extra `parquet`)."""
-        return write_parquet(self.rows(columns), path)
 
     def to_html(self, results: Path | None = None) -> str:
         """Return the page of `polybench report`, a self-contained HTML file; requires the extra `report`.

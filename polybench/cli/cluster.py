@@ -175,7 +175,7 @@ def _single_document(result: ClusterResult) -> StudyDocument:
 
 def _reject_single_study_options(options: OutputOptions) -> None:
     """Raise BadInput for options that a table over machines does not have."""
-    given = {"--columns": options.columns, "--tensorboard": options.tensorboard, "--mlflow": options.mlflow}
+    given = {"--columns": options.columns}
     for option, value in given.items():
         if value:
             raise BadInput(

@@ -12,14 +12,12 @@ from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.output import (
     OutputOptions,
-    check_trackers,
     check_writable,
     echo,
     exit_code,
     parse_columns,
     print_and_exit,
     width,
-    write_trackers,
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
@@ -112,29 +110,23 @@ def run_and_render(
         expected = ", ".join(EXPLANATION_FORMATS)
         raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
     check_writable(options.output)
-    check_trackers(options)
     store = Store(results_folder(options.results)) if options.save else None
     on_terminal = options.output is None and sys.stdout.isatty()
     repeats_warnings = on_terminal and formats[options.format].audience == "human" and not parity_only
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     explained = ExplainResult(None)
-    measured: StudyDocument | None = None
-    try:
-        with interrupts.defer_signals():  # until the result is printed
-            with make_progress(repeats_warnings=repeats_warnings) as progress:
-                measured = result = measure(progress, store)
-            if options.explain:
-                with make_progress() as progress:  # the table does not repeat the warnings of the explanation
-                    explained = explain_study(result, store, progress, sys.argv[1:], requested)
-            line = width(options.output)
-            text = render_study(result, options.format, metrics, formats, published=options.published, width=line)
-            if explained.document is not None and options.format != "json":  # JSON has the statements already
-                text += f"\n{render_body(explained.document, options.format)}"
-            message = f"saved as {result.id}; print it again with: polybench show {result.id}"
-            print_and_exit(text, options, store, message, exit_code(result, parity_only=parity_only), explained.code)
-    finally:  # after the table is printed, because a tracking server may hang
-        if measured is not None:
-            write_trackers(measured, options)
+    with interrupts.defer_signals():  # until the result is printed
+        with make_progress(repeats_warnings=repeats_warnings) as progress:
+            result = measure(progress, store)
+        if options.explain:
+            with make_progress() as progress:  # the table does not repeat the warnings of the explanation
+                explained = explain_study(result, store, progress, sys.argv[1:], requested)
+        line = width(options.output)
+        text = render_study(result, options.format, metrics, formats, published=options.published, width=line)
+        if explained.document is not None and options.format != "json":  # JSON has the statements already
+            text += f"\n{render_body(explained.document, options.format)}"
+        message = f"saved as {result.id}; print it again with: polybench show {result.id}"
+        print_and_exit(text, options, store, message, exit_code(result, parity_only=parity_only), explained.code)
 
 
 def print_plan(

@@ -375,8 +375,6 @@ OUTPUT = _panel(
         "Explain in words where the time differs; times the layers as well unless saved times apply.",
         "--explain",
     ),
-    _option("tensorboard", "Folder for TensorBoard event files, one run per configuration."),
-    _option("mlflow", "MLflow tracking server or folder; each configuration becomes a run."),
     _option("anonymous", "Omit host name, user and paths from what is saved and printed.", "--anonymous"),
     _option("quiet", "Print only warnings and results.", "--quiet", "-q"),
     _option("verbose", "Print one line per stage, even on a terminal.", "--verbose", "-v"),

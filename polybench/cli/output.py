@@ -1,4 +1,4 @@
-"""What commands print and save: options of the output, files, tables, terminals, experiment trackers, exit codes."""
+"""What commands print and save: options of the output, files, tables, terminals, exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +17,6 @@ import typer
 
 from polybench.errors import BadInput, PolybenchError, lookup_or_suggest, split_names
 from polybench.render import WIDTH
-from polybench.schema import units
 from polybench.schema.analyses import ExplanationDocument, HistoryDocument
 from polybench.schema.measurements import LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
@@ -132,8 +130,6 @@ class OutputOptions(NamedTuple):
     results: Path | None = None
     save: bool = True
     explain: bool = False
-    tensorboard: Path | None = None
-    mlflow: str | None = None
     quiet: bool = False
     verbose: bool = False
     anonymous: bool = False
@@ -255,51 +251,3 @@ def print_result(text: str) -> None:
         plain = _FAILED.sub(lambda match: typer.style(match[0], fg="red", bold=True), plain)
         plain = _MISSING.sub(lambda match: typer.style(match[0], fg="yellow"), plain)
     typer.echo(plain, nl=False)  # noqa: TID251 - escaped before the styles were added
-
-
-def check_trackers(options: OutputOptions) -> None:
-    """Check before measuring that the trackers can be written.
-
-    Raises:
-        BadInput: a package is missing, or a tracker cannot be written.
-    """
-    if options.tensorboard is not None:
-        from polybench.render.tensorboard import check_tensorboard
-
-        check_tensorboard(options.tensorboard)
-    if options.mlflow is not None:
-        from polybench.render.mlflow import check_mlflow
-
-        check_mlflow(options.mlflow)
-
-
-def write_trackers(study: StudyDocument, options: OutputOptions) -> None:
-    """Write the study to the requested trackers; print a warning for those that fail or are interrupted."""
-    if (folder := options.tensorboard) is not None:
-        from polybench.render import tensorboard
-
-        def write_events() -> str:
-            written = tensorboard.write(study, folder)
-            return f"{units.plural(len(written), 'run')} for: tensorboard --logdir {shlex.quote(str(folder))}"
-
-        _write(write_events, f"--tensorboard {folder}", options)
-    if (uri := options.mlflow) is not None:
-        from polybench.render import mlflow
-
-        def write_runs() -> str:
-            written = units.plural(mlflow.write(study, uri), "run")
-            return f"{written} in the experiment {mlflow.EXPERIMENT} of {uri}"
-
-        _write(write_runs, f"--mlflow {uri}", options)
-
-
-def _write(write: Callable[[], str], option: str, options: OutputOptions) -> None:
-    try:
-        message = write()
-    except OSError as error:
-        echo(f"warning: cannot write to {option}: {error.strerror or error}", err=True)
-    except KeyboardInterrupt:
-        echo(f"warning: interrupted before everything was written to {option}", err=True)
-    else:
-        if not options.quiet:
-            echo(message, err=True)

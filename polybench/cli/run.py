@@ -104,8 +104,6 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
     given = {
         **more,
         "columns": options.columns,
-        "tensorboard": options.tensorboard,
-        "mlflow": options.mlflow,
         "explain": options.explain,
     }
     reject_options({f"--{name}": value for name, value in given.items()}, "the file is a sweep")

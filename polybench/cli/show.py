@@ -12,12 +12,10 @@ from polybench.cli.output import (
     DOCUMENT_HELP,
     OutputOptions,
     anonymize_if_requested,
-    check_trackers,
     check_writable,
     parse_columns,
     width,
     write,
-    write_trackers,
 )
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from polybench.storage.document_loader import AnyDocument
 
 
-@with_options("columns", "published", "format", "output", "results", "tensorboard", "mlflow", "anonymous", "quiet")
+@with_options("columns", "published", "format", "output", "results", "anonymous", "quiet")
 def show(
     study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
     options: OutputOptions,
@@ -42,7 +40,6 @@ def show(
     from polybench.storage.document_loader import load_document
     from polybench.storage.store import Store, results_folder
 
-    check_trackers(options)
     document = load_document(study, Store(results_folder(options.results)))
     if not isinstance(document, StudyDocument):
         _show_other_document(document, study, options)
@@ -51,7 +48,6 @@ def show(
     lookup_or_suggest(options.format, FORMATS, "format")
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
-    write_trackers(document, options)
     line = width(options.output)
     write(
         render_study(document, options.format, metrics, published=options.published, width=line),
@@ -74,8 +70,6 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
     kind = document_kind(document)
     given = {
         "--columns": options.columns,
-        "--tensorboard": options.tensorboard,
-        "--mlflow": options.mlflow,
         "--published": options.published and kind != "sweep",
     }
     reject_options(given, f"{name} is {describe_kind(kind)}")
