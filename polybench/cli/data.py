@@ -28,13 +28,11 @@ def fetch(
     folder: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="the data folder")] = None,
 ) -> None:
     """Download CIFAR-10 (170 MB), verify and unpack it."""
-    from polybench.data import data_folder
-    from polybench.data.fetch import ARCHIVES
-    from polybench.data.fetch import fetch as fetch_archive
+    from polybench.data import cifar10, data_folder
 
     target = folder or data_folder()
-    echo(f"fetching {ARCHIVES[version.value].url} into {target}", err=True)
-    echo(str(fetch_archive(version.value, target)))
+    echo(f"fetching {cifar10.ARCHIVES[version.value].url} into {target}", err=True)
+    echo(str(cifar10.fetch(version.value, target)))
 
 
 @app.command()
@@ -42,10 +40,9 @@ def verify(
     path: Annotated[Path | None, typer.Argument(help="Archive or folder.", show_default="the data folder")] = None,
 ) -> None:
     """Read every record of the training and test images, and print their numbers."""
-    from polybench.data import data_folder
-    from polybench.data.fetch import verify as verify_files
+    from polybench.data import cifar10, data_folder
 
-    verified = verify_files(path or data_folder())
+    verified = cifar10.verify(path or data_folder())
     counts = ", ".join(f"{count:,} {split}" for split, count in verified.images.items())
     official = "official archive" if verified.is_official else "not the official archive: checksums differ"
     echo(f"{verified.source}: {counts} images, all records valid; {official}")

@@ -1,13 +1,13 @@
 """Training images and sequences, each data set in one file that every process maps.
 
-ADD A DATA SET: a file with a generator of `Chunk`s, and a line in `open_dataset`.
+ADD A DATA SET: a file with a generator of `Chunk`s, and a row in `_PUBLISHED`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import DTypeLike
 
-from polybench.data import cifar10, imdb_archive, imdb_tokens, mnist, synthetic
+from polybench.data import cifar10, imdb, mnist, synthetic
 from polybench.data.array_chunks import (
     CLASSES,
     IMAGE_BYTES,
@@ -42,11 +42,6 @@ _CACHE_BYTES = 1 << 29
 DatasetName = Literal["cifar10", "images", "imdb", "mnist", "synthetic"]
 
 
-DATASET_NAMES = ("auto", "cifar10", "imdb", "mnist", "synthetic")
-"""Names that `--data` accepts. Anything else is a path; a name wins over a folder of the same name."""
-_EXPECTED = f"{', '.join(DATASET_NAMES)}, or the path of an archive or a folder"
-
-
 class Dataset(NamedTuple):
     """Labelled images or sequences, read-only and memory-mapped; `images` are as in `array_chunks.Chunk`.
 
@@ -61,6 +56,65 @@ class Dataset(NamedTuple):
     labels: Pixels
     sha256: str
     is_official: bool = True
+
+
+class _Inputs(NamedTuple):
+    """The inputs that a network takes: one image (channels, height, width), one sequence of features or tokens."""
+
+    shape: Shape
+    classes: int
+    vocabulary: int | None
+
+    @property
+    def are_colour_images(self) -> bool:
+        return len(self.shape) == 3 and self.shape[0] == 3
+
+    def __str__(self) -> str:
+        tokens = "" if self.vocabulary is None else f" from {self.vocabulary:,} tokens"
+        return f"{_format_shape(self.shape)}{tokens} in {self.classes} classes"
+
+
+class _Published(NamedTuple):
+    """A published data set: what it has, which networks can take it, and where its files are in a folder."""
+
+    title: str
+    contents: str
+    fits: Callable[[_Inputs], bool]
+    locate: Callable[[Path], Path | None]
+    hint: str
+    models: str
+
+
+_PUBLISHED: dict[DatasetName, _Published] = {
+    "cifar10": _Published(
+        "CIFAR-10",
+        "images of 3 x 32 x 32 in 10 classes",
+        lambda inputs: inputs == (IMAGE_SHAPE, CLASSES, None),
+        cifar10.locate,
+        cifar10.HINT,
+        "--model lenet",
+    ),
+    "mnist": _Published(
+        "MNIST",
+        "images of 1 x 28 x 28 in 10 classes",
+        lambda inputs: inputs == (mnist.IMAGE_SHAPE, mnist.CLASSES, None),
+        mnist.locate,
+        mnist.HINT,
+        "--model mnist-cnn or mnist-mlp",
+    ),
+    "imdb": _Published(
+        "IMDb",
+        f"reviews from at least {imdb.MIN_TOKENS} tokens in {imdb.CLASSES} classes",
+        lambda inputs: (inputs.vocabulary or 0) >= imdb.MIN_TOKENS and inputs.classes == imdb.CLASSES,
+        imdb.locate,
+        imdb.HINT,
+        "--model imdb-bilstm",
+    ),
+}
+
+DATASET_NAMES = ("auto", *sorted((*_PUBLISHED, "synthetic")))
+"""Names that `--data` accepts. Anything else is a path; a name wins over a folder of the same name."""
+_EXPECTED = f"{', '.join(DATASET_NAMES)}, or the path of an archive or a folder"
 
 
 def data_folder() -> Path:
@@ -81,10 +135,9 @@ def open_dataset(
     """Read or generate a data set with a few megabytes of memory, except for IMDb's text.
 
     Args:
-        data: `auto` (CIFAR-10 or MNIST if it is in the data folder and fits, else synthetic), `synthetic`,
+        data: `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
             `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder
-            of MNIST's files, or of a folder of images with one subfolder per class. A network that takes
-            tokens accepts only IMDb and synthetic tokens.
+            of MNIST's files, or of a folder of images with one subfolder per class.
         seed: seed of the synthetic data.
         scratch: folder for the mapped file, 154 MB for 50,000 images.
         split: "train" or "test".
@@ -97,49 +150,20 @@ def open_dataset(
         BadInput: the data does not exist, is not in a known format, does not fit the network, or `scratch`
             has too little space.
     """
-    if vocabulary is not None:
-        return _open_tokens(data, seed, scratch, split, image_shape, classes, vocabulary)
-    if data == "imdb":
-        raise BadInput(f"--data {data}: reviews are tokens, which this network does not take; try --model imdb-bilstm")
-    fits = (image_shape, classes) == (IMAGE_SHAPE, CLASSES)
-    fits_mnist = (image_shape, classes) == (mnist.IMAGE_SHAPE, mnist.CLASSES)
-    if data != "synthetic" and (folder := _mnist_folder(data, fits_mnist)) is not None:
-        file = scratch / f"mnist-{split}.u8"
-        return _collect("mnist", str(folder), mnist.read(folder, split), file, image_shape)
-    if data == "synthetic" or (data == "auto" and not fits):
-        return _make_synthetic(seed, scratch, split, image_shape, classes)
-    if _has_three_channels(image_shape) and _is_user_image_folder(data):
-        return _read_folder(_path(data), scratch, split, image_shape, classes)
-    if not fits:
-        raise BadInput(_mismatch(data, image_shape, classes))
-    source = cifar10.locate(data_folder() if data in ("auto", "cifar10") else _path(data))
-    if source is None and data == "auto":
-        return _make_synthetic(seed, scratch, split, image_shape, classes)
-    if source is None:
-        raise BadInput(_no_cifar10(data))
-    file = scratch / f"cifar10-{split}.u8"
-    found = _collect("cifar10", str(source), cifar10.read(source, split), file, IMAGE_SHAPE)
-    return found._replace(is_official=cifar10.is_official_archive(source, split))
-
-
-def _mismatch(data: str, shape: Shape, classes: int) -> str:
-    """Explain the lack of images for a network that does not take CIFAR-10's."""
-    requirement = f"this network takes {_format_shape(shape)} in {classes} classes"
-    if data not in DATASET_NAMES and not _path(data).exists():
-        return _no_such_path(data)
-    if data not in DATASET_NAMES and (shape, classes) == (mnist.IMAGE_SHAPE, mnist.CLASSES):
-        return f"--data {data}: MNIST not found, and {requirement}; {mnist.HINT}; or use --data synthetic"
-    if not _has_three_channels(shape) and _is_user_image_folder(data):
-        return f"--data {data}: folder of colour images, but {requirement}; use --data synthetic"
-    return (
-        f"--data {data}: CIFAR-10 has images of {_format_shape(IMAGE_SHAPE)} in {CLASSES} classes, but"
-        f" {requirement}; use --data synthetic"
-        f"{', or a folder of images' if _has_three_channels(shape) else ''}"
-    )
-
-
-def _has_three_channels(shape: Shape) -> bool:
-    return len(shape) == 3 and shape[0] == 3
+    inputs = _Inputs(image_shape, classes, vocabulary)
+    if data == "synthetic":
+        return _make_synthetic(seed, scratch, split, inputs)
+    is_path = data not in DATASET_NAMES
+    folder = _path(data) if is_path else data_folder()
+    if inputs.are_colour_images and _is_user_image_folder(data):
+        return _read_folder(folder, scratch, split, inputs)
+    for name, published in _PUBLISHED.items():
+        source = published.locate(folder) if is_path or data in ("auto", name) else None
+        if source is not None and published.fits(inputs):
+            return _read_published(name, source, scratch, split, inputs)
+    if data == "auto":
+        return _make_synthetic(seed, scratch, split, inputs)
+    raise BadInput(f"--data {data}: {_problem(data, folder, inputs)}")
 
 
 def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -> int:
@@ -150,9 +174,26 @@ def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -
     Raises:
         BadInput: `data` is a folder of images without this split.
     """
-    if _has_three_channels(image_shape) and _is_user_image_folder(data):
+    if len(image_shape) == 3 and image_shape[0] == 3 and _is_user_image_folder(data):
         return len(find_images(_path(data), split).files)
     return synthetic.image_count(split, image_shape)
+
+
+def _problem(data: str, folder: Path, inputs: _Inputs) -> str:
+    """Explain why there is no data for a network that takes `inputs`."""
+    if data not in DATASET_NAMES and not folder.exists():
+        return f"no such file or folder: expected {_EXPECTED}"
+    images = ", or a folder of images" if inputs.are_colour_images else ""
+    for name, published in _PUBLISHED.items():
+        if not published.fits(inputs) and (data == name or published.locate(folder) == folder):
+            return (
+                f"{published.title} has {published.contents}, but this network takes {inputs};"
+                f" use {published.models}, or --data synthetic{images}"
+            )
+    for published in _PUBLISHED.values():
+        if published.fits(inputs):
+            return f"{published.title} not found in {folder}; {published.hint}; or use --data synthetic"
+    return f"no data for a network that takes {inputs}; use --data synthetic{images}"
 
 
 def _path(data: str) -> Path:
@@ -166,58 +207,23 @@ def _path(data: str) -> Path:
     return path
 
 
-def _open_tokens(
-    data: str, seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int
-) -> Dataset:
-    """Open IMDb or synthetic tokens; arguments as in `open_dataset`."""
-    if data == "synthetic":
-        return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
-    if data in ("cifar10", "mnist"):
-        raise BadInput(f"--data {data}: images, but this network takes tokens; use --data imdb or synthetic")
-    folder = data_folder() if data in ("auto", "imdb") else _path(data)
-    source = imdb_archive.locate(folder)
-    fits = classes == imdb_tokens.CLASSES and vocabulary >= imdb_tokens.MIN_TOKENS
-    if data == "auto" and (source is None or not fits):
-        return _make_synthetic(seed, scratch, split, shape, classes, vocabulary)
-    if source is None:
-        raise BadInput(f"--data {data}: IMDb not found in {folder}; {imdb_archive.HINT}; or use --data synthetic")
-    if classes != imdb_tokens.CLASSES:
-        raise BadInput(f"--data {data}: IMDb has {imdb_tokens.CLASSES} classes, but this network has {classes}")
-    chunks = imdb_tokens.read(source, split, shape[0], vocabulary)
-    return _collect("imdb", str(source), chunks, scratch / f"imdb-{split}.i32", shape, dtype=np.int32)
-
-
-def _mnist_folder(data: str, fits: bool) -> Path | None:
-    """Return the folder of MNIST if `data` selects it; None if `data` selects another data set.
-
-    Raises:
-        BadInput: MNIST is missing, or does not fit the network.
-    """
-    if data == "cifar10" or (data == "auto" and not fits):
-        return None
-    path = data_folder() if data in ("auto", "mnist") else _path(data)
-    folder = mnist.locate(path)
-    if folder is None and data == "mnist" and fits:
-        raise BadInput(f"MNIST not found in {path}; {mnist.HINT}")
-    # A folder of data sets may contain another one that fits the network.
-    if not fits and (data == "mnist" or (folder is not None and folder == path)):
-        raise BadInput(
-            f"--data {data}: MNIST has images of {_format_shape(mnist.IMAGE_SHAPE)} in {mnist.CLASSES}"
-            " classes, which do not fit this network; use --model mnist-cnn or mnist-mlp, or --data synthetic"
-        )
-    return folder if fits else None
-
-
 def _is_user_image_folder(data: str) -> bool:
     """Return True if `data` is the path of a folder of the user's own images."""
-    path = _path(data)
-    is_dataset_name = data in DATASET_NAMES
-    return not is_dataset_name and is_image_folder(path) and cifar10.locate(path) is None
+    return data not in DATASET_NAMES and is_image_folder(_path(data)) and cifar10.locate(_path(data)) is None
 
 
-def _make_synthetic(
-    seed: int, scratch: Path, split: Split, shape: Shape, classes: int, vocabulary: int | None = None
-) -> Dataset:
+def _read_published(name: DatasetName, source: Path, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:
+    file = scratch / f"{name}-{split}"
+    if name == "imdb":
+        reviews = imdb.read(source, split, inputs.shape[0], inputs.vocabulary or 0)
+        return _collect(name, str(source), reviews, file, inputs.shape, dtype=np.int32)
+    images = (mnist if name == "mnist" else cifar10).read(source, split)
+    found = _collect(name, str(source), images, file, inputs.shape)
+    return found._replace(is_official=name != "cifar10" or cifar10.is_official_archive(source, split))
+
+
+def _make_synthetic(seed: int, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:
+    shape, classes, vocabulary = inputs
     count = synthetic.image_count(split, shape)
     unit = "images" if len(shape) == 3 else "sequences"
     shape_text = "" if shape == IMAGE_SHAPE else f" of {_format_shape(shape)}"
@@ -237,14 +243,14 @@ def _make_synthetic(
         return _collect("synthetic", source, chunks(), file, shape, dtype=dtype).sha256
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "synthetic", str, _CACHE_BYTES)
-    names = ("synthetic.py", "array_chunks.py")
-    sources = (Path(__file__).with_name(name) for name in names)
+    sources = (Path(__file__).with_name(name) for name in ("synthetic.py", "array_chunks.py"))
     key = cache_key(count, seed, split, shape, classes, vocabulary, *sources)
     digest = cache.fetch(key, file.parent, build_dataset)
     return Dataset("synthetic", source, *map_chunks(file, count, shape, dtype), digest)
 
 
-def _read_folder(folder: Path, scratch: Path, split: Split, shape: Shape, classes: int) -> Dataset:
+def _read_folder(folder: Path, scratch: Path, split: Split, inputs: _Inputs) -> Dataset:
+    shape, classes, _ = inputs
     found = find_images(folder, split)
     if len(found.classes) != classes:
         names = ", ".join(found.classes[:10]) + (", ..." if len(found.classes) > 10 else "")
@@ -253,8 +259,7 @@ def _read_folder(folder: Path, scratch: Path, split: Split, shape: Shape, classe
             "choose another --model or other folders"
         )
     size = len(found.files) * (math.prod(shape) + 1)
-    file = scratch / f"images-{split}.u8"
-    return _collect("images", str(folder), read_images(found, shape), file, shape, size)
+    return _collect("images", str(folder), read_images(found, shape), scratch / f"images-{split}", shape, size)
 
 
 def _collect(
@@ -274,23 +279,3 @@ def _collect(
 
 def _format_shape(shape: Shape) -> str:
     return " x ".join(map(str, shape))
-
-
-def _no_such_path(data: str) -> str:
-    return f"--data {data}: no such file or folder: expected {_EXPECTED}"
-
-
-def _no_cifar10(data: str) -> str:
-    if data == "cifar10":
-        return (
-            f"CIFAR-10 not found in {data_folder()}; `polybench data fetch` downloads it, "
-            "or give --data the path of an archive"
-        )
-    path = _path(data)
-    if not path.exists():
-        archive, folder = cifar10.ARCHIVES[0], cifar10.FOLDERS[0]
-        return f"{_no_such_path(data)}; CIFAR-10 is {archive} or {folder} ({cifar10.HINT})"
-    return (
-        f"--data {data}: CIFAR-10 not found: expected a file such as {cifar10.FOLDERS[0]}/data_batch_1.bin;"
-        f" {cifar10.HINT}"
-    )

@@ -1,4 +1,4 @@
-"""CIFAR-10 in its two published versions, each as an archive or as the unpacked folder.
+"""CIFAR-10: download, verification and reading of its two published versions, as an archive or a folder.
 
 binary: `data_batch_1.bin` to `_5.bin`, `test_batch.bin`; a record is a 1-byte label, then 3,072 bytes of
 pixels.
@@ -7,13 +7,20 @@ python: the same names without `.bin`; pickled dictionaries with `data` (n, 3072
 Pixels are red, green, blue planes in row order, which is NCHW. The official files have 10,000 images each;
 smaller files are accepted if the training files have equally many.
 https://www.cs.toronto.edu/~kriz/cifar.html
+
+A pickle is a program. Those of the python version were written by Python 2 and need four names. Each name resolves
+to a placeholder that only stores its arguments; every other name is rejected, so a pickle cannot call anything.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import pickle
+import pickletools
 import shutil
+import sys
 import tarfile
 import tempfile
 import zlib
@@ -21,31 +28,50 @@ from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
 from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk, Pixels, Split
-from polybench.data.cifar10_pickle import read_pickle
-from polybench.data.disk import exists, is_file
+from polybench.data.disk import check_free_space, exists, is_file
 from polybench.errors import BadInput
 
 Batches = Iterator[tuple[Pixels, Pixels]]
+Version = Literal["binary", "python"]
+
+
+class PublishedArchive(NamedTuple):
+    """A published file: its name, its SHA-256, and the folder that it unpacks to."""
+
+    name: str
+    sha256: str
+    folder: str
+
+    @property
+    def url(self) -> str:
+        """Location at its authors' site."""
+        return f"https://www.cs.toronto.edu/~kriz/{self.name}"
+
+
+ARCHIVES: dict[Version, PublishedArchive] = {
+    "binary": PublishedArchive(
+        "cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        "cifar-10-batches-bin",
+    ),
+    "python": PublishedArchive(
+        "cifar-10-python.tar.gz",
+        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        "cifar-10-batches-py",
+    ),
+}
+"""The hashes are those that torchvision (its Ruby port), GoMLX and Keras use to download the same files."""
 
 FILES: dict[Split, tuple[str, ...]] = {
     "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
     "test": ("test_batch",),
 }
-FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py")
-ARCHIVES = ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz")
 HINT = "`polybench data fetch` downloads CIFAR-10"
-
-OFFICIAL_ARCHIVES = (
-    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-    "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-)
-"""SHA-256 of `ARCHIVES`, which torchvision (its Ruby port), GoMLX and Keras use to download the same files.
-"""
 
 _OFFICIAL_FILES = {
     "data_batch_1": ("5dd7e06a14cb22eb9f671a540d1b7c25", "c99cafc152244af753f735de768cd75f"),
@@ -61,6 +87,17 @@ _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
 _RECORDS_PER_CHUNK = 1000
 _READ_BYTES = 1 << 20
+
+_FETCHED_BYTES = 360_000_000
+"""An archive of 170 MB, and 184 MB unpacked."""
+_TIMEOUT_SECONDS = 30
+
+_MAX_PICKLE_BYTES = 64 << 20
+"""The official files have 31 MB; files rewritten by Python 3 have twice that, since its protocol 2 lacks bytes."""
+_MAX_PICKLE_OPERATIONS = 1_000_000
+"""A file of this content has 30,000 (one per label, two per name), or 90,000 if Python 3 wrote it."""
+_MAX_MEMO_INDEX = 1 << 20
+"""Python allocates as many memo entries as the largest index in a pickle."""
 
 
 class _Member(NamedTuple):
@@ -79,9 +116,9 @@ def locate(path: Path) -> Path | None:
         return path
     if not exists(path) or not path.is_dir():
         return None
-    candidates = (path, *(path / name for name in FOLDERS))
+    candidates = (path, *(path / published.folder for published in ARCHIVES.values()))
     folders = (place for place in candidates if next(place.glob("data_batch_*"), None))
-    archives = (path / name for name in ARCHIVES if (path / name).is_file())
+    archives = (path / published.name for published in ARCHIVES.values() if (path / published.name).is_file())
     return next(folders, None) or next(archives, None)
 
 
@@ -114,17 +151,86 @@ def is_official_archive(source: Path, split: Split) -> bool:
         split: "train" or "test".
     """
     if source.is_file():
-        with source.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() in OFFICIAL_ARCHIVES
-    return all(_is_official_file(source, name) for name in FILES[split])
+        return _digest(source, "sha256") in {published.sha256 for published in ARCHIVES.values()}
+    for name in FILES[split]:
+        binary, python = source / f"{name}.bin", source / name
+        path = binary if binary.is_file() else python
+        if _digest(path, partial(hashlib.md5, usedforsecurity=False)) not in _OFFICIAL_FILES[name]:
+            return False
+    return True
 
 
-def _is_official_file(folder: Path, name: str) -> bool:
-    binary, python = folder / f"{name}.bin", folder / name
-    path = binary if binary.is_file() else python
+def _digest(path: Path, algorithm: Any) -> str:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False))
-    return found.hexdigest() in _OFFICIAL_FILES[name]
+        return hashlib.file_digest(file, algorithm).hexdigest()
+
+
+class VerifiedArchive(NamedTuple):
+    """Result of `verify`: images in each split, and whether they are, bit for bit, the published ones."""
+
+    source: Path
+    images: dict[Split, int]
+    is_official: bool
+
+
+def verify(path: Path) -> VerifiedArchive:
+    """Read both splits of the CIFAR-10 that `path` is or contains.
+
+    Raises:
+        BadInput: CIFAR-10 is missing, or a file is missing, truncated, damaged or unknown; the message names it.
+    """
+    source = locate(path)
+    if source is None:
+        raise BadInput(f"CIFAR-10 not found in {path}; {HINT}")
+    splits: tuple[Split, ...] = ("train", "test")
+    images = {split: sum(len(chunk.labels) for chunk in read(source, split)) for split in splits}
+    return VerifiedArchive(source, images, all(is_official_archive(source, split) for split in splits))
+
+
+def fetch(version: Version, folder: Path) -> Path:
+    """Download one version to `folder` and unpack it, unless it is already there.
+
+    Returns:
+        The unpacked folder.
+
+    Raises:
+        BadInput: the network is unreachable, the disk is too small, or the file is not the published one.
+    """
+    published = ARCHIVES[version]
+    target = folder / published.folder
+    if target.is_dir():
+        verify(target)
+        return target
+    # The temporary folder is next to the target, so that the rename stays on one disk.
+    with (
+        check_free_space(folder, _FETCHED_BYTES),
+        tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as unpacked,
+    ):
+        with tarfile.open(_download(published, folder), "r:gz") as tar:
+            tar.extractall(unpacked, filter="data")
+        (Path(unpacked) / target.name).rename(target)
+    return target
+
+
+def _download(published: PublishedArchive, folder: Path) -> Path:
+    """Download an archive, unless it is there; its checksum is verified in either case."""
+    import pooch
+
+    # Only the progress bar prints, and only to a terminal; the command reports the result.
+    pooch.get_logger().setLevel("ERROR")
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT_SECONDS)
+    url, known_hash = published.url, f"sha256:{published.sha256}"
+    manual_hint = f"download {url} manually and pass the file's path to --data"
+    try:
+        return Path(pooch.retrieve(url, known_hash, published.name, folder, downloader=downloader))
+    except OSError as error:
+        # requests raises OSErrors without a number; those with a number come from the disk.
+        if error.errno is not None:
+            raise
+        problem = f"cannot download {url} ({type(error).__name__}): check the network"
+        raise BadInput(f"{problem}, or {manual_hint}") from error
+    except ValueError as error:  # after OSError: an invalid proxy URL raises an error of both types
+        raise BadInput(f"the file from {url} is not CIFAR-10 (wrong SHA-256); try again, or {manual_hint}") from error
 
 
 def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) -> Iterator[Chunk]:
@@ -227,3 +333,90 @@ def _check_labels(labels: Pixels, first: int, location: str) -> None:
             f"{location} is damaged or not CIFAR-10: record {first + wrong[0]} has label {labels[wrong[0]]}, "
             f"labels are 0 to {CLASSES - 1}; {HINT}"
         )
+
+
+class _PickleRef:
+    """Stores the arguments and the state of an object that the pickle builds."""
+
+    state: Any = None
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Array(_PickleRef): ...
+
+
+class _Dtype(_PickleRef): ...
+
+
+def _encode(text: str, codec: str) -> bytes:
+    if codec not in ("latin1", b"latin1"):
+        raise pickle.UnpicklingError(f"unexpected encoding {codec!r}")
+    return text.encode("latin1")
+
+
+_ALLOWED_NAMES = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _encode,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED_NAMES:
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}")
+        return _ALLOWED_NAMES[module, name]
+
+
+def read_pickle(content: IO[bytes], size: int) -> tuple[Pixels, Pixels]:
+    """Return pixels (n, 3072) and labels (n,) of one file of `size` bytes.
+
+    Raises:
+        ValueError: it is not a pickle, refers to an unexpected name, or is not a batch of CIFAR-10.
+    """
+    if size > _MAX_PICKLE_BYTES:
+        raise ValueError(f"{size} bytes, expected about 31 million")
+    try:
+        raw = content.read(_MAX_PICKLE_BYTES)
+        _reject_bombs(raw)
+        batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
+    except Exception as error:  # a damaged pickle raises nearly anything
+        raise ValueError(f"its pickle cannot be read ({error})") from error
+    if not isinstance(batch, dict):
+        raise ValueError("its pickle is not a dictionary")
+    # Keys are bytes if Python 2 wrote them, text if Python 3 did.
+    fields = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
+    pixels, labels = _pixels(fields.get("data")), fields.get("labels")
+    if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
+        raise ValueError("`labels` is not a list of small integers")
+    if len(labels) != len(pixels) or not labels:
+        raise ValueError(f"{len(pixels)} images, {len(labels)} labels")
+    return pixels, np.array(labels, np.uint8)
+
+
+def _reject_bombs(raw: bytes) -> None:
+    """Raise if unpickling would take far more memory than the pickle has bytes."""
+    for number, (operation, argument, _) in enumerate(pickletools.genops(raw)):
+        if number >= _MAX_PICKLE_OPERATIONS:
+            raise pickle.UnpicklingError(f"more than {_MAX_PICKLE_OPERATIONS:,} operations")
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > _MAX_MEMO_INDEX:
+            raise pickle.UnpicklingError(f"a memo index of {argument:,}")
+
+
+def _pixels(array: Any) -> Pixels:
+    """Return the content of a pickled array (n, 3072) with state (version, shape, dtype, Fortran order,
+    bytes).
+    """
+    match array:
+        case _Array(
+            state=(int(), (int(), int(columns)), _Dtype(arguments=("u1" | b"u1", *_)), False | 0, bytes(raw))
+        ) if columns == IMAGE_BYTES and len(raw) % IMAGE_BYTES == 0:
+            return np.frombuffer(raw, np.uint8).reshape(-1, IMAGE_BYTES)
+    raise ValueError(f"`data` is not a uint8 array of shape (n, {IMAGE_BYTES})")

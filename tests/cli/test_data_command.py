@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli.data import app
-from polybench.data import fetch as fetch_module
+from polybench.data import cifar10
 from polybench.errors import BadInput
 
 
@@ -48,7 +48,7 @@ def test_verify_without_data_is_bad_input(folder):
 
 def test_fetch_downloads_the_archive(folder, monkeypatch):
     calls = []
-    monkeypatch.setattr(fetch_module, "fetch", lambda *arguments: calls.append(arguments) or folder / "done")
+    monkeypatch.setattr(cifar10, "fetch", lambda *arguments: calls.append(arguments) or folder / "done")
     result = CliRunner().invoke(app, ["fetch", "--version", "python"])
     assert result.stdout == f"{folder / 'done'}\n"
     assert "cifar-10-python.tar.gz" in result.stderr

@@ -82,7 +82,8 @@ def small_cifar(tmp_path: Path) -> SmallCifar:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    return tmp_path / "scratch"
+    (folder := tmp_path / "scratch").mkdir()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,15 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pooch
 import pytest
+import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from polybench.data import open_dataset
+from polybench.data import cifar10, open_dataset
 from polybench.data.array_chunks import IMAGE_BYTES
-from polybench.data.cifar10 import locate
-from polybench.data.cifar10_pickle import read_pickle
+from polybench.data.cifar10 import ARCHIVES, fetch, locate, read_pickle, verify
 from polybench.errors import BadInput
 
 RECORD = 3073
@@ -273,3 +274,68 @@ def test_binary_records_round_trip(tmp_path_factory, records):
 def test_pickle_that_would_exhaust_memory_is_rejected(content, reason):
     with io.BytesIO(content) as stream, pytest.raises(ValueError, match=reason):
         read_pickle(stream, len(content))
+
+
+def test_fetch_unpacks_and_does_not_download_twice(small_cifar, tmp_path, monkeypatch):
+    archive = small_cifar.archive(small_cifar.python_folder(), "cifar-10-python.tar.gz")
+    calls = []
+
+    def retrieve(url, known_hash, fname, path, downloader):
+        calls.append((url, known_hash, fname, path))
+        return str(archive)
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    target = tmp_path / "data" / "cifar-10-batches-py"
+    assert fetch("python", target.parent) == target
+    assert fetch("python", target.parent) == target
+    published = ARCHIVES["python"]
+    assert calls == [(published.url, f"sha256:{published.sha256}", "cifar-10-python.tar.gz", target.parent)]
+    assert verify(target.parent).images == {"train": 35, "test": 7}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            requests.ConnectionError("unreachable"),
+            r"cannot download .*check the network, or download .* manually .*--data",
+        ),
+        (requests.HTTPError("404"), "cannot download .*HTTPError"),
+        (requests.exceptions.InvalidProxyURL("not a URL"), "cannot download .*InvalidProxyURL"),
+        (ValueError("SHA256 hash of downloaded file"), "wrong SHA-256"),
+        (PermissionError(13, "Permission denied"), "cannot write to"),
+    ],
+)
+def test_failed_download_is_reported_with_a_fix(tmp_path, monkeypatch, error, message):
+    def retrieve(*_, **__):
+        raise error
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    with pytest.raises(BadInput, match=message):
+        fetch("binary", tmp_path)
+
+
+def test_fetch_reports_an_incomplete_existing_folder(small_cifar):
+    folder = small_cifar.binary_folder()
+    (folder / "data_batch_1.bin").unlink()
+    with pytest.raises(BadInput, match="data_batch_1 missing"):
+        fetch("binary", folder.parent)
+
+
+def test_verify_compares_with_the_published_files(small_cifar, monkeypatch):
+    folder = small_cifar.binary_folder()
+    archive = small_cifar.archive(folder, "cifar-10-binary.tar.gz")
+    assert verify(archive).is_official is verify(folder).is_official is False
+    published = ARCHIVES["binary"]._replace(sha256=pooch.file_hash(str(archive)))
+    monkeypatch.setitem(ARCHIVES, "binary", published)
+    assert verify(archive).is_official is True
+    sums = {path.stem: [pooch.file_hash(str(path), "md5")] for path in folder.glob("*.bin")}
+    monkeypatch.setattr(cifar10, "_OFFICIAL_FILES", sums)
+    assert verify(folder).is_official is True
+    monkeypatch.setitem(sums, "data_batch_3", ["0" * 32])
+    assert verify(folder).is_official is False
+
+
+def test_verify_rejects_a_folder_without_cifar10(tmp_path):
+    with pytest.raises(BadInput, match="CIFAR-10 not found in"):
+        verify(tmp_path)
