@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 import polybench
 from polybench.api.options import build_study
-from polybench.cli import app
 from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.figures.roofline import draw_peak
@@ -25,21 +22,10 @@ from polybench.planning.suggested_commands import command_line, measured_study
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
+from tests.commands import FAST, printed, printed_json, refused
 from tests.figures.documents import full_peak
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_net.toml"
-FAST = (
-    "--data",
-    "synthetic",
-    "--processes",
-    "1",
-    "--rounds-per-process",
-    "1",
-    "--steps-per-round",
-    "3",
-    "--batch-size",
-    "8",
-)
 MEASURE = ("compare", "--engines", "fake", "--devices", "cpu", *FAST, "--quiet", "--format", "json")
 
 
@@ -53,18 +39,6 @@ def small_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return shutil.copy(EXAMPLE, tmp_path / "mine.toml")
-
-
-def printed(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.stdout
-
-
-def refused(*arguments: object) -> str:
-    result = CliRunner().invoke(app, [*map(str, arguments)])
-    assert isinstance(result.exception, BadInput)
-    return str(result.exception)
 
 
 def document(*arguments: object) -> StudyDocument:
@@ -84,7 +58,7 @@ def test_a_study_of_a_network_file_can_be_repeated_without_the_file(file: Path) 
     assert again.study == first.study
     assert again.settings == first.settings
     assert network.name in printed("show", "last")
-    difference = json.loads(printed("diff", first.id, again.id, "--format", "json"))
+    difference = printed_json("diff", first.id, again.id)
     assert "model" not in difference["changed"]
     assert printed("models", first.id, "--format", "toml") == network_toml(network)
     assert network.name in printed("list")
@@ -111,7 +85,7 @@ def test_models_prints_a_network_file(file: Path) -> None:
     text = printed("models", file)
     assert "stage1.2.conv1" in text
     assert "47,802 parameters" in text
-    (row,) = json.loads(printed("models", file, "--format", "json"))
+    (row,) = printed_json("models", file)
     assert row["parameters"] == sum(layer["parameters"] for layer in row["layers"]) == 47_802
     assert [layer["name"] for layer in row["layers"]][:2] == ["stem", "batch_norm1"]
     network = read_network(file)
@@ -123,14 +97,8 @@ def test_models_prints_a_network_file(file: Path) -> None:
 
 def test_an_error_names_the_file_and_line(file: Path) -> None:
     file.write_text(file.read_text().replace("kernel = 1 }", "kernl = 1 }"))
-    for command in (
-        MEASURE,
-        ("parity",),
-        ("layers",),
-        ("sweep",),
-        ("overhead",),
-        ("weights", "--output", "x.npz"),
-    ):
+    weights = ("weights", "--output", "x.npz")
+    for command in (MEASURE, ("parity",), ("layers",), ("sweep",), ("overhead",), weights):
         assert f"{file}:16: unknown option of conv 'kernl'; did you mean 'kernel'" in refused(*command, "--model", file)
     assert "cannot read none.toml" in refused(*MEASURE, "--model", "none.toml")
     assert "did you mean 'lenet'" in refused("models", "lennet")

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import polybench
 from polybench.analysis.diff import TOLERANCE
-from polybench.cli import app
 from polybench.errors import BadInput
 from polybench.storage.store import Store
 from tests.analysis.test_diff import both, slow_down
+from tests.commands import invoke, printed_json, refused
 from tests.factories import measured, study
 
 NEW = {"versions": {"torch": "2.13.0\x1b[2J"}}
@@ -31,7 +31,7 @@ def saved(own_folders: Path) -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["diff", *arguments])
+    return invoke("diff", *arguments)
 
 
 def test_the_text_lists_changes_and_then_verdicts() -> None:
@@ -48,8 +48,8 @@ def test_the_text_lists_changes_and_then_verdicts() -> None:
 
 
 def test_json_and_csv_have_ratio_interval_and_changes() -> None:
-    document: dict[str, Any] = json.loads(run("2025", "2026", "--format", "json").stdout)
-    assert document["schema"] == "polybench.diff/2"
+    document: dict[str, Any] = printed_json("diff", "2025", "2026")
+    assert (document["schema"], document["tolerance"]) == ("polybench.diff/2", TOLERANCE)
     torch, _ = document["rows"]
     assert (torch["verdict"], torch["changed"]["torch"][0]) == ("slower", "2.12.0")
     assert torch["ci95"][0] < torch["ratio"] < torch["ci95"][1] < 1
@@ -83,7 +83,7 @@ def test_fail_if_sets_the_exit_code(arguments: list[str], code: int) -> None:
 def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
     result = run("2025", "2027", "--fail-if", "slower=3%")
     assert "torch/cpu is slower by 4.0%, corrected for machine drift\n" in result.stderr
-    torch, _ = json.loads(run("2025", "2027", "--format", "json").stdout)["rows"]
+    torch, _ = printed_json("diff", "2025", "2027")["rows"]
     assert torch["ratio"] == pytest.approx(1 / 1.2 / 1.04)
     assert torch["machine_drift_ratio"] == pytest.approx(1 / 1.2)
     assert torch["corrected_ratio"] == pytest.approx(1 / 1.04)
@@ -100,13 +100,7 @@ def test_fail_if_uses_the_change_corrected_for_machine_drift() -> None:
     ],
 )
 def test_bad_input_has_a_message(arguments: list[str], message: str) -> None:
-    error = run(*arguments).exception
-    assert isinstance(error, BadInput)
-    assert message in str(error)
-
-
-def test_the_default_tolerance_equals_that_of_python() -> None:
-    assert json.loads(run("2025", "2026", "--format", "json").stdout)["tolerance"] == TOLERANCE
+    assert message in refused("diff", *arguments)
 
 
 def test_python_returns_the_same_verdicts() -> None:

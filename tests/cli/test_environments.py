@@ -11,10 +11,8 @@ from polybench.cli.signature import Overrides, make_study
 from polybench.errors import BadInput
 from polybench.planning.study_file import parse
 from polybench.schema.options import EngineName, Study, configuration_grid
-from tests.cli.test_cli import Run, run
+from tests.cli.conftest import Run
 from tests.environments import make_environment
-
-__all__ = ["run"]
 
 
 def test_variants_are_sorted_and_the_environment_comes_last() -> None:

@@ -13,62 +13,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import polybench
-from polybench.cli import app
 from polybench.cli.explain import explain_study
-from polybench.data import synthetic
 from polybench.engines.fake.engine import STEP_SECONDS
-from polybench.errors import BadInput, ConfigurationFailed
+from polybench.errors import ConfigurationFailed
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import layers_from_json
 from tests import small_datasets
 from tests.cli.test_live import on_screen
+from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
 
-FAST = [
-    "--data",
-    "synthetic",
-    "--processes",
-    "1",
-    "--rounds-per-process",
-    "2",
-    "--steps-per-round",
-    "5",
-    "--batch-size",
-    "16",
-]
-FAST += ["--quiet"]
+QUICK = (*FAST, "--quiet")
 ENGINES = ["--engines", "fake,fake+slow_last_layer"]
 
 
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == code, result.output
-    return result.stdout
-
-
-def refused(*arguments: str) -> str:
-    error = CliRunner().invoke(app, arguments).exception
-    assert isinstance(error, BadInput)
-    assert error.exit_code == 2
-    return str(error)
+pytestmark = pytest.mark.usefixtures("small_data")
 
 
 def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) -> None:
-    run("compare", *ENGINES, *FAST)
-    before: dict[str, Any] = json.loads(run("explain", "last", "--format", "json"))
+    printed("compare", *ENGINES, *QUICK)
+    before: dict[str, Any] = printed_json("explain", "last")
     suggested = {one["evidence"]: one["command"] for one in before["suggested_measurements"]}
     assert suggested["layers"].startswith("polybench layers --engines fake,fake+slow_last_layer --data synthetic")
-    run(*suggested["layers"].split()[1:], "--quiet")
+    printed(*suggested["layers"].split()[1:], "--quiet")
 
-    document = json.loads(run("explain", "last", "--format", "json"))
+    document = printed_json("explain", "last")
     assert document["schema"] == "polybench.explanation/2"
     (comparison,) = document["comparisons"]
     most = next(one for one in comparison["statements"] if "difference comes from" in one["text"])
@@ -81,12 +52,12 @@ def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) 
     assert explained == pytest.approx(comparison["difference_seconds"], rel=0.15)
     assert "layers" not in {one["evidence"] for one in document["suggested_measurements"]}
 
-    text = run("explain", "last")
+    text = printed("explain", "last")
     assert "dense3, weight gradient" in text
     assert str(polybench.explain("last")) == text
-    assert polybench.explain("last")._repr_markdown_() == run("explain", "last", "--format", "markdown")
+    assert polybench.explain("last")._repr_markdown_() == printed("explain", "last", "--format", "markdown")
     assert json.loads(polybench.explain("last").to_json()) == document
-    reversed = run("explain", "last", "--baseline", "fake+slow_last_layer/cpu")
+    reversed = printed("explain", "last", "--baseline", "fake+slow_last_layer/cpu")
     assert "fake/cpu vs. fake+slow_last_layer/cpu" in reversed
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
     assert "is a layers document, not a study" in refused("explain", layers.stem)
@@ -95,32 +66,32 @@ def test_an_injected_slow_layer_is_named_first_with_its_time(own_folders: Path) 
 
 def test_compare_measures_the_layers_of_its_explanation(own_folders: Path) -> None:
     engines = ("--engines", "fake,fake+slow_last_layer,fake+crash")
-    text = run("compare", *engines, *FAST, "--explain", code=1)
+    text = printed("compare", *engines, *QUICK, "--explain", code=1)
     assert "parity" in text
     assert "- fake+crash/cpu: failed: the worker was killed by SIGSEGV" in text
     assert "fake+slow_last_layer/cpu vs. fake/cpu" in text
     assert "Most of the difference comes from dense3, weight gradient: " in text
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
 
-    printed = json.loads(run("compare", *ENGINES, *FAST, "--explain", "--format", "json"))
+    document = printed_json("compare", *ENGINES, *QUICK, "--explain")
     assert [layers] == list(layers.parent.iterdir())  # the saved layers apply
-    assert printed["schema"] == "polybench.study/2"
-    statements = {one["text"]: one for one in printed["explanation"]}
+    assert document["schema"] == "polybench.study/2"
+    statements = {one["text"]: one for one in document["explanation"]}
     most = next(one for text, one in statements.items() if text.startswith("Most of the difference comes from dense3"))
     assert most["evidence"] == f"layers {layers.stem}: dense3, weight gradient"
-    assert json.loads(run("show", "last", "--format", "json"))["explanation"] == printed["explanation"]
+    assert printed_json("show", "last")["explanation"] == document["explanation"]
 
 
 def test_the_layers_of_an_anonymous_study_are_anonymous_and_apply_to_it(own_folders: Path, tmp_path: Path) -> None:
     # The data's path is an option of the study, but must not be saved.
     data = str(small_datasets.cifar_folder(tmp_path, 300))
-    text = run("compare", *ENGINES, *FAST, "--data", data, "--explain", "--anonymous")
+    text = printed("compare", *ENGINES, *QUICK, "--data", data, "--explain", "--anonymous")
     assert "Most of the difference comes from dense3, weight gradient: " in text
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
     assert layers_from_json(layers.read_bytes()).host.hostname == "<host>"
     assert socket.gethostname() not in layers.read_text()
     assert str(tmp_path) not in layers.read_text()
-    assert "Most of the difference comes from dense3, weight gradient: " in run("explain", "last")
+    assert "Most of the difference comes from dense3, weight gradient: " in printed("explain", "last")
 
 
 @pytest.mark.parametrize(
@@ -141,14 +112,14 @@ def test_a_failure_in_the_layers_keeps_the_study(
 
 
 def test_a_single_row_has_nothing_to_explain() -> None:
-    text = run("compare", "--engines", "fake", *FAST, "--explain")
+    text = printed("compare", "--engines", "fake", *QUICK, "--explain")
     assert "fake/cpu vs." not in text
     assert "has only one measured configuration, fake/cpu" in refused("explain", "last")
 
 
 def test_warnings_of_the_explanation_stay_on_a_terminal() -> None:
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake", *FAST[:-1], "--explain"]
+    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake", *FAST, "--explain"]
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave) as program:
         os.close(slave)
         written = ""

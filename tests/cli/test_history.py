@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from polybench.analysis import history as over_time
-from polybench.cli import app
-from polybench.errors import BadInput
 from polybench.stats.change_points import Segment, segment
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 from tests.factories import WORKLOAD, measured, study
 
 
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["history", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def series(*arguments: str) -> list[dict[str, Any]]:
-    document = json.loads(run(*arguments, "--format", "json"))
+    document = printed_json("history", *arguments)
     assert document["schema"] == "polybench.history/2"
     found: list[dict[str, Any]] = document["series"]
     return found
@@ -72,7 +63,7 @@ def test_a_change_point_has_its_study_ratio_and_versions(folder: Path) -> None:
 
 
 def test_the_plot_has_versions_beside_it(folder: Path) -> None:
-    text = run("--engine", "flux")
+    text = printed("history", "--engine", "flux")
     assert text.startswith("flux/cpu: lenet, synthetic, batch 128, fp32, 2 threads, on host (Some CPU")
     lines = text.splitlines()
     first, fourth, fifth = (next(line for line in lines if f"202601{day}" in line) for day in ("01", "04", "05"))
@@ -80,12 +71,12 @@ def test_the_plot_has_versions_beside_it(folder: Path) -> None:
     assert fourth.index("o") > fifth.index("o")
     assert "* Flux 0.16.9 -> 0.16.10\\x1b[2J" in fifth
     assert "* faster by a factor of 1.60 since 20260105: Flux 0.16.9 -> 0.16.10" in " ".join(text.split())
-    assert "no change point" in run("--engine", "tf")
+    assert "no change point" in printed("history", "--engine", "tf")
 
 
 def test_a_dismissed_change_point_is_not_reported_again(folder: Path) -> None:
-    assert "dismissed change point" in run("--engine", "flux", "--dismiss", "20260105")
-    text = run("--engine", "flux")
+    assert "dismissed change point" in printed("history", "--engine", "flux", "--dismiss", "20260105")
+    text = printed("history", "--engine", "flux")
     assert "faster by" not in text
     assert "1 dismissed change point (*)" in text
     (flux,) = series("--engine", "flux")
@@ -113,9 +104,7 @@ def test_dismissing_a_study_without_a_change_point_is_bad_input(
     folder: Path, tmp_path: Path, name: str, message: str
 ) -> None:
     output = tmp_path / "history.txt"
-    error = CliRunner().invoke(app, ["history", "--dismiss", name, "--output", str(output)]).exception
-    assert isinstance(error, BadInput)
-    assert message in str(error)
+    assert message in refused("history", "--dismiss", name, "--output", output)
     assert not output.exists()
 
 
@@ -175,14 +164,14 @@ def test_filters_select_studies_and_configurations(folder: Path) -> None:
     assert (flux["configuration"], len(flux["points"])) == ("flux/cpu", 4)
     (flux,) = series("--engine", "flux", "--since", "2026-01-05")
     assert len(flux["points"]) == 3
-    assert run("--engine", "jax") == "no ranked configuration of a saved study matches\n"
+    assert printed("history", "--engine", "jax") == "no ranked configuration of a saved study matches\n"
 
 
 def test_a_series_has_a_maximum_length(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(over_time, "MAX_STUDIES", 5)
     (flux,) = series("--engine", "flux")
     assert (flux["points"][0]["study"], flux["excluded"]) == ("20260103", 2)
-    assert "2 earlier studies excluded" in run("--engine", "flux")
+    assert "2 earlier studies excluded" in printed("history", "--engine", "flux")
 
 
 def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
@@ -191,4 +180,4 @@ def test_one_process_has_no_interval_and_little_weight(folder: Path) -> None:
     (flux,) = series("--engine", "flux")
     assert flux["points"][-1]["ci95"] is None
     assert len(flux["change_points"]) == 1
-    assert "(one process)" in run("--engine", "flux")
+    assert "(one process)" in printed("history", "--engine", "flux")

@@ -8,31 +8,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from polybench.cli import app
 from polybench.engines import ALLOCATOR_VARIANTS, ENGINES
-from polybench.errors import BadInput, EngineUnavailable
+from polybench.errors import EngineUnavailable
 from polybench.networks import MODELS
 from polybench.planning.plan import resolve
 from polybench.schema.encoding import encode
 from polybench.schema.metrics import METRICS
 from polybench.schema.options import Study
 from polybench.storage.store import Store
+from tests.commands import printed, printed_json, refused
 from tests.factories import measured, study, unmeasured
 from tests.figures.documents import full_history, full_layers, full_peak, full_study, full_sweep
-
-
-def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def rows(*command: str) -> list[dict[str, Any]]:
-    found = json.loads(printed(*command, "--format", "json"))
-    assert isinstance(found, list)
-    return found
 
 
 def first_words(text: str) -> list[str]:
@@ -40,7 +27,7 @@ def first_words(text: str) -> list[str]:
 
 
 def test_each_listed_name_is_a_value_of_engines() -> None:
-    found = rows("engines", "--all")
+    found = printed_json("engines", "--all")
     assert [row["engine"] for row in found] == list(ENGINES)
     assert all(row["summary"] for row in found)
     text = printed("engines", "--all")
@@ -52,21 +39,15 @@ def test_each_listed_name_is_a_value_of_engines() -> None:
     assert len(resolve(Study(engines=tuple(names), devices=("cpu",))).configurations) == len(names)
 
 
-def test_variants_follow_their_engine() -> None:
-    names = first_words(printed("engines"))
-    assert names.index("torch") < names.index("torch+compile") < names.index("tf") < names.index("tf+xla")
-
-
-def test_internal_engines_are_hidden_without_all() -> None:
-    assert {row["engine"] for row in rows("engines")} == {*ENGINES} - {"fake", "reference"}
-    assert not {"fake", "reference"} & {*first_words(printed("engines"))}
-
-
-def test_an_engine_lists_its_requirement_and_install_command() -> None:
-    by_name = {row["engine"]: row for row in rows("engines", "--all")}
+def test_engines_have_variants_and_an_install_command_and_internal_ones_are_hidden() -> None:
+    by_name = {row["engine"]: row for row in printed_json("engines")}
+    assert set(by_name) == {*ENGINES} - {"fake", "reference"}
     assert by_name["tf"]["install"] == "pip install 'polybench-dl[tf]'"
-    assert by_name["reference"]["install"] is None
-    assert "pip install 'polybench-dl[flux]'" in printed("engines")
+    text = printed("engines")
+    assert "pip install 'polybench-dl[flux]'" in text
+    names = first_words(text)
+    assert not {"fake", "reference"} & {*names}
+    assert names.index("torch") < names.index("torch+compile") < names.index("tf") < names.index("tf+xla")
 
 
 def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
@@ -78,7 +59,7 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
 
     monkeypatch.setattr("polybench.engines.torch.requirements.check_requirements", missing)
     monkeypatch.setattr("polybench.runner.doctor._is_installed", lambda package: True)
-    torch = next(row for row in rows("engines") if row["engine"] == "torch")
+    torch = next(row for row in printed_json("engines") if row["engine"] == "torch")
     assert torch["installed"]
     assert torch["variants"]["compile"] == {
         "summary": ENGINES["torch"].variants["compile"].summary,
@@ -95,7 +76,7 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
 
 
 def test_models_have_counts_and_training_settings() -> None:
-    found = {row["model"]: row for row in rows("models")}
+    found = {row["model"]: row for row in printed_json("models")}
     assert list(found) == list(MODELS)
     lenet = found["lenet"]
     assert lenet["parameters"] == 39_558
@@ -107,7 +88,7 @@ def test_models_have_counts_and_training_settings() -> None:
 
 
 def test_columns_have_a_better_direction_and_groups() -> None:
-    found = {row["column"]: row for row in rows("columns")}
+    found = {row["column"]: row for row in printed_json("columns")}
     assert list(found) == list(METRICS)
     assert (found["step_time"]["unit"], found["step_time"]["better"]) == ("s", "lower")
     assert (found["speedup"]["better"], found["parity"]["better"]) == ("higher", None)
@@ -118,9 +99,7 @@ def test_columns_have_a_better_direction_and_groups() -> None:
 
 @pytest.mark.parametrize("command", ["engines", "models", "columns", "list", "doctor"])
 def test_an_unknown_format_is_bad_input(command: str) -> None:
-    error = CliRunner().invoke(app, [command, "--format", "csv"]).exception
-    assert isinstance(error, BadInput)
-    assert "formats are: json, table" in str(error)
+    assert "formats are: json, table" in refused(command, "--format", "csv")
 
 
 def saved_studies(folder: Path) -> None:
@@ -138,7 +117,7 @@ def saved_studies(folder: Path) -> None:
 
 def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: Path) -> None:
     saved_studies(tmp_path)
-    text = printed("list", "--results", str(tmp_path))
+    text = printed("list", "--results", tmp_path)
     header, _, *lines = text.splitlines()
     assert header.split() == ["id", "age", "title", "workload", "fastest", "engines"]
     assert "An old \\x1b[2Jstory" in lines[0]
@@ -152,7 +131,7 @@ def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: P
 
 def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
     saved_studies(tmp_path)
-    one, two, three = rows("list", "--results", str(tmp_path))
+    one, two, three = printed_json("list", "--results", tmp_path)
     assert one["fastest"] == {
         "configuration": "torch/cpu",
         "step_seconds": pytest.approx(0.0101, rel=1e-3),
@@ -167,14 +146,14 @@ def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
 def test_a_saved_sweep_is_listed_among_the_studies(tmp_path: Path) -> None:
     saved_studies(tmp_path)
     Store(tmp_path).save(sweep := full_sweep())
-    found = {row["id"]: row for row in rows("list", "--results", str(tmp_path))}
+    found = {row["id"]: row for row in printed_json("list", "--results", tmp_path)}
     row = found[sweep.id]
     assert (row["kind"], row["batch_size"], row["dataset"], row["finished"]) == ("sweep", None, None, True)
     assert row["configurations"] == [curve.configuration for curve in sweep.curves]
     assert found["20260101-other"]["kind"] == "study"
     engine = row["configurations"][0].partition("/")[0]
-    assert sweep.id in {one["id"] for one in rows("list", "--results", str(tmp_path), "--engine", engine)}
-    line = next(line for line in printed("list", "--results", str(tmp_path)).splitlines() if sweep.id in line)
+    assert sweep.id in {one["id"] for one in printed_json("list", "--results", tmp_path, "--engine", engine)}
+    line = next(line for line in printed("list", "--results", tmp_path).splitlines() if sweep.id in line)
     assert "3 points over threads 1, 2, 4" in line
     assert "190 images/s torch/cpu, threads 4" in line
     assert (row["points"], row["planned"], row["axes"]) == (3, 3, {"threads": [1, 2, 4]})
@@ -189,8 +168,8 @@ def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_pa
         for point, id in zip(sweep.points, ("20250101-000000-abcd", "20260101-other"), strict=False)
     ]
     Store(tmp_path).save(sweep)
-    where = ("list", "--results", str(tmp_path))
-    assert {row["id"]: row["sweep"] for row in rows(*where)} == {
+    where = ("list", "--results", tmp_path)
+    assert {row["id"]: row["sweep"] for row in printed_json(*where)} == {
         "20250101-000000-abcd": sweep.id,
         "20260101-other": sweep.id,
         "20260102-third": None,
@@ -201,18 +180,18 @@ def test_the_points_of_a_sweep_are_listed_in_json_and_hidden_in_the_table(tmp_pa
     assert shown.index(sweep.id or "") < shown.index("20260101-other") < shown.index("20260102-third")
     # Versions and dates belong to points: a sweep matches if one of its points does.
     for options in (["--version", "torch=2.13"], ["--since", "2026-01-01"]):
-        assert sweep.id in {row["id"] for row in rows(*where, *options)}
-    assert sweep.id not in {row["id"] for row in rows(*where, "--engine", "jax")}
+        assert sweep.id in {row["id"] for row in printed_json(*where, *options)}
+    assert sweep.id not in {row["id"] for row in printed_json(*where, "--engine", "jax")}
 
 
 def test_an_interrupted_sweep_is_not_finished_and_a_corrupt_one_is_listed(tmp_path: Path) -> None:
     sweep = full_sweep()
     sweep.points.pop()
     path = Store(tmp_path).save(sweep)
-    (row,) = rows("list", "--results", str(tmp_path))
+    (row,) = printed_json("list", "--results", tmp_path)
     assert row["finished"] is False
     path.write_bytes(path.read_bytes()[:100])
-    (row,) = rows("list", "--results", str(tmp_path))
+    (row,) = printed_json("list", "--results", tmp_path)
     assert row["id"] == sweep.id
     assert "truncated" in row["unreadable"]
 
@@ -230,9 +209,9 @@ def test_an_interrupted_sweep_is_not_finished_and_a_corrupt_one_is_listed(tmp_pa
 )
 def test_filters_select_studies(tmp_path: Path, options: list[str], found: list[str]) -> None:
     saved_studies(tmp_path)
-    assert [row["id"] for row in rows("list", "--results", str(tmp_path), *options)] == found
+    assert [row["id"] for row in printed_json("list", "--results", tmp_path, *options)] == found
     if not found:
-        text = printed("list", "--results", str(tmp_path), *options)
+        text = printed("list", "--results", tmp_path, *options)
         assert text == "no saved study matches (3 searched)\n"
 
 
@@ -245,9 +224,7 @@ def test_filters_select_studies(tmp_path: Path, options: list[str], found: list[
     ],
 )
 def test_an_invalid_filter_is_bad_input(options: list[str], message: str) -> None:
-    error = CliRunner().invoke(app, ["list", *options]).exception
-    assert isinstance(error, BadInput)
-    assert message in str(error)
+    assert message in refused("list", *options)
 
 
 @pytest.mark.parametrize(
@@ -258,5 +235,5 @@ def test_an_invalid_filter_is_bad_input(options: list[str], message: str) -> Non
 def test_show_prints_the_file_of_any_document(document: Any, tmp_path: Path) -> None:
     path = tmp_path / "document.json"
     path.write_bytes(encode(document))
-    assert printed("show", str(path))
-    assert json.loads(printed("show", str(path), "--format", "json")) == json.loads(path.read_text())
+    assert printed("show", path)
+    assert printed_json("show", path) == json.loads(path.read_text())

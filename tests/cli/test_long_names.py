@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from polybench.cli import app
-from polybench.errors import BadInput
+from tests.commands import refused
 
 LONG = "x" * 5000
 COMMANDS = [
@@ -44,21 +42,10 @@ def test_a_file_name_that_is_too_long_is_bad_input(
 ) -> None:
     monkeypatch.setenv("POLYBENCH_RESULTS", str(tmp_path / "results"))
     monkeypatch.chdir(tmp_path)
-    error = CliRunner().invoke(app, command).exception
-    assert isinstance(error, BadInput), repr(error)[:200]
+    refused(*command)
 
 
 def test_an_unwritable_scripts_folder_is_rejected_before_layers_are_measured(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    command = [
-        "layers",
-        "--engines",
-        "fake",
-        "--data",
-        "synthetic",
-        "--scripts",
-        str(tmp_path / "file" / "folder"),
-    ]
-    error = CliRunner().invoke(app, command).exception
-    assert isinstance(error, BadInput)
-    assert "choose another folder for --scripts" in str(error)
+    command = ("layers", "--engines", "fake", "--data", "synthetic", "--scripts", tmp_path / "file" / "folder")
+    assert "choose another folder for --scripts" in refused(*command)

@@ -14,9 +14,7 @@ from polybench.networks import MODELS
 from polybench.planning.study_file import parse
 from polybench.schema.metrics import GROUPS, METRICS
 from polybench.schema.options import Study
-from tests.cli.test_cli import Run, run
-
-__all__ = ["run"]
+from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(

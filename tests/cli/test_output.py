@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from polybench.cli import app
 from polybench.cli.output import exit_code
-from polybench.errors import BadInput
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result
 from polybench.storage.store import Store
+from tests.commands import refused
 from tests.factories import WORKLOAD, measured, study
 
 
@@ -37,15 +35,7 @@ def different() -> Result:
         ([absent("unavailable"), absent("failed")], 1),
         ([measured("torch/cpu", 0.01), absent("failed"), absent("interrupted")], 130),
     ],
-    ids=[
-        "ok",
-        "unavailable",
-        "failed",
-        "different",
-        "nothing measured",
-        "only failures",
-        "interrupted",
-    ],
+    ids=["ok", "unavailable", "failed", "different", "nothing measured", "only failures", "interrupted"],
 )
 def test_exit_codes(results: list[Result], code: int) -> None:
     assert exit_code(study(*results)) == code
@@ -78,17 +68,14 @@ def test_a_failed_command_leaves_no_file(arguments: list[str], own_folders: Path
     """The study `last` has one row, so it cannot be explained or merged with itself."""
     Store(own_folders / "results").save(study(measured("torch/cpu", 0.01)))
     output = own_folders / "x.html"
-    error = CliRunner().invoke(app, [*arguments, "--output", str(output)]).exception
-    assert isinstance(error, BadInput)
+    refused(*arguments, "--output", output)
     assert not output.exists()
     output.write_text("as it was")
-    CliRunner().invoke(app, [*arguments, "--output", str(output)])
+    refused(*arguments, "--output", output)
     assert output.read_text() == "as it was"
 
 
 @pytest.mark.parametrize("command", [["report", "last"], ["diff", "last", "last"], ["show", "last"], ["history"]])
 def test_an_output_that_cannot_be_written_is_bad_input(command: list[str], own_folders: Path) -> None:
     Store(own_folders / "results").save(study(measured("torch/cpu", 0.01)))
-    error = CliRunner().invoke(app, [*command, "--output", str(own_folders / "no" / "x.html")]).exception
-    assert isinstance(error, BadInput)
-    assert "cannot write --output" in str(error)
+    assert "cannot write --output" in refused(*command, "--output", own_folders / "no" / "x.html")

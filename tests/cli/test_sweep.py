@@ -6,44 +6,31 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from polybench.cli import app
-from polybench.data import synthetic
 from polybench.engines.fake.engine import OVERHEAD_SECONDS, SECONDS_PER_IMAGE
 from polybench.storage.store import Store
+from tests.commands import invoke, printed, printed_json, refused
 
-FAST = [
-    "--data",
-    "synthetic",
-    "--processes",
-    "2",
-    "--rounds-per-process",
-    "2",
-    "--steps-per-round",
-    "4",
-    "--no-save",
-    "-q",
-]
+pytestmark = pytest.mark.usefixtures("small_data")
 
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
+TWO = ("--data", "synthetic", "--processes", "2", "--rounds-per-process", "2", "--steps-per-round", "4")
+UNSAVED = (*TWO, "--no-save", "--quiet")
+UNCHECKED = ("--no-parity", "--no-metrics")
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [*arguments, *FAST])
-    assert result.exit_code == code, result.output
-    return result.stdout
+    return printed(*arguments, *UNSAVED, code=code)
+
+
+def rows_of(*arguments: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(run(*arguments, "--format", "csv"))))
 
 
 def test_overhead_finds_the_injected_fixed_cost() -> None:
-    text = run("overhead", "--engines", "fake+linear_cost", "--batch-size", "1,16,128", "--format", "json")
-    document: dict[str, Any] = json.loads(text)
+    engines = ("--engines", "fake+linear_cost")
+    document = printed_json("overhead", *engines, "--batch-size", "1,16,128", *UNSAVED)
     assert document["schema"] == "polybench.overhead/2"
     (overhead,) = document["configurations"]
     assert overhead["overhead_seconds"] == pytest.approx(OVERHEAD_SECONDS, rel=0.05)
@@ -53,8 +40,7 @@ def test_overhead_finds_the_injected_fixed_cost() -> None:
 
 
 def test_a_sweep_reports_the_speedup_of_larger_batches() -> None:
-    text = run("sweep", "--engines", "fake+linear_cost,fake", "--batch-size", "1,128", "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = rows_of("sweep", "--engines", "fake+linear_cost,fake", "--batch-size", "1,128")
     assert [(row["batch_size"], row["configuration"]) for row in rows] == [
         ("1", "fake+linear_cost/cpu"),
         ("1", "fake/cpu"),
@@ -67,18 +53,14 @@ def test_a_sweep_reports_the_speedup_of_larger_batches() -> None:
     assert float(rows[2]["low"]) < float(rows[2]["speedup"]) < float(rows[2]["high"])
 
 
-def test_more_threads_than_cores_are_noted() -> None:
+def test_points_with_more_threads_than_cores_are_marked() -> None:
     text = run("sweep", "--engines", "fake", "--threads", "1,512")
     assert "fake/cpu *" in text
     assert "* more threads than usable cores" in text
     assert "efficiency" in text
     assert "fake/cpu: highest throughput " in text
-
-
-def test_oversubscribed_points_are_marked_on_every_axis() -> None:
-    text = run("sweep", "--engines", "fake", "--threads", "512", "--batch-size", "8,16", "--format", "csv")
-    assert [row["oversubscribed"] for row in csv.DictReader(io.StringIO(text))] == ["1", "1"]
-    assert [row["batch_size"] for row in csv.DictReader(io.StringIO(text))] == ["8", "16"]
+    rows = rows_of("sweep", "--engines", "fake", "--threads", "512", "--batch-size", "8,16")
+    assert [(row["batch_size"], row["oversubscribed"]) for row in rows] == [("8", "1"), ("16", "1")]
 
 
 def test_a_failed_configuration_has_a_reason_and_the_others_have_numbers() -> None:
@@ -97,29 +79,14 @@ def test_a_failed_configuration_has_a_reason_and_the_others_have_numbers() -> No
     ],
 )
 def test_bad_input(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, [*arguments, *FAST])
-    assert message in str(result.exception)
-    assert getattr(result.exception, "exit_code", None) == 2
-
-
-def _with_prices(*more: str) -> list[dict[str, str]]:
-    prices = ["--price", "cpu-1=3.6", "--price", "cpu-2=7.2"]
-    options = [
-        "--engines",
-        "fake+slow,fake",
-        "--baseline",
-        "fake/cpu",
-        *prices,
-        "--no-parity",
-        "--no-metrics",
-    ]
-    text = run("sweep", *options, *more, "--format", "csv")
-    return list(csv.DictReader(io.StringIO(text)))
+    assert message in refused(*arguments, *UNSAVED)
 
 
 def test_time_and_cost_of_an_epoch_are_relative_to_the_baseline_at_the_first_point() -> None:
     """A second costs a thousandth of a dollar with one thread, and twice that with two."""
-    rows = {(row["threads"], row["configuration"]): row for row in _with_prices("--threads", "1,2,4")}
+    prices = ("--price", "cpu-1=3.6", "--price", "cpu-2=7.2")
+    options = ("--engines", "fake+slow,fake", "--baseline", "fake/cpu", "--threads", "1,2,4")
+    rows = {(row["threads"], row["configuration"]): row for row in rows_of("sweep", *options, *prices, *UNCHECKED)}
     base = float(rows["1", "fake/cpu"]["epoch_seconds"])
     for (threads, configuration), row in rows.items():
         seconds = float(row["epoch_seconds"])
@@ -134,8 +101,7 @@ def test_time_and_cost_of_an_epoch_are_relative_to_the_baseline_at_the_first_poi
 
 
 def test_the_text_has_a_table_of_costs_and_names_missing_prices() -> None:
-    prices = ["--price", "cpu-1=3.6", "--no-parity", "--no-metrics"]
-    text = run("sweep", "--engines", "fake", "--threads", "1,4", *prices)
+    text = run("sweep", "--engines", "fake", "--threads", "1,4", "--price", "cpu-1=3.6", *UNCHECKED)
     assert "Time and cost per epoch, relative to fake/cpu at threads 1\n" in text
     assert "cheapest epoch: fake/cpu at threads 1: $0.000" in text
     assert "threads 4: no price of cpu with 4 threads: prices have 1 threads; add cpu-4" in text
@@ -145,8 +111,8 @@ def test_the_text_has_a_table_of_costs_and_names_missing_prices() -> None:
 
 
 def test_without_prices_the_text_has_no_table_of_costs() -> None:
-    options = ["--engines", "fake", "--batch-size", "8,16", "--no-parity", "--no-metrics"]
-    document = json.loads(run("sweep", *options, "--format", "json"))
+    options = ("--engines", "fake", "--batch-size", "8,16", *UNCHECKED)
+    document = printed_json("sweep", *options, *UNSAVED)
     assert document["reference"] == {"configuration": "fake/cpu", "parameters": {"batch_size": 8}}
     configurations = [configuration for point in document["points"] for configuration in point["configurations"]]
     assert [configuration["dollars_per_epoch"] for configuration in configurations] == [None, None]
@@ -156,77 +122,52 @@ def test_without_prices_the_text_has_no_table_of_costs() -> None:
 
 @pytest.mark.parametrize("command", ["sweep", "overhead"])
 def test_one_process_has_no_interval(command: str) -> None:
-    options = [
-        command,
-        "--engines",
-        "fake+linear_cost",
-        "--batch-size",
-        "1,64",
-        "--no-parity",
-        "--no-metrics",
-    ]
-    assert "intervals: 95%" in run(*options)
-    one = CliRunner().invoke(app, [*options, *FAST, "--processes", "1"])
-    assert one.exit_code == 0, one.output
-    assert "intervals" not in one.stdout
+    options = (command, "--engines", "fake+linear_cost", "--batch-size", "1,64", *UNCHECKED, *UNSAVED)
+    assert "intervals: 95%" in printed(*options)
+    assert "intervals" not in printed(*options, "--processes", "1")
 
 
 def test_a_saved_sweep_is_printed_again(tmp_path: Path) -> None:
-    options = ["--engines", "fake", "--threads", "1,2", "--price", "cpu=0.24", "--no-parity", "--no-metrics"]
-    saved = [word for word in FAST if word != "--no-save"] + ["--results", str(tmp_path)]
-    printed = CliRunner().invoke(app, ["sweep", *options, *saved])
-    assert printed.exit_code == 0, printed.output
-
-    def show(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["show", *arguments, "--results", str(tmp_path)])
-
-    assert show("sweep-last").stdout == printed.stdout
-    document = json.loads(show("sweep-last", "--format", "json").stdout)
-    assert show(document["id"], "--format", "csv").stdout.startswith("threads,configuration,status,")
-    assert json.loads(show("sweep-last", "--format", "json", "--anonymous").stdout)["host"]["hostname"] == "<host>"
-    for refused, message in {
-        ("--columns", "cost_per_epoch"): "--columns: sweep-last is a sweep, which does not have this option",
-        ("--format", "latex"): "unknown format 'latex'",
+    options = ("--engines", "fake", "--threads", "1,2", "--price", "cpu=0.24", *UNCHECKED)
+    where = ("--results", tmp_path)
+    text = printed("sweep", *options, *TWO, "--quiet", *where)
+    assert printed("show", "sweep-last", *where) == text
+    document = printed_json("show", "sweep-last", *where)
+    assert printed("show", document["id"], "--format", "csv", *where).startswith("threads,configuration,status,")
+    assert printed_json("show", "sweep-last", "--anonymous", *where)["host"]["hostname"] == "<host>"
+    for wrong, message in {
+        ("sweep-last", "--columns", "cost"): "--columns: sweep-last is a sweep, which does not have this option",
+        ("sweep-last", "--format", "latex"): "unknown format 'latex'",
+        ("sweep-x",): "no saved sweep 'sweep-x'",
     }.items():
-        assert message in str(show("sweep-last", *refused).exception)
-    assert "no saved sweep 'sweep-x'" in str(show("sweep-x").exception)
+        assert message in refused("show", *wrong, *where)
     (tmp_path / "copy.json").write_bytes(Store(tmp_path).sweep_files()[0].read_bytes())
-    assert show(str(tmp_path / "copy.json")).stdout == printed.stdout
+    assert printed("show", tmp_path / "copy.json") == text
 
 
 def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
-    options = ["--engines", "fake+linear_cost", "--batch-size", "64,1", "--no-parity", "--no-metrics"]
-    saved = [word for word in FAST if word not in ("--no-save", "-q")] + ["--results", str(tmp_path)]
-    printed = CliRunner().invoke(app, ["overhead", *options, *saved])
-    assert printed.exit_code == 0, printed.output
-
-    def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(app, [*arguments, "--results", str(tmp_path)])
-
-    assert invoke("show", "overhead-last").stdout == printed.stdout
-    text = invoke("show", "overhead-last", "--format", "json").stdout
+    where = ("--results", tmp_path)
+    measured = invoke("overhead", "--engines", "fake+linear_cost", "--batch-size", "64,1", *UNCHECKED, *TWO, *where)
+    assert measured.exit_code == 0, measured.output
+    assert printed("show", "overhead-last", *where) == measured.stdout
+    text = printed("show", "overhead-last", "--format", "json", *where)
     document = json.loads(text)
     path = tmp_path / "copy" / "overhead.json"
     path.parent.mkdir()
     path.write_text(text)
-    assert invoke("show", str(path), "--format", "json").stdout == text
+    assert printed("show", path, "--format", "json") == text
     assert document["id"] == f"overhead-{min(document['studies'])}"
-    assert f"polybench show {document['id']}" in printed.stderr
+    assert f"polybench show {document['id']}" in measured.stderr
     assert document["batch_sizes"] == [1, 64]
     sizes = {study.id: study.settings.batch_size for study in Store(tmp_path).studies()}
     assert [sizes[id] for id in document["studies"]] == [1, 64]
 
-    rows = json.loads(invoke("list", "--format", "json").stdout)
+    rows = printed_json("list", *where)
     (row,) = [row for row in rows if row["kind"] == "overhead"]
     assert (row["id"], row["finished"], row["axes"]) == (document["id"], True, {"batch_size": [1, 64]})
     assert [one["sweep"] for one in rows if one["kind"] == "study"] == [row["id"], row["id"]]
-    for refused, message in {
-        (
-            "show",
-            "overhead-last",
-            "--columns",
-            "cost_per_epoch",
-        ): "overhead-last is an overhead, which does not have",
+    for wrong, message in {
+        ("show", "overhead-last", "--columns", "cost"): "overhead-last is an overhead, which does not have",
         ("show", "overhead-last", "--published"): "--published: overhead-last is an overhead, which does not have",
         ("show", "overhead-x"): "no saved overhead 'overhead-x'; polybench overhead saves one",
         ("plot", "overhead-last", "--figure", "speed", "-o", str(tmp_path / "x.html")): (
@@ -235,4 +176,4 @@ def test_a_saved_overhead_is_listed_and_printed_again(tmp_path: Path) -> None:
         ("diff", "overhead-last", "last"): "is an overhead, not a study; use polybench show or plot",
         ("report", "overhead-last"): "neither a study nor a sweep",
     }.items():
-        assert message in str(invoke(*refused).exception)
+        assert message in refused(*wrong, *where)

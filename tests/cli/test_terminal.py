@@ -16,6 +16,7 @@ import pytest
 
 from polybench.cli.output import print_result
 from tests.cli.test_live import on_screen
+from tests.commands import FAST
 from tests.scripts.test_plain import folder
 
 __all__ = ["folder"]
@@ -51,18 +52,8 @@ def on_a_terminal(*arguments: str, columns: int = COLUMNS) -> tuple[int, str]:
 
 
 def test_live_progress_precedes_the_table(folder: Path) -> None:
-    options = [
-        "--batch-size",
-        "16",
-        "--processes",
-        "1",
-        "--rounds-per-process",
-        "2",
-        "--steps-per-round",
-        "3",
-        "--no-save",
-    ]
-    code, written = on_a_terminal("compare", "--engines", "fake,fake+slow", "--data", str(folder), *options)
+    two_rounds = ("--rounds-per-process", "2", "--no-save")
+    code, written = on_a_terminal("compare", "--engines", "fake,fake+slow", *FAST, "--data", str(folder), *two_rounds)
     assert code == 0
 
     live, _, table = written.rpartition(ERASE_LINE)
@@ -77,29 +68,12 @@ def test_live_progress_precedes_the_table(folder: Path) -> None:
     assert max(map(len, lines)) <= COLUMNS
 
 
-def test_a_table_is_as_wide_as_the_terminal(folder: Path, tmp_path: Path) -> None:
-    options = [
-        "--batch-size",
-        "16",
-        "--processes",
-        "1",
-        "--rounds-per-process",
-        "2",
-        "--steps-per-round",
-        "3",
-        "--quiet",
-    ]
-    options += ["--results", str(tmp_path)]
-    assert on_a_terminal("compare", "--engines", "fake", "--data", str(folder), *options)[0] == 0
-    tables = {
-        columns: on_a_terminal("show", "last", "--results", str(tmp_path), columns=columns)[1].splitlines()
-        for columns in (60, COLUMNS)
-    }
-    narrow = [line for line in tables[60] if str(folder) not in line]  # a path is not wrapped
-    assert max(map(len, narrow)) <= 60 < max(map(len, tables[COLUMNS]))
+def test_a_table_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    tables = {columns: on_screen(on_a_terminal("show", str(GOLDEN), columns=columns)[1]) for columns in (60, COLUMNS)}
+    assert max(map(len, tables[60])) <= 60 < max(map(len, tables[COLUMNS]))
     file = tmp_path / "table.txt"
-    on_a_terminal("show", "last", "--results", str(tmp_path), "--output", str(file), columns=60)
-    assert file.read_text("utf-8").splitlines() == tables[COLUMNS]
+    on_a_terminal("show", str(GOLDEN), "--output", str(file), columns=60)
+    assert file.read_text("utf-8").splitlines() == tables[COLUMNS][:-1]  # the cursor is on an empty line
 
 
 def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
@@ -112,19 +86,8 @@ def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_warning_is_printed_once(folder: Path) -> None:
-    options = [
-        "--batch-size",
-        "16",
-        "--processes",
-        "1",
-        "--rounds-per-process",
-        "1",
-        "--steps-per-round",
-        "3",
-        "--no-save",
-    ]
-    options += ["--threads", "64", "--engines", "fake", "--data", str(folder)]
-    _, written = on_a_terminal("compare", *options)
+    options = ("--threads", "64", "--engines", "fake", "--data", str(folder), "--no-save")
+    _, written = on_a_terminal("compare", *FAST, *options)
     text = " ".join(" ".join(on_screen(written)).split())
     assert text.count("64 threads on") == 1
 

@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from polybench.cli import app
-from polybench.errors import BadInput
 from polybench.html_report.routes import Router
 from polybench.html_report.server import Server
+from polybench.storage.store import Store
+from tests.commands import invoke, refused
 
 
 @pytest.fixture(autouse=True)
@@ -33,23 +32,19 @@ def test_view_prints_its_address_until_ctrl_c(tmp_path: Path, monkeypatch: pytes
             monkeypatch.delenv(name, raising=False)
         if screen:
             monkeypatch.setenv("DISPLAY", screen)
-        done = CliRunner().invoke(app, ["view", "--results", str(tmp_path)])
+        done = invoke("view", "--results", tmp_path)
         assert done.exit_code == 130
         assert done.stdout.startswith("http://127.0.0.1:")
         assert str(tmp_path) in done.stderr
         assert len(opened) == number
-    CliRunner().invoke(app, ["view", "--results", str(tmp_path), "--no-browser"])
+    invoke("view", "--results", tmp_path, "--no-browser")
     assert len(opened) == 1
 
 
 def test_a_port_in_use_is_bad_input(tmp_path: Path) -> None:
-    from polybench.storage.store import Store
-
     with Server(Router(Store(tmp_path)), 0) as server:
-        done = CliRunner().invoke(app, ["view", "--port", str(server.server_port)])
-    assert isinstance(done.exception, BadInput)
-    assert "use a free port with --port 0" in str(done.exception)
-    assert CliRunner().invoke(app, ["view", "--port", "65536"]).exit_code == 2
+        assert "use a free port with --port 0" in refused("view", "--port", server.server_port)
+    assert invoke("view", "--port", "65536").exit_code == 2
 
 
 def test_a_missing_package_is_reported_before_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +52,4 @@ def test_a_missing_package_is_reported_before_the_server_starts(monkeypatch: pyt
 
     plotly_script.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    done = CliRunner().invoke(app, ["view", "--no-browser"])
-    assert isinstance(done.exception, BadInput)
-    assert "pip install 'polybench-dl[report]'" in str(done.exception)
+    assert "pip install 'polybench-dl[report]'" in refused("view", "--no-browser")
