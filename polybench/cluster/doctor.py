@@ -7,19 +7,17 @@ import datetime
 
 import msgspec
 
-from polybench.cluster.executor import Executor, Node, NodeLost, make_executor
+from polybench.cluster.driver import ClusterProgress
+from polybench.cluster.executor import Executor, Node, make_executor
 from polybench.cluster.messages import (
+    LAST_MESSAGES,
     Diagnosed,
-    Finished,
-    Message,
+    NodeLost,
     Rejected,
-    StageChanged,
     Started,
     Task,
-    WarningRaised,
     current_fingerprint,
 )
-from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput
 from polybench.runner.doctor import Report
 from polybench.runner.prepare import new_id
@@ -69,51 +67,43 @@ def diagnose(target: str, progress: Progress, *, upload: bool = False) -> Cluste
     with contextlib.closing(make_executor(target, upload=upload)) as executor:
         progress.on_stage(f"checking the machines of {target}")
         nodes = executor.nodes()
-        diagnosis = ClusterDiagnosis(target, [Diagnosis(node.group.label) for node in nodes])
+        diagnosis = ClusterDiagnosis(
+            target, [Diagnosis(node.group.label, error="interrupted before it answered") for node in nodes]
+        )
         try:
             diagnosis.warnings = executor.check([node.group for node in nodes])
         except BadInput as error:
             diagnosis.error = str(error)
         try:
-            _collect(executor, nodes, diagnosis, ProgressAggregator(progress, has_several_machines=len(nodes) > 1))
+            _collect(executor, nodes, diagnosis, ClusterProgress(progress, has_several_machines=len(nodes) > 1))
         except KeyboardInterrupt:
             diagnosis.interrupted = True
         return diagnosis
 
 
-def _collect(executor: Executor, nodes: list[Node], diagnosis: ClusterDiagnosis, progress: ProgressAggregator) -> None:
+def _collect(executor: Executor, nodes: list[Node], diagnosis: ClusterDiagnosis, progress: ClusterProgress) -> None:
+    # A task without a study of its own: the default study needs no images.
+    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    task = Task(id=new_id(), created=created, study=Study(), fingerprint=current_fingerprint(), diagnose=True)
     machines = {one.machine: one for one in diagnosis.machines}
-    for one in machines.values():
-        one.error = "interrupted before it answered"
     open_labels = set(machines)
     for node in nodes:
+        machine = machines[node.group.label]
         try:
-            executor.start(node.group, _task(), node.hostname)
+            executor.start(node.group, msgspec.structs.replace(task, id=new_id()), node.hostname)
         except BadInput as error:
-            machines[node.group.label].error = str(error)
-            open_labels.discard(node.group.label)
+            machine.error = str(error)
+            open_labels.discard(machine.machine)
     while open_labels:
         for label, message in executor.events(_WAIT_SECONDS):
-            _handle(machines[label], message, progress)
-            if isinstance(message, Finished | Rejected | NodeLost):
+            match message:
+                case Started():
+                    machines[label].hostname = message.hostname
+                case Diagnosed(report):
+                    machines[label].report, machines[label].error = report, None
+                case Rejected(text) | NodeLost(text):
+                    machines[label].error = text
+                case _:
+                    progress.report(label, message)
+            if isinstance(message, LAST_MESSAGES):
                 open_labels.discard(label)
-
-
-def _task() -> Task:
-    """Create a task without a study of its own: the default study needs no images."""
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Task(id=new_id(), created=created, study=Study(), fingerprint=current_fingerprint(), diagnose=True)
-
-
-def _handle(machine: Diagnosis, message: Message | NodeLost, progress: ProgressAggregator) -> None:
-    match message:
-        case Started(hostname=hostname):
-            machine.hostname = hostname
-        case Diagnosed(report):
-            machine.report, machine.error = report, None
-        case Rejected(text) | NodeLost(text):
-            machine.error = text
-        case StageChanged(text):
-            progress.machine(machine.machine).on_stage(text)
-        case WarningRaised(text):
-            progress.machine(machine.machine).on_warning(text)

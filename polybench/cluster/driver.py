@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.cluster.executor import Event, Executor, NodeLost
+from polybench.cluster.executor import Event, Executor
 from polybench.cluster.messages import (
     Finished,
     Message,
+    NodeLost,
     ProgressUpdate,
     Rejected,
     Saved,
@@ -24,18 +25,19 @@ from polybench.cluster.messages import (
     WarningRaised,
     current_fingerprint,
 )
-from polybench.cluster.progress_aggregator import ProgressAggregator
 from polybench.errors import BadInput, PolybenchError, RequiredEngineMissing
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy
-from polybench.runner.progress import Progress
-from polybench.schema.options import MachineGroup, Study
+from polybench.runner.progress import ConfigurationProgress, Progress
+from polybench.schema.options import MachineGroup
 from polybench.schema.result import Status
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.units import plural
 from polybench.storage.anonymize import UNKNOWN_HOST, anonymize, is_anonymized, scrub_text
 from polybench.storage.store import Store
 
+_MAX_STARTS = 3
+"""Maximum number of starts of a group: what loses three machines would lose a fourth."""
 _GRACE_SECONDS = 30.0
 """Maximum duration for all machines to end their studies after a stop request."""
 _WAIT_SECONDS = 60.0
@@ -58,256 +60,47 @@ class ClusterResult(NamedTuple):
     interrupted: bool
 
 
-def _with_devices(group: MachineGroup, study: Study) -> MachineGroup:
-    """Return the group with the devices that it measures, which an executor needs."""
-    return msgspec.structs.replace(group, devices=group.study(study).devices)
+class ClusterProgress:
+    """Combined progress of several machines: reports have the machine's label, unless there is only one.
 
+    Args:
+        progress: receives the combined progress.
+        has_several_machines: True if there are several machines.
+    """
 
-class Driver:
-    """A running study on a cluster."""
+    def __init__(self, progress: Progress, *, has_several_machines: bool) -> None:
+        self._progress, self._has_several_machines = progress, has_several_machines
+        self._configurations: dict[str, list[ConfigurationProgress]] = {}
+        self._seconds: dict[str, float] = {}
 
-    def __init__(
-        self,
-        checkpoint: ClusterCheckpoint,
-        executor: Executor,
-        progress: Progress,
-        store: Store | None,
-        *,
-        resumed: bool,
-    ) -> None:
-        self._checkpoint, self._cluster_run, self._executor = checkpoint, checkpoint.run, executor
-        self._checkpoints = None if store is None else CheckpointStore(store.folder)
-        self._is_resumed, self._is_interrupted = resumed, False
-        self._resume_hint = None if store is None else f"polybench resume {checkpoint.header.id}"
-        has_several_machines = len(self._cluster_run.groups) > 1
-        self._progress = ProgressAggregator(progress, has_several_machines=has_several_machines)
-        self._machines = {
-            group.label: MachineRun(
-                group,
-                machine_study,
-                group_study_toml(group, self._cluster_run.study),
-                store,
-                is_labelled=has_several_machines,
-                anonymous=self._cluster_run.anonymous,
-            )
-            for group, machine_study in zip(self._cluster_run.groups, checkpoint.machine_studies, strict=True)
-        }
-        self._fingerprint = current_fingerprint()
-        self._pending_events: deque[Event] = deque()
-        self._versions = {one.label: one.versions for one in checkpoint.machine_studies if one.versions}
+    def label_text(self, label: str, text: str, separator: str = ": ") -> str:
+        """Prefix the text with its machine, if there are several."""
+        return f"{label}{separator}{text}" if self._has_several_machines else text
 
-    def run(self) -> ClusterResult:
-        """Start all unfinished groups and wait until they end."""
-        if self._is_resumed:
-            for machine in self._machines.values():
-                machine.restore()
-                self._reject_other_images(machine)  # the machines before it are already restored
-        self._progress.on_stage(f"checking the machines of {self._cluster_run.on}")
-        for text in self._executor.check(
-            [_with_devices(one.group, self._cluster_run.study) for one in self._unfinished_machines()]
-        ):
-            self._progress.on_warning(text)
-        self._save_checkpoint()
-        try:
-            for machine in self._unfinished_machines():
-                self._start(machine)
-            self._wait_for_all()
-        except PolybenchError:
-            if not self._is_resumed and not self._has_document():
-                self._delete_checkpoint()
-            raise
-        return self._result()
-
-    def _wait_for_all(self) -> None:
-        deadline = None
-        while self._unfinished_machines():
-            if deadline is not None and time.monotonic() > deadline:
-                return
-            try:
-                seconds = _WAIT_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
-                self._pending_events += self._executor.events(seconds)
-                while self._pending_events:
-                    self._handle(self._pending_events.popleft())
-            except KeyboardInterrupt:
-                self._is_interrupted, deadline = True, time.monotonic() + _GRACE_SECONDS
-                self._progress.on_stage("ending the studies on all machines")
-                self._executor.stop()
-
-    def _unfinished_machines(self) -> list[MachineRun]:
-        """Return the groups whose studies have not ended."""
-        return [one for one in self._machines.values() if not one.machine_study.finished and one.failure is None]
-
-    def _start(self, machine: MachineRun) -> None:
-        cluster_run, machine_study = self._cluster_run, machine.machine_study
-        machine.starts += 1
-        task = Task(
-            id=machine_study.study_id,
-            created=self._checkpoint.header.created,
-            study=machine.group.study(cluster_run.study),
-            fingerprint=self._fingerprint,
-            argv=list(cluster_run.argv),
-            study_file=cluster_run.study_file,
-            strict=cluster_run.strict,
-            parity_check=cluster_run.parity_check,
-            anonymous=cluster_run.anonymous,
-            checkpoint=machine.checkpoint,
-        )
-        self._executor.start(_with_devices(machine.group, cluster_run.study), task, machine_study.hostname)
-
-    def _restart(self, machine: MachineRun) -> None:
-        """Start the group again; if the executor rejects it, the other groups continue."""
-        try:
-            self._start(machine)
-        except BadInput as error:
-            self._fail(machine, str(error))
-
-    def _handle(self, event: Event) -> None:
-        machine = self._machines[event.label]
-        if machine.machine_study.finished or machine.failure is not None:
-            return  # late message of a machine that already failed
-        match event.message:
-            case Saved() as saved:
-                machine.save(saved, self._resume_hint)
-                self._reject_other_images(machine)
-                if machine.warning is not None:
-                    self._progress.on_warning(machine.warning)
-                    machine.warning = None
-            case Started() as started:
-                machine.mark_started(started)
-                self._compare_versions(event.label, started)
-                self._save_checkpoint()
-            case Finished():
-                self._handle_finished(machine)
-            case Rejected() as rejected:
-                self._handle_rejected(machine, rejected)
-            case NodeLost() as lost:
-                self._handle_lost(machine, lost)
-            case _ as message:
-                self._report(event.label, message)
-
-    def _handle_finished(self, machine: MachineRun) -> None:
-        if machine.document is None or not machine.document.finished:
-            self._fail(machine, "it ended without its last document")
-        elif machine.is_complete:
-            machine.machine_study.finished = True
-        else:
-            machine.failure = "interrupted"
-        self._save_checkpoint()
-
-    def _report(self, label: str, message: Message) -> None:
+    def report(self, label: str, message: Message) -> None:
+        """Report what a machine's message says about its progress, if anything."""
         match message:
             case StageChanged(text):
-                self._progress.machine(label).on_stage(text)
-            case TimeLeft(seconds):
-                self._progress.machine(label).on_time_left(seconds)
-            case ProgressUpdate(configurations):
-                self._progress.machine(label).on_configurations(configurations)
+                self._progress.on_stage(self.label_text(label, text))
             case WarningRaised(text):
-                self._progress.machine(label).on_warning(text)
-
-    def _compare_versions(self, label: str, started: Started) -> None:
-        """Warn about missing packages, and about versions that differ from those on the first machine."""
-        first_label, first_versions = next(iter(self._versions.items()), (label, started.versions))
-        self._versions[label] = started.versions
-        missing = [name for name, version in started.versions.items() if version is None]
-        if missing:
-            self._progress.machine(label).on_warning(f"{', '.join(missing)} is not installed on {started.hostname}")
-        for name, version in started.versions.items():
-            other_version = first_versions.get(name)
-            if other_version != version and None not in (other_version, version):
-                self._progress.on_warning(f"{name} is {version} on {label}, but {other_version} on {first_label}")
-
-    def _reject_other_images(self, machine: MachineRun) -> None:
-        """Fail a machine whose images differ from another's as soon as its first document arrives."""
-        if machine.document is None:
-            return
-        for other in self._machines.values():
-            if other is machine or other.document is None or other.is_incomparable:
-                continue
-            if machine.document.settings.data_sha256 != other.document.settings.data_sha256:
-                machine.is_incomparable = True
-                label = other.group.label
-                self._fail(machine, f"its images differ from those of {label}; use the same --data for both")
-                return
-
-    def _handle_rejected(self, machine: MachineRun, rejected: Rejected) -> None:
-        """Handle input that is invalid on any machine, or a checkpoint that a replacement cannot resume."""
-        if rejected.exit_code == 130:
-            machine.failure = "interrupted"
-            return
-        prefix = f"{machine.group.label}: " if len(self._machines) > 1 else ""
-        if rejected.exit_code == RequiredEngineMissing.exit_code:
-            raise RequiredEngineMissing(f"{prefix}{rejected.text}")
-        if machine.checkpoint is not None and machine.starts > 1:
-            machine.reset()
-            self._progress.on_warning(f"{prefix}{rejected.text}; everything is measured again")
-            self._restart(machine)
-        elif rejected.exit_code == BadInput.exit_code and (self._is_resumed or not self._has_document()):
-            raise BadInput(f"{prefix}{rejected.text}")
-        else:
-            self._fail(machine, rejected.text)
-
-    def _handle_lost(self, machine: MachineRun, lost: NodeLost) -> None:
-        if self._is_interrupted:
-            machine.fail("interrupted", self._resume_hint, "interrupted")
-            return
-        machine.mark_lost(lost)
-        if lost.can_retry and machine.starts < MAX_STARTS:
-            self._progress.machine(machine.group.label).on_warning(f"{lost.reason}; another machine takes over")
-            self._restart(machine)
-        else:
-            self._fail(machine, lost.reason)
-
-    def _fail(self, machine: MachineRun, reason: str) -> None:
-        machine.fail(reason, self._resume_hint)
-        self._progress.machine(machine.group.label).on_warning(reason)
-
-    def _has_document(self) -> bool:
-        return any(one.document is not None for one in self._machines.values())
-
-    def _save_checkpoint(self) -> None:
-        if self._checkpoints is not None:
-            with contextlib.suppress(OSError):  # saving each document reports it as well
-                self._checkpoints.write(self._checkpoint)
-
-    def _delete_checkpoint(self) -> None:
-        if self._checkpoints is not None:
-            self._checkpoints.remove(self._checkpoint.header.id)
-
-    def _result(self) -> ClusterResult:
-        for machine in self._unfinished_machines():  # did not end in time
-            machine.fail("interrupted", self._resume_hint, "interrupted")
-        machines = [
-            MachineResult(
-                label,
-                None if one.is_incomparable else one.document,
-                one.failure,
-            )
-            for label, one in self._machines.items()
-        ]
-        is_complete = all(one.machine_study.finished for one in self._machines.values())
-        if is_complete or not self._has_document():
-            self._delete_checkpoint()
-        if not self._has_document():
-            if self._is_interrupted:
-                raise KeyboardInterrupt
-            raise PolybenchError(machines[0].failure or "the machine sent no document")
-        return ClusterResult(
-            machines,
-            None if is_complete or self._checkpoints is None else self._checkpoint.header.id,
-            self._is_interrupted,
-        )
-
-
-MAX_STARTS = 3
-"""Maximum number of starts of a group: what loses three machines would lose a fourth."""
+                self._progress.on_warning(self.label_text(label, text))
+            case TimeLeft(seconds):  # machines run in parallel
+                self._seconds[label] = seconds
+                self._progress.on_time_left(max(self._seconds.values()))
+            case ProgressUpdate(configurations):
+                names = [self.label_text(label, one.name, ":") for one in configurations]
+                self._configurations[label] = [
+                    one._replace(name=name) for one, name in zip(configurations, names, strict=True)
+                ]
+                self._progress.on_configurations([one for some in self._configurations.values() for one in some])
 
 
 class MachineRun:
-    """A machine group and the known state of its study.
+    """A machine group and the known state of its study, stored as soon as it arrives.
 
     Attributes:
         document: last received document.
+        checkpoint: for resuming the study.
         failure: reason why the group failed.
         starts: number of starts of its node program.
         is_incomparable: True if its results are not comparable with the other machines'.
@@ -315,50 +108,42 @@ class MachineRun:
     """
 
     def __init__(
-        self,
-        group: MachineGroup,
-        machine_study: MachineStudy,
-        study: str,
-        store: Store | None,
-        *,
-        is_labelled: bool,
-        anonymous: bool = False,
+        self, group: MachineGroup, machine_study: MachineStudy, cluster: ClusterCheckpoint, store: Store | None
     ) -> None:
         self.group, self.machine_study = group, machine_study
         self.document: StudyDocument | None = None
+        self.checkpoint: bytes | None = None
         self.failure: str | None = None
-        self.starts = 0
-        self.is_incomparable = False
         self.warning: str | None = None
-        self._study, self._store, self._is_labelled, self._anonymous = study, store, is_labelled, anonymous
-        self._checkpoints = None if store is None else CheckpointStore(store.folder)
-        self._checkpoint: bytes | None = None
-        self._loss_text: str | None = None
+        self.starts, self.is_incomparable = 0, False
+        self._study = study_toml(group.study(cluster.run.study))
+        self._label = group.label if len(cluster.run.groups) > 1 else None
+        self._anonymous, self._loss_text = cluster.run.anonymous, ""
+        self._hint = None if store is None else f"polybench resume {cluster.header.id}"
+        self._store, self._checkpoints = store, None if store is None else CheckpointStore(store.folder)
 
     def restore(self) -> None:
         """Restore what an earlier driver stored."""
         assert self._store is not None
         assert self._checkpoints is not None
         id = self.machine_study.study_id
-        try:
-            self._checkpoint = self._checkpoints.path(id).read_bytes()
-        except FileNotFoundError:
-            self._checkpoint = None
+        with contextlib.suppress(FileNotFoundError):
+            self.checkpoint = self._checkpoints.path(id).read_bytes()
         try:
             self.document = document = self._store.load(id)
         except BadInput:  # no document arrived
             self.machine_study.finished = False
             return
-        if self.document.finished and self.is_complete:  # the driver was killed before it received Finished
+        if document.finished and self.is_complete:  # the driver was killed before it received Finished
             self.machine_study.finished = True
             self._checkpoints.remove(id)
         if self._anonymous and not is_anonymized(document.host):  # it was started without --anonymous
             self._save()
 
     @property
-    def checkpoint(self) -> bytes | None:
-        """Checkpoint for resuming the study."""
-        return self._checkpoint
+    def has_ended(self) -> bool:
+        """True if its study has finished or failed."""
+        return self.machine_study.finished or self.failure is not None
 
     @property
     def is_complete(self) -> bool:
@@ -368,73 +153,62 @@ class MachineRun:
 
     def reset(self) -> None:
         """Delete the checkpoint: no machine can resume it, so everything is measured again."""
-        self._checkpoint = None
+        self.checkpoint = None
         if self._checkpoints is not None:
             self._checkpoints.path(self.machine_study.study_id).unlink(missing_ok=True)
-
-    def mark_started(self, started: Started) -> None:
-        """Store the host and the versions of the machine that started or resumed the study."""
-        self.machine_study.hostname, self.machine_study.versions = started.hostname, started.versions
 
     def mark_lost(self, lost: NodeLost) -> None:
         """Note that its machine was lost; a replacement repeats the unfinished process run."""
         results = self.document.results if self.document else []
         process_runs = max((len(result.nested_step_times) for result in results), default=0)
         after = f", after {plural(process_runs, 'process run')}" if process_runs else ""
-        host = self._host() if self.machine_study.hostname else "its machine"
-        self._loss_text = f"{host} was lost{after} ({self._anonymize(lost.reason)})"
-
-    def _takeover_note(self) -> str:
-        """Return a note on the lost machine and its replacement, which has sent its first document."""
-        part = "the rest" if self._checkpoint else "everything"
-        return f"{self._loss_text}: {part} was measured on another machine, {self._host()}"
+        self._loss_text = f"{self._host() or 'its machine'} was lost{after} ({self._scrub(lost.reason)})"
 
     def _host(self) -> str | None:
-        return UNKNOWN_HOST if self._anonymous else self.machine_study.hostname
+        host = self.machine_study.hostname
+        return UNKNOWN_HOST if host and self._anonymous else host
 
-    def _anonymize(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         """Return the text without private names, if the study is anonymous."""
         return scrub_text(text, self.machine_study.hostname or "") if self._anonymous else text
 
-    def fail(self, reason: str, hint: str | None, status: Status = "failed") -> None:
+    def fail(self, reason: str, status: Status = "failed") -> None:
         """End the run: unfinished rows get this status and reason."""
-        self.failure = reason = self._anonymize(reason)
+        self.failure = reason = self._scrub(reason)
         if self.document is None or self.document.finished:
             return
         for result in self.document.results:
             if result.status == "ok":
-                result.status, result.reason, result.hint = status, reason, hint
+                result.status, result.reason, result.hint = status, reason, self._hint
         self._save()
 
-    def save(self, saved: Saved, hint: str | None) -> None:
-        """Store a message's content: first the checkpoint, then the document.
-
-        Args:
-            saved: the message.
-            hint: how to resume interrupted configurations.
-        """
-        id = self.machine_study.study_id
-        if self._loss_text is not None:
-            self.machine_study.notes.append(self._takeover_note())
-            self._loss_text = None
-        if saved.checkpoint is not None:
-            self._checkpoint = saved.checkpoint
+    def save(self, saved: Saved) -> None:
+        """Store a message's content: first the checkpoint, then the document."""
+        if self._loss_text:  # the replacement has sent its first document
+            part = "the rest" if self.checkpoint else "everything"
+            note = f"{self._loss_text}: {part} was measured on another machine, {self._host()}"
+            self.machine_study.notes.append(note)
+            self._loss_text = ""
+        self.checkpoint = saved.checkpoint or self.checkpoint
         self.document = document = from_json(saved.document)
-        document.study, document.machine_label = self._study, self.group.label if self._is_labelled else None
-        notes = [self._anonymize(note) for note in self.machine_study.notes]
+        document.study, document.machine_label = self._study, self._label
+        notes = [self._scrub(note) for note in self.machine_study.notes]
         document.warnings += [note for note in notes if note not in document.warnings]
         for result in document.results:
             if result.status == "interrupted":
-                result.hint = hint
-        if self._store is not None and self._checkpoints is not None:
-            try:
-                self._save_logs(document, saved.logs, self._store.folder / "logs" / id)
-                if saved.checkpoint is not None:
-                    self._checkpoints.write_bytes(id, saved.checkpoint)
-            except OSError as error:
-                self.warning = f"cannot save the checkpoint of {id}: {error.strerror}; it cannot be resumed"
+                result.hint = self._hint
+        if self._store is None or self._checkpoints is None:
+            self._save()
+            return
+        id = self.machine_study.study_id
+        try:
+            self._save_logs(document, saved.logs, self._store.folder / "logs" / id)
+            if saved.checkpoint is not None:
+                self._checkpoints.write_bytes(id, saved.checkpoint)
+        except OSError as error:
+            self.warning = f"cannot save the checkpoint of {id}: {error.strerror}; it cannot be resumed"
         self._save()
-        if self._checkpoints is not None and document.finished and saved.checkpoint is None:
+        if document.finished and saved.checkpoint is None:
             self._checkpoints.remove(id)
 
     def _save_logs(self, document: StudyDocument, logs: dict[str, bytes], folder: Path) -> None:
@@ -453,6 +227,211 @@ class MachineRun:
             self.warning = self._store.try_to_save(self.document) or self.warning
 
 
-def group_study_toml(group: MachineGroup, study: msgspec.Struct) -> str:
-    """Return a group's study as TOML, as stored in its document."""
-    return study_toml(group.study(study))  # type: ignore[arg-type]
+class Driver:
+    """A running study on a cluster."""
+
+    def __init__(
+        self, checkpoint: ClusterCheckpoint, executor: Executor, progress: Progress, store: Store | None
+    ) -> None:
+        self._checkpoint, self._cluster_run, self._executor = checkpoint, checkpoint.run, executor
+        self._checkpoints = None if store is None else CheckpointStore(store.folder)
+        self._is_resumed = self._is_interrupted = False
+        groups = self._cluster_run.groups
+        self._progress, self._reports = progress, ClusterProgress(progress, has_several_machines=len(groups) > 1)
+        self._machines = {
+            group.label: MachineRun(group, machine_study, checkpoint, store)
+            for group, machine_study in zip(groups, checkpoint.machine_studies, strict=True)
+        }
+        self._fingerprint = current_fingerprint()
+        self._pending_events: deque[Event] = deque()
+        self._versions = {one.label: one.versions for one in checkpoint.machine_studies if one.versions}
+
+    def restore(self) -> None:
+        """Restore what an earlier driver stored."""
+        self._is_resumed = True
+        for machine in self._machines.values():
+            machine.restore()
+            self._reject_other_images(machine)  # the machines before it are already restored
+
+    def run(self) -> ClusterResult:
+        """Start all unfinished groups and wait until they end."""
+        self._progress.on_stage(f"checking the machines of {self._cluster_run.on}")
+        unfinished = [machine for machine in self._machines.values() if not machine.has_ended]
+        for text in self._executor.check([self._class_of(machine) for machine in unfinished]):
+            self._progress.on_warning(text)
+        self._save_checkpoint()
+        try:
+            for machine in unfinished:
+                self._start(machine)
+            self._wait_for_all()
+        except PolybenchError:
+            if not self._is_resumed and not self._has_document():
+                self._delete_checkpoint()
+            raise
+        return self._result()
+
+    def _class_of(self, machine: MachineRun) -> MachineGroup:
+        """Return the group with the devices that it measures, which an executor needs."""
+        devices = machine.group.study(self._cluster_run.study).devices
+        return msgspec.structs.replace(machine.group, devices=devices)
+
+    def _wait_for_all(self) -> None:
+        deadline = None
+        while not all(machine.has_ended for machine in self._machines.values()):
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            try:
+                seconds = _WAIT_SECONDS if deadline is None else max(0.1, deadline - time.monotonic())
+                self._pending_events += self._executor.events(seconds)
+                while self._pending_events:
+                    event = self._pending_events.popleft()
+                    machine = self._machines[event.label]
+                    if not machine.has_ended:  # otherwise it is a late message of a machine that failed
+                        self._handle(machine, event.message)
+            except KeyboardInterrupt:
+                self._is_interrupted, deadline = True, time.monotonic() + _GRACE_SECONDS
+                self._progress.on_stage("ending the studies on all machines")
+                self._executor.stop()
+
+    def _start(self, machine: MachineRun) -> None:
+        cluster_run, machine_study = self._cluster_run, machine.machine_study
+        machine.starts += 1
+        task = Task(
+            id=machine_study.study_id,
+            created=self._checkpoint.header.created,
+            study=machine.group.study(cluster_run.study),
+            fingerprint=self._fingerprint,
+            argv=list(cluster_run.argv),
+            study_file=cluster_run.study_file,
+            strict=cluster_run.strict,
+            parity_check=cluster_run.parity_check,
+            anonymous=cluster_run.anonymous,
+            checkpoint=machine.checkpoint,
+        )
+        self._executor.start(self._class_of(machine), task, machine_study.hostname)
+
+    def _restart(self, machine: MachineRun) -> None:
+        """Start the group again; if the executor rejects it, the other groups continue."""
+        try:
+            self._start(machine)
+        except BadInput as error:
+            self._fail(machine, str(error))
+
+    def _handle(self, machine: MachineRun, message: Message) -> None:
+        match message:
+            case Saved():
+                machine.save(message)
+                self._reject_other_images(machine)
+                if machine.warning is not None:
+                    self._progress.on_warning(machine.warning)
+                    machine.warning = None
+            case Started():
+                study = machine.machine_study
+                study.hostname, study.versions = message.hostname, message.versions
+                self._compare_versions(machine, message)
+                self._save_checkpoint()
+            case Finished():
+                self._handle_finished(machine)
+            case Rejected():
+                self._handle_rejected(machine, message)
+            case NodeLost():
+                self._handle_lost(machine, message)
+            case _:
+                self._reports.report(machine.group.label, message)
+
+    def _handle_finished(self, machine: MachineRun) -> None:
+        if machine.document is None or not machine.document.finished:
+            self._fail(machine, "it ended without its last document")
+        elif machine.is_complete:
+            machine.machine_study.finished = True
+        else:
+            machine.failure = "interrupted"
+        self._save_checkpoint()
+
+    def _compare_versions(self, machine: MachineRun, started: Started) -> None:
+        """Warn about missing packages, and about versions that differ from those on the first machine."""
+        label = machine.group.label
+        first_label, first_versions = next(iter(self._versions.items()), (label, started.versions))
+        self._versions[label] = started.versions
+        if missing := [name for name, version in started.versions.items() if version is None]:
+            self._warn(machine, f"{', '.join(missing)} is not installed on {started.hostname}")
+        for name, version in started.versions.items():
+            other_version = first_versions.get(name)
+            if other_version != version and None not in (other_version, version):
+                self._progress.on_warning(f"{name} is {version} on {label}, but {other_version} on {first_label}")
+
+    def _reject_other_images(self, machine: MachineRun) -> None:
+        """Fail a machine whose images differ from another's as soon as its first document arrives."""
+        for other in self._machines.values():
+            if other is machine or other.is_incomparable or machine.document is None or other.document is None:
+                continue
+            if machine.document.settings.data_sha256 != other.document.settings.data_sha256:
+                machine.is_incomparable = True
+                label = other.group.label
+                self._fail(machine, f"its images differ from those of {label}; use the same --data for both")
+                return
+
+    def _handle_rejected(self, machine: MachineRun, rejected: Rejected) -> None:
+        """Handle input that is invalid on any machine, or a checkpoint that a replacement cannot resume."""
+        text = self._reports.label_text(machine.group.label, rejected.text)
+        if rejected.exit_code == 130:
+            machine.failure = "interrupted"
+        elif rejected.exit_code == RequiredEngineMissing.exit_code:
+            raise RequiredEngineMissing(text)
+        elif machine.checkpoint is not None and machine.starts > 1:
+            machine.reset()
+            self._progress.on_warning(f"{text}; everything is measured again")
+            self._restart(machine)
+        elif rejected.exit_code == BadInput.exit_code and (self._is_resumed or not self._has_document()):
+            raise BadInput(text)
+        else:
+            self._fail(machine, rejected.text)
+
+    def _handle_lost(self, machine: MachineRun, lost: NodeLost) -> None:
+        if self._is_interrupted:
+            machine.fail("interrupted", "interrupted")
+            return
+        machine.mark_lost(lost)
+        if lost.can_retry and machine.starts < _MAX_STARTS:
+            self._warn(machine, f"{lost.reason}; another machine takes over")
+            self._restart(machine)
+        else:
+            self._fail(machine, lost.reason)
+
+    def _fail(self, machine: MachineRun, reason: str) -> None:
+        machine.fail(reason)
+        self._warn(machine, reason)
+
+    def _warn(self, machine: MachineRun, text: str) -> None:
+        self._progress.on_warning(self._reports.label_text(machine.group.label, text))
+
+    def _has_document(self) -> bool:
+        return any(machine.document is not None for machine in self._machines.values())
+
+    def _save_checkpoint(self) -> None:
+        if self._checkpoints is not None:
+            with contextlib.suppress(OSError):  # saving each document reports it as well
+                self._checkpoints.write(self._checkpoint)
+
+    def _delete_checkpoint(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.remove(self._checkpoint.header.id)
+
+    def _result(self) -> ClusterResult:
+        machines = self._machines.values()
+        for machine in machines:
+            if not machine.has_ended:  # in time
+                machine.fail("interrupted", "interrupted")
+        is_complete = all(machine.machine_study.finished for machine in machines)
+        if is_complete or not self._has_document():
+            self._delete_checkpoint()
+        results = [
+            MachineResult(machine.group.label, None if machine.is_incomparable else machine.document, machine.failure)
+            for machine in machines
+        ]
+        if not self._has_document():
+            if self._is_interrupted:
+                raise KeyboardInterrupt
+            raise PolybenchError(results[0].failure or "the machine sent no document")
+        unfinished_id = None if is_complete or self._checkpoints is None else self._checkpoint.header.id
+        return ClusterResult(results, unfinished_id, self._is_interrupted)

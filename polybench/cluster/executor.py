@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from polybench.cluster.messages import Message, Task
-from polybench.errors import BadInput
+from polybench.errors import BadInput, install_command
 from polybench.schema.options import MachineGroup
-
-
-class NodeLost(msgspec.Struct, frozen=True):
-    """A node program ended without its last message: its machine is gone, or it was killed."""
-
-    reason: str
-    can_retry: bool = True
-    """True if another machine of the class may be available."""
 
 
 class Event(NamedTuple):
     """A message of a group's node program."""
 
     label: str
-    message: Message | NodeLost
+    message: Message
 
 
 class Node(NamedTuple):
@@ -40,8 +31,8 @@ class Executor(Protocol):
     """Runs the node program (`cluster.node`) of each group on a machine of its own.
 
     Constructed with the value of `--on`. Call `check`, `start` for each group, and `events` until each group
-    has ended (Finished, Rejected or NodeLost). A group with NodeLost may be started again with its
-    checkpoint. Always call `close` last.
+    has sent one of the LAST_MESSAGES. A group with NodeLost may be started again with its checkpoint. Always
+    call `close` last.
     """
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
@@ -69,16 +60,14 @@ class Executor(Protocol):
         Args:
             group: class of the machine.
             task: task of the node program.
-            preferred_host: host name of the machine that started the study, since only that one can resume
-                it.
+            preferred_host: machine that started the study, since only that one can resume it.
         """
         ...
 
     def events(self, seconds: float) -> list[Event]:
-        """Return the events of all groups, in order for each group; waits at most `seconds` for the first
-        one.
+        """Return the events of all groups, in order for each group.
 
-        Waits in `core.interrupts.interruptible`.
+        Waits at most `seconds` for the first one, in `machine.interrupts.interruptible`.
         """
         ...
 
@@ -91,22 +80,30 @@ class Executor(Protocol):
         ...
 
 
-EXECUTORS: dict[str, str] = {
-    "local": "polybench.cluster.local:LocalExecutor",
-    "auto": "polybench.cluster.ray_executor:RayExecutor",
-    "ray": "polybench.cluster.ray_executor:RayExecutor",
-    "slurm": "polybench.cluster.slurm_executor:SlurmExecutor",
+class ExecutorSpec(NamedTuple):
+    """Class of an executor as `module:name`, and the package that it needs with the extra that installs it."""
+
+    path: str
+    package: str | None = None
+    extra: str = ""
+    supports_upload: bool = False
+
+
+_RAY = ExecutorSpec("polybench.cluster.ray:RayExecutor", "ray", "ray", supports_upload=True)
+
+EXECUTORS: dict[str, ExecutorSpec] = {
+    "local": ExecutorSpec("polybench.cluster.local:LocalExecutor"),
+    "auto": _RAY,
+    "ray": _RAY,
+    "slurm": ExecutorSpec("polybench.cluster.slurm:SlurmExecutor", "submitit", "slurm"),
 }
-"""Prefix of `--on` up to the colon -> executor class. ADD AN EXECUTOR here."""
-
-
-UPLOAD_TARGETS = ("auto", "ray")
-"""Prefixes whose machines can receive this polybench: their classes take `upload`."""
+"""By the prefix of `--on` up to the colon. ADD AN EXECUTOR here."""
 
 
 def supports_upload(target: str) -> bool:
     """Return True if machines at this address can receive this polybench."""
-    return target.partition(":")[0] in UPLOAD_TARGETS
+    spec = EXECUTORS.get(target.partition(":")[0])
+    return spec is not None and spec.supports_upload
 
 
 def check_target(target: str, *, upload: bool = False) -> None:
@@ -117,8 +114,7 @@ def check_target(target: str, *, upload: bool = False) -> None:
     """
     kind = target.partition(":")[0]
     if kind not in EXECUTORS:
-        known = ", ".join(EXECUTORS)
-        raise BadInput(f"--on {target}: unknown kind of machines: expected one of {known}")
+        raise BadInput(f"--on {target}: unknown kind of machines: expected one of {', '.join(EXECUTORS)}")
     if upload and not supports_upload(target):
         raise BadInput(f"--upload: --on {kind} already runs the polybench of this machine; remove --upload")
 
@@ -131,10 +127,19 @@ def make_executor(target: str, *, upload: bool = False) -> Executor:
         upload: send this polybench to the machines, whatever is installed there.
 
     Raises:
-        BadInput: the address is of an unknown kind, or does not support uploads.
+        BadInput: the address is invalid, its package is not installed, or the cluster does not respond.
     """
     check_target(target, upload=upload)
-    module, _, name = EXECUTORS[target.partition(":")[0]].partition(":")
-    arguments = {"upload": True} if upload else {}
-    executor: Executor = getattr(importlib.import_module(module), name)(target, **arguments)
+    spec = EXECUTORS[target.partition(":")[0]]
+    if spec.package is not None and find_spec(spec.package) is None:
+        raise BadInput(f"--on {target} needs {spec.package}; {install_command(spec.extra)}")
+    module, _, name = spec.path.partition(":")
+    executor_class = getattr(importlib.import_module(module), name)
+    executor: Executor = executor_class(target, upload=upload) if spec.supports_upload else executor_class(target)
     return executor
+
+
+def last_line(text: object) -> str:
+    """Return the last line of an error message or of a command's output, which has the reason."""
+    lines = [line.strip() for line in str(text).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason given"

@@ -1,4 +1,4 @@
-"""A node program as a child process of the driver or of an executor's program on the machine."""
+"""The node program as a child process, and `--on local`, which runs it on this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from polybench.cluster.executor import Event, Node, NodeLost
-from polybench.cluster.messages import Finished, Message, Rejected, Stop, Task, encode_line, message_decoder
+from polybench.cluster.executor import Event, Node
+from polybench.cluster.messages import LAST_MESSAGES, Message, NodeLost, Stop, Task, decode_lines, encode_line
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.protocol.interpreter import OWN_INTERPRETER
@@ -47,13 +47,13 @@ class NodeProcess:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def receive(self) -> list[Message | NodeLost]:
+    def receive(self) -> list[Message]:
         """Return new messages; blocks until there are some. NodeLost is the last message."""
         chunk = os.read(self.fileno(), 1 << 20)
         if not chunk:
             return [NodeLost(self._exit_reason())]
-        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
-        return [message_decoder.decode(line) for line in lines]
+        messages, self._partial_line = decode_lines(self._partial_line + chunk)
+        return messages
 
     def is_readable(self, seconds: float) -> bool:
         """Return True if there is something to receive within that time."""
@@ -129,7 +129,7 @@ class LocalExecutor:
         with interrupts.interruptible():
             is_readable = process.is_readable(seconds)
         messages = process.receive() if is_readable else []
-        if any(isinstance(message, Finished | Rejected | NodeLost) for message in messages):
+        if any(isinstance(message, LAST_MESSAGES) for message in messages):
             process.close()
             self._running = None
         return [Event(label, message) for message in messages]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +15,9 @@ import msgspec
 from polybench.engines.plugins import find_engine
 from polybench.errors import __version__, install_command
 from polybench.parity_check.check_cache import source_files
+from polybench.runner.progress import ConfigurationProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
-from polybench.schema.result import Status
 from polybench.storage.past_durations import CheckScope
 
 
@@ -71,20 +74,10 @@ class TimeLeft(msgspec.Struct, frozen=True, tag="time_left"):
     seconds: float
 
 
-class ProgressLine(msgspec.Struct, frozen=True, array_like=True):
-    """A runner.progress.ConfigurationProgress."""
-
-    name: str
-    parity: str
-    status: Status
-    rounds: int
-    median_step_seconds: float | None
-
-
 class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress_update"):
     """See Progress."""
 
-    configurations: list[ProgressLine]
+    configurations: list[ConfigurationProgress]
 
 
 class WarningRaised(msgspec.Struct, frozen=True, tag="warning_raised"):
@@ -123,8 +116,20 @@ class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
     """Exit code of the error's class in errors."""
 
 
-Message = Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Saved | Diagnosed | Finished | Rejected
-"""Messages of the node program."""
+class NodeLost(msgspec.Struct, frozen=True, tag="node_lost"):
+    """Last message, from the executor: the node program was killed, or its machine is gone."""
+
+    reason: str
+    can_retry: bool = True
+    """True if another machine of the class may be available."""
+
+
+LAST_MESSAGES = (Finished, Rejected, NodeLost)
+
+Message = (
+    Started | StageChanged | TimeLeft | ProgressUpdate | WarningRaised | Saved | Diagnosed
+    | Finished | Rejected | NodeLost
+)  # fmt: skip
 
 message_decoder = msgspec.json.Decoder(Message)
 request_decoder = msgspec.json.Decoder(Task | Stop)
@@ -133,6 +138,48 @@ request_decoder = msgspec.json.Decoder(Task | Stop)
 def encode_line(message: Message | Task | Stop) -> bytes:
     """Encode the message with a newline."""
     return msgspec.json.encode(message) + b"\n"
+
+
+def decode_lines(text: bytes) -> tuple[list[Message], bytes]:
+    """Return the messages in complete lines, and the incomplete last line; skip lines without a message."""
+    *lines, rest = text.split(b"\n")
+    messages: list[Message] = []
+    for line in lines:
+        with contextlib.suppress(msgspec.MsgspecError):  # its program was killed while writing it
+            messages.append(message_decoder.decode(line))
+    return messages, rest
+
+
+def append_message(file: Path, message: Message) -> None:
+    """Write a message so that other nodes can read it, after the incomplete line that a killed job may have left.
+
+    A network file system shows changes to a file only when it is opened, so it does not stay open.
+    """
+    with file.open("ab") as stream:
+        stream.write(b"\n" + encode_line(message))
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_messages(file: Path, offset: int = 0) -> tuple[list[Message], int]:
+    """Return the messages in complete lines after an offset, and the next offset."""
+    with contextlib.suppress(FileNotFoundError), file.open("rb") as stream:
+        stream.seek(offset)
+        messages, rest = decode_lines(stream.read())
+        return messages, stream.tell() - len(rest)
+    return [], offset
+
+
+def last_host(file: Path) -> tuple[str | None, bytes | None]:
+    """Return a job's last host, and the checkpoint for resuming there; None for what is missing."""
+    host, checkpoint = None, None
+    for message in read_messages(file)[0]:
+        if isinstance(message, Started):
+            checkpoint = checkpoint if message.hostname == host else None
+            host = message.hostname
+        elif isinstance(message, Saved):
+            checkpoint = message.checkpoint
+    return host, checkpoint
 
 
 def current_fingerprint() -> Fingerprint:

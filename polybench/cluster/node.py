@@ -7,6 +7,7 @@ checkpoint for resuming it. If standard input is closed, the driver is gone, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -22,7 +23,6 @@ from polybench.cluster.messages import (
     Diagnosed,
     Finished,
     Message,
-    ProgressLine,
     ProgressUpdate,
     Rejected,
     Saved,
@@ -77,11 +77,11 @@ def run_task(task: Task, send: Send) -> None:
 
 def _measure(task: Task, send: Send, folder: Path) -> None:
     """Run or resume one study in a results folder of its own."""
-    store = StreamingStore(folder, task, send)
+    store = StreamingStore(folder, send)
     progress = StreamingProgress(send)
     with interrupts.defer_signals():
         if task.checkpoint is not None:
-            _write_checkpoint(folder, task.id, task.checkpoint)
+            CheckpointStore(folder).write_bytes(task.id, task.checkpoint)
             resume_study(task.id, progress, store=store, strict=task.strict, anonymous=task.anonymous)
             return
         header = new_header(task.argv, task.study_file, anonymous=task.anonymous)
@@ -95,22 +95,12 @@ def _measure(task: Task, send: Send, folder: Path) -> None:
         )
 
 
-def _checkpoint_file(folder: Path, id: str) -> Path:
-    return CheckpointStore(folder).path(id)
-
-
-def _write_checkpoint(folder: Path, id: str, checkpoint: bytes) -> None:
-    path = _checkpoint_file(folder, id)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(checkpoint)
-
-
 class StreamingStore(Store):
     """A results folder for one study, which sends each saved document."""
 
-    def __init__(self, folder: Path, task: Task, send: Send) -> None:
+    def __init__(self, folder: Path, send: Send) -> None:
         super().__init__(folder)
-        self._task, self._send = task, send
+        self._send = send
 
     def save(self, document: Document) -> Path:
         """Save the document, and send it with its checkpoint even if this disk is full."""
@@ -118,15 +108,11 @@ class StreamingStore(Store):
         try:
             return super().save(document)
         finally:
-            self._send(Saved(encode(document), self._read_checkpoint(document), self._read_logs(document)))
-
-    def _read_checkpoint(self, document: StudyDocument) -> bytes | None:
-        if _is_complete(document):
-            return None
-        try:
-            return _checkpoint_file(self.folder, document.id).read_bytes()
-        except OSError:  # a full disk: the study continues but cannot be resumed
-            return None
+            checkpoint = None
+            if not document.finished or any(one.status == "interrupted" for one in document.results):
+                with contextlib.suppress(OSError):  # a full disk: the study continues but cannot be resumed
+                    checkpoint = CheckpointStore(self.folder).path(document.id).read_bytes()
+            self._send(Saved(encode(document), checkpoint, self._read_logs(document)))
 
     def _read_logs(self, document: StudyDocument) -> dict[str, bytes]:
         """Return the logs of failed workers once the study has ended, since their folder is then deleted."""
@@ -135,10 +121,6 @@ class StreamingStore(Store):
         folder = self.folder / "logs" / document.id  # an anonymous document lacks this path
         paths = [folder / Path(result.log_path).name for result in document.results if result.log_path is not None]
         return {path.name: path.read_bytes()[-_MAX_LOG_BYTES:] for path in paths if path.is_file()}
-
-
-def _is_complete(document: StudyDocument) -> bool:
-    return bool(document.finished) and all(one.status != "interrupted" for one in document.results)
 
 
 class StreamingProgress:
@@ -157,7 +139,7 @@ class StreamingProgress:
 
     def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
         """Send the progress of all configurations."""
-        self._send(ProgressUpdate([ProgressLine(*configuration) for configuration in configurations]))
+        self._send(ProgressUpdate(list(configurations)))
 
     def on_warning(self, text: str) -> None:
         """Send the warning."""

@@ -13,14 +13,13 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import platformdirs
 
-from polybench.cluster.executor import NodeLost
 from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Fingerprint, Message, Rejected, StageChanged, Task, current_fingerprint
 from polybench.data.file_cache import sha256
@@ -63,58 +62,49 @@ class DataRequest(NamedTuple):
     """Request to send the images, which this node lacks."""
 
 
-DATA_REQUEST = DataRequest()
-
-
-def _find_data(data: Data) -> str | None:
-    """Return the path of the images on this node: the driver's path or the cache; None if they are missing."""
-    for path in (Path(data.path), cached_path(Path(data.path).name, data.sha256)):
-        if is_cached(path, data.sha256):
-            return str(path)
-    return None
-
-
 class NodeActor:
     """Actor that runs one study at a time; the driver polls its messages."""
 
     def __init__(self) -> None:
         self._process: NodeProcess | None = None
-        self._pending: list[Message | NodeLost | DataRequest] = []
+        self._pending: list[Message | DataRequest] = []
         self._waiting_task: Task | None = None
         match_ray_priority()
 
     def start(self, task: Task, data: Data | None) -> None:
         """Start the node program, or first request its data if this node lacks them."""
         with self._report_errors():
-            data_path = None if data is None else _find_data(data)
-            if data is None or data_path is not None:
-                self._start_process(task, data_path)
-            else:
-                self._waiting_task = task
-                self._pending += [StageChanged("receiving images"), DATA_REQUEST]
+            if data is None:
+                self._start_process(task)
+                return
+            for path in (Path(data.path), cached_path(Path(data.path).name, data.sha256)):
+                if is_cached(path, data.sha256):
+                    self._start_process(task, path)
+                    return
+            self._waiting_task = task
+            self._pending += [StageChanged("receiving images"), DataRequest()]
 
     def send_data(self, content: bytes, data: Data) -> None:
         """Start the node program with the received data."""
         assert self._waiting_task is not None
         with self._report_errors():
-            self._start_process(self._waiting_task, str(unpack(content, Path(data.path).name, data.sha256)))
+            self._start_process(self._waiting_task, unpack(content, Path(data.path).name, data.sha256))
 
     @contextlib.contextmanager
     def _report_errors(self) -> Iterator[None]:
-        """Turn errors of `start` and `send_data` into messages, since the driver does not wait for their
-        results.
-        """
+        """Turn errors into messages, since the driver does not wait for the results of calls."""
         try:
             yield
         except (BadInput, OSError) as error:
             self._pending.append(Rejected(str(error), BadInput.exit_code))
 
-    def _start_process(self, task: Task, data_path: str | None) -> None:
-        if data_path is not None:
-            task = msgspec.structs.replace(task, study=msgspec.structs.replace(task.study, data=data_path))
-        self._process = NodeProcess(task, node_environment(os.environ))
+    def _start_process(self, task: Task, data: Path | None = None) -> None:
+        if data is not None:
+            task = msgspec.structs.replace(task, study=msgspec.structs.replace(task.study, data=str(data)))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_RAY_VARIABLES)}
+        self._process = NodeProcess(task, environment)
 
-    def next_messages(self, seconds: float) -> list[Message | NodeLost | DataRequest]:
+    def next_messages(self, seconds: float) -> list[Message | DataRequest]:
         """Return new messages, waiting at most `seconds` for the first one."""
         if self._pending:
             pending, self._pending = self._pending, []
@@ -122,17 +112,12 @@ class NodeActor:
         if self._process is None:  # not started yet
             time.sleep(min(0.1, seconds))
             return []
-        return [*self._process.receive()] if self._process.is_readable(seconds) else []
+        return list(self._process.receive()) if self._process.is_readable(seconds) else []
 
     def stop(self) -> None:
         """Stop the node program as Ctrl-C does."""
         if self._process is not None:
             self._process.stop()
-
-
-def node_environment(worker_environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the node's own environment, without the variables of Ray's workers."""
-    return {name: value for name, value in worker_environment.items() if not name.startswith(_RAY_VARIABLES)}
 
 
 MAX_UPLOAD_BYTES = 4 << 30
@@ -202,20 +187,15 @@ def unpack(content: bytes, name: str, digest: str) -> Path:
         received_digest = content_sha256(Path(folder) / name)
         if received_digest != digest:
             raise BadInput(f"the received images are damaged: SHA-256 {received_digest[:16]}: expected {digest[:16]}")
-        if not is_cached(path, digest):  # two nodes may share a home folder and receive the data at the same time
-            _move(Path(folder), path, digest)
-    return path
-
-
-def _move(folder: Path, path: Path, digest: str) -> None:
-    shutil.rmtree(path.parent, ignore_errors=True)
-    try:
-        folder.rename(path.parent)
-    except OSError as error:
         if not is_cached(path, digest):
-            raise BadInput(f"cannot write the received images: {error}") from error
-    else:
-        folder.mkdir()  # the context removes it
+            shutil.rmtree(path.parent, ignore_errors=True)
+            try:
+                Path(folder).rename(path.parent)
+                Path(folder).mkdir()  # the context removes it
+            except OSError as error:
+                if not is_cached(path, digest):  # by another node with the same home folder
+                    raise BadInput(f"cannot write the received images: {error}") from error
+    return path
 
 
 def _files(folder: Path) -> list[Path]:

@@ -83,8 +83,7 @@ def resume_on_cluster(
         RequiredEngineMissing: an engine is missing, with `strict`.
     """
     store.ensure_writable()
-    checkpoints = CheckpointStore(store.folder)
-    checkpoint = checkpoints.read(id, ClusterCheckpoint)
+    checkpoint = CheckpointStore(store.folder).read(id, ClusterCheckpoint)
     cluster_run = checkpoint.run
     checkpoint.run = msgspec.structs.replace(
         cluster_run,
@@ -99,21 +98,19 @@ def resume_on_cluster(
 def _run(checkpoint: ClusterCheckpoint, progress: Progress, store: Store | None, *, resumed: bool) -> ClusterResult:
     with contextlib.ExitStack() as stack:
         if store is not None:
-            stack.enter_context(CheckpointStore(store.folder).lock(checkpoint.header.id))
+            checkpoints = CheckpointStore(store.folder)
+            stack.enter_context(checkpoints.lock(checkpoint.header.id))
             if resumed:  # another process may have finished it since
-                cluster_run = checkpoint.run
-                checkpoint = _read_unchanged(CheckpointStore(store.folder), checkpoint.header.id)
+                cluster_run, checkpoint = checkpoint.run, checkpoints.read(checkpoint.header.id, ClusterCheckpoint)
+                checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
                 checkpoint.run = cluster_run
-        executor = make_executor(checkpoint.run.on, upload=checkpoint.run.upload)
-        stack.callback(executor.close)
-        return Driver(checkpoint, executor, progress, store, resumed=resumed).run()
-
-
-def _read_unchanged(checkpoints: CheckpointStore, id: str) -> ClusterCheckpoint:
-    """Read the checkpoint and reject it if polybench has changed, since groups must have the same version."""
-    checkpoint = checkpoints.read(id, ClusterCheckpoint)
-    checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
-    return checkpoint
+        executor = stack.enter_context(
+            contextlib.closing(make_executor(checkpoint.run.on, upload=checkpoint.run.upload))
+        )
+        driver = Driver(checkpoint, executor, progress, store)
+        if resumed:
+            driver.restore()
+        return driver.run()
 
 
 def _new_ids(count: int) -> list[str]:

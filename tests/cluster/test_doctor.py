@@ -11,11 +11,12 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli import app
 from polybench.cluster import doctor
-from polybench.cluster.executor import Event, Node, NodeLost
+from polybench.cluster.executor import Event, Node
 from polybench.cluster.messages import (
     Diagnosed,
     Finished,
     Message,
+    NodeLost,
     Rejected,
     Started,
     Task,
@@ -40,7 +41,7 @@ def report(**engines: Any) -> dict[str, Any]:
 class ScriptedExecutor:
     """An Executor whose machines send these messages; None stands for a machine that never answers."""
 
-    def __init__(self, **scripts: list[Message | NodeLost] | None) -> None:
+    def __init__(self, **scripts: list[Message] | None) -> None:
         self.scripts, self.error = scripts, ""
         self.tasks: list[Task] = []
         self._events: list[Event] = []
@@ -79,7 +80,7 @@ def run(monkeypatch: pytest.MonkeyPatch, executor: ScriptedExecutor, *more: str)
 
 
 def test_every_machine_has_a_row_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages: list[Message | NodeLost] = [
+    messages: list[Message] = [
         Started(hostname="host-a"), Diagnosed(report(torch=TORCH, jax=MISSING)), Finished(),
     ]  # fmt: skip
     executor = ScriptedExecutor(

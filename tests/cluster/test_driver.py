@@ -10,10 +10,12 @@ import pytest
 
 from polybench.analysis.merge import merge
 from polybench.cluster import run as run_module
-from polybench.cluster.executor import EXECUTORS, Event, Node, NodeLost, make_executor
+from polybench.cluster.driver import MachineRun
+from polybench.cluster.executor import EXECUTORS, Event, Node, make_executor
 from polybench.cluster.messages import (
     Finished,
     Message,
+    NodeLost,
     Rejected,
     Saved,
     Started,
@@ -27,16 +29,19 @@ from polybench.cluster.node import StreamingStore
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, PolybenchError
 from polybench.render.merge import render
-from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ResumableRun, discard
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy, ResumableRun, discard
+from polybench.runner.prepare import new_header
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion
 from polybench.schema.options import MachineGroup
-from polybench.schema.study import to_json
+from polybench.schema.result import Status
+from polybench.schema.study import from_json, to_json
+from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import cluster_run
 from tests.factories import measured, study
 from tests.runner.test_study import RecordingProgress
 
-Script = list[Message | NodeLost]
+Script = list[Message]
 
 
 class ScriptedExecutor:
@@ -162,9 +167,8 @@ def test_document_is_sent_even_if_the_nodes_disk_is_full(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Store, "save", full)
     sent: list[Message] = []
-    task = Task(id="1", created="2", study=cluster_run(tmp_path).study, fingerprint=current_fingerprint())
     saved = study(measured("fake/cpu", 0.01))
-    assert "No space left" in str(StreamingStore(tmp_path / "r", task, sent.append).try_to_save(saved))
+    assert "No space left" in str(StreamingStore(tmp_path / "r", sent.append).try_to_save(saved))
     assert sent == [Saved(to_json(saved), None)]
 
 
@@ -261,4 +265,55 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
         discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
     assert CheckpointStore(store.folder).ids() == before != []
     discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
+    assert CheckpointStore(store.folder).ids() == []
+
+
+def machine_run(store: Store | None, folder: Path, **fields: object) -> MachineRun:
+    run = msgspec.structs.replace(cluster_run(folder), **fields)
+    machine_study = MachineStudy(label="local", study_id="20260101-000000-abcd")
+    checkpoint = ClusterCheckpoint(header=new_header(), study="", run=run, machine_studies=[machine_study])
+    return MachineRun(run.groups[0], machine_study, checkpoint, store)
+
+
+def first_task(folder: Path) -> Task:
+    fingerprint = current_fingerprint()
+    return Task(id="20260101-000000-abcd", created="", study=cluster_run(folder).study, fingerprint=fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("status", "finished", "is_finished"), [("ok", True, True), ("interrupted", True, False), ("ok", False, False)]
+)
+def test_study_with_a_complete_document_is_not_repeated(
+    status: Status, finished: bool, is_finished: bool, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "r")
+    saved = study(measured("fake/cpu", 0.01))
+    saved.id, saved.finished, saved.results[0].status = "20260101-000000-abcd", finished, status
+    store.save(saved)
+    machine = machine_run(store, tmp_path)
+    machine.restore()
+    assert machine.machine_study.finished == is_finished
+    assert machine.document == saved
+
+
+def test_anonymous_document_has_no_name_of_a_lost_machine(tmp_path: Path) -> None:
+    machine = machine_run(None, tmp_path, anonymous=True)
+    machine.machine_study.hostname = "node17"
+    machine.mark_lost(NodeLost("the log on node17: /home/user/a.log"))
+    machine.machine_study.hostname = "node18"
+    machine.save(Saved(to_json(anonymize(from_json(document(first_task(tmp_path)).document))), b"state"))
+    assert machine.document is not None
+    (note,) = [text for text in machine.document.warnings if "was lost" in text]
+    lost = "<host> was lost (the log on <host>: <folder>/a.log)"
+    assert note == f"{lost}: everything was measured on another machine, <host>"
+    machine.fail("node18 is gone")
+    assert [one.reason for one in machine.document.results] == ["<host> is gone"]
+
+
+def test_reset_deletes_the_checkpoint(tmp_path: Path) -> None:
+    store = Store(tmp_path / "r")
+    machine = machine_run(store, tmp_path)
+    machine.save(document(first_task(tmp_path)))
+    assert CheckpointStore(store.folder).ids() == ["20260101-000000-abcd"]
+    machine.reset()
     assert CheckpointStore(store.folder).ids() == []
