@@ -25,18 +25,15 @@ from polybench.schema.study import from_json
 from tests.factories import typical_study
 from tests.figures.documents import full_study, full_sweep
 
-FAST: dict[str, Any] = {
-    "data": "synthetic",
-    "processes": 2,
-    "rounds_per_process": 2,
-    "steps_per_round": 5,
-    "batch_size": 16,
-}
+SHORT: dict[str, Any] = {"data": "synthetic", "processes": 2, "rounds_per_process": 2, "steps_per_round": 5}
+FAST = SHORT | {"batch_size": 16}
 
 
 @pytest.fixture(autouse=True)
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(synthetic.IMAGES, "train", 500)
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    pytest.importorskip("pandas", reason="pandas is not installed")
 
 
 def test_compare_returns_rows_documents_and_a_display(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -57,11 +54,13 @@ def test_compare_returns_rows_documents_and_a_display(tmp_path: Path, capfd: pyt
     assert "fake/cpu" in repr(result)
     path = result.save(tmp_path)
     assert json.loads(path.read_text())["id"] == result.document.id
+    frame = result.to_pandas()
+    assert list(frame.index) == ["fake/cpu", "fake+slow/cpu"]
+    assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
 
 
 def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
-    options = {name: value for name, value in FAST.items() if name != "batch_size"}
-    result = polybench.sweep(axes={"batch_size": [8, 16]}, engines="fake,fake+slow", **options)
+    result = polybench.sweep(axes={"batch_size": [8, 16]}, engines="fake,fake+slow", **SHORT)
     rows = result.rows()
     assert [(row["batch_size"], row["configuration"]) for row in rows][2:] == [
         (16, "fake/cpu"),
@@ -72,13 +71,11 @@ def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
     assert "at batch size 16" in str(result)
     assert "| 16" in result._repr_markdown_()
     assert len(result.to_pandas()) == 4
-    pytest.importorskip("plotly", reason="plotly is not installed")
     assert [trace.name for trace in result.plot().data] == ["fake/cpu", "fake+slow/cpu"]
 
 
 def test_overhead_has_a_row_per_configuration() -> None:
-    options = {name: value for name, value in FAST.items() if name != "batch_size"}
-    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+linear_cost", **options)
+    result = polybench.overhead(batch_sizes=[1, 128], engines="fake+linear_cost", **SHORT)
     (row,) = result.rows()
     assert row["overhead_seconds"] == pytest.approx(2e-3, rel=0.1)
     assert "fake+linear_cost/cpu" in str(result)
@@ -88,7 +85,6 @@ def test_overhead_has_a_row_per_configuration() -> None:
     assert polybench.load_overhead().to_json() == result.to_json()
     with pytest.raises(BadInput, match="two or more batch sizes"):
         polybench.overhead(batch_sizes=[8], engines="fake+linear_cost")
-    pytest.importorskip("plotly", reason="plotly is not installed")
     assert result.plot().data[0].x == (1, 128)
 
 
@@ -101,9 +97,7 @@ def test_layers_return_rows_documents_and_a_display(capfd: pytest.CaptureFixture
     assert result.to_markdown() == result._repr_markdown_()
     assert "| conv1 + relu" in result.to_markdown()
     assert "unattributed" in str(result)
-    pytest.importorskip("pandas", reason="pandas is not installed")
     assert result.to_pandas().loc[("fake/cpu", "dense3", "forward"), "seconds_per_step"] > 0
-    pytest.importorskip("plotly", reason="plotly is not installed")
     assert result.plot("slowdown").data[0].name == "fake/cpu"
 
 
@@ -117,13 +111,6 @@ def test_parity_has_a_row_for_each_comparison() -> None:
     assert result._repr_markdown_() == f"```\n{result}```"
     assert json.loads(result.to_json())["results"][0]["parity"]["status"] == "pass"
     assert len(result.to_pandas()) == len(rows)
-
-
-def test_a_data_frame_has_a_row_per_configuration() -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = polybench.compare(engines=["fake"], **FAST).to_pandas()
-    assert list(frame.index) == ["fake/cpu"]
-    assert frame.loc["fake/cpu", "step_time"] == pytest.approx(0.01, rel=0.2)
 
 
 def test_progress_is_reported_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,16 +127,12 @@ def test_dir_lists_all_public_names() -> None:
     assert {"compare", "StudyResult", "BadInput"} <= set(dir(polybench))
 
 
-def test_quick_is_one_process() -> None:
+def test_quick_is_one_process_and_lists_may_be_text() -> None:
     options = {name: value for name, value in FAST.items() if name != "processes"}
-    assert polybench.compare(engines=["fake"], quick=True, **options).document.settings.processes == 1
-
-
-def test_lists_may_be_text_as_on_the_command_line() -> None:
-    result = polybench.compare(engines="fake, fake+slow", devices="cpu", precision="fp32,bf16", **FAST)
-    assert [row["configuration"] for row in result.rows()] == [
-        "fake/cpu", "fake/cpu/bf16", "fake+slow/cpu", "fake+slow/cpu/bf16",
-    ]  # fmt: skip
+    result = polybench.compare(engines="fake, fake+slow", devices="cpu", precision="fp32,bf16", quick=True, **options)
+    assert result.document.settings.processes == 1
+    names = " ".join(row["configuration"] for row in result.rows())
+    assert names == "fake/cpu fake/cpu/bf16 fake+slow/cpu fake+slow/cpu/bf16"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +175,6 @@ def _argument_type(hint: Any) -> Any:
 
 
 def test_a_study_has_figures() -> None:
-    pytest.importorskip("plotly", reason="plotly is not installed")
     result = StudyResult(full_study())
     assert result.plot().layout.title.text == "<b>Speed relative to the baseline</b>"
     assert len(result.plot("accuracy").data) == 9
@@ -201,7 +183,6 @@ def test_a_study_has_figures() -> None:
 
 
 def test_saved_studies_have_histories_merges_and_reports(own_folders: Path) -> None:
-    pytest.importorskip("plotly", reason="plotly is not installed")
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     for day, name in ((1, "here"), (2, "here"), (3, "there")):
         one = full_study()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 
 import polybench
 from tests import small_datasets
-from tests.notebooks import NotToBeShown, page
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
 FIGURE = "application/vnd.plotly.v1+json"
@@ -72,9 +69,8 @@ def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     pytest.importorskip("plotly", reason="plotly is not installed")
-    engines = (
-        "fake,fake+linear_cost" if path.stem == "3_the_first_step" else "fake+linear_cost"
-    )  # one configuration must catch up
+    # In the third one, a configuration must catch up.
+    engines = "fake,fake+linear_cost" if path.stem == "3_the_first_step" else "fake+linear_cost"
     monkeypatch.setenv("POLYBENCH_NOTEBOOK_ENGINES", engines)
     monkeypatch.setenv("POLYBENCH_NOTEBOOK_DATA", str(small_datasets.cifar_folder(tmp_path, 1000)))
     book = nbformat.read(path, as_version=4)
@@ -87,46 +83,3 @@ def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert all(trace["x"] and trace["y"] for figure in figures for trace in figure["data"])
     printed = "".join(output.text for output in outputs if output.output_type == "stream")
     assert re.search(PRINTED[path.stem], printed)
-
-
-def small_notebook(folder: Path, code: str) -> Path:
-    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(code)])
-    nbformat.write(book, path := folder / "1_small.ipynb")
-    return path
-
-
-PICTURE = """
-import base64
-
-from IPython.display import Image
-
-print(2 + 3)
-Image(base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="))
-"""
-
-
-def test_a_page_has_text_code_outputs_and_pictures(tmp_path: Path) -> None:
-    pytest.importorskip("nbconvert", reason="nbconvert is not installed")
-    pages = tmp_path / "pages"
-    text = page(small_notebook(tmp_path, PICTURE), pages).read_text("utf-8")
-    assert text.startswith("# A page")
-    assert "print(2 + 3)" in text
-    assert re.search(r"^\s+5$", text, re.M)
-    (picture,) = re.findall(r"!\[png\]\((\S+)\)", text)
-    assert (pages / picture).read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("import socket; print(socket.gethostname())", re.escape(socket.gethostname())),
-        ("import os; print(os.getcwd())", re.escape(tempfile.gettempdir())),
-        ("print('x' * 400_000)", "more than 300,000"),
-    ],
-)
-def test_a_page_with_private_data_is_not_written(tmp_path: Path, code: str, message: str) -> None:
-    pytest.importorskip("nbconvert", reason="nbconvert is not installed")
-    with pytest.raises(NotToBeShown, match=message):
-        page(small_notebook(tmp_path, code), tmp_path / "pages")
-    assert not (tmp_path / "pages").exists()
