@@ -22,7 +22,7 @@ from polybench.errors import BadInput, ConfigurationFailed, EngineUnavailable, P
 from polybench.planning.study_file import parse
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.render import FORMATS, render_study
+from polybench.render import FORMATS, render
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
 from polybench.schema.study import StudyDocument, from_json
 
@@ -42,7 +42,7 @@ def show(found: StudyDocument) -> None:
     """Render in every format; raise if one fails."""
     for name in FORMATS:
         with contextlib.suppress(PolybenchError):
-            render_study(found, name, None)
+            render(found, name)
 
 
 def checkpoint(data: bytes) -> None:

@@ -29,7 +29,7 @@ from polybench.cluster.executor import Event, Node
 from polybench.cluster.messages import Message, Saved, Task, current_fingerprint, encode_line, message_decoder
 from polybench.cluster.node import run_task
 from polybench.cluster.run import run_on_cluster
-from polybench.render.merge import render
+from polybench.render import render
 from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.progress import NullProgress
 from polybench.schema.options import MachineGroup, Study

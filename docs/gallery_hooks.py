@@ -13,10 +13,10 @@ from polybench.api.results import study_section
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, render_report
 from polybench.html_report.sweep_section import headline, sweep_title
-from polybench.render import render_study
-from polybench.render import sweep as sweeps
+from polybench.render import render
+from polybench.render.markdown import format_rows
 from polybench.render.summary import summary_sentences
-from polybench.render.tables import format_table
+from polybench.render.table import Table, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import SweepDocument
 from polybench.schema.study import StudyDocument
@@ -55,7 +55,7 @@ def _list() -> str:
         [f"[{_title(one)}]({one.id}.md)", one.created[:10], one.host.cpu, " ".join(_found(one))]
         for one in _shown(Store(_FOLDER / "measured"))
     ]
-    return format_table(["study", "measured", "on", "found"], rows, text_columns=4, markdown=True)
+    return format_rows(Table(columns=text_columns("study", "measured", "on", "found"), rows=rows), str)
 
 
 def _page(one: StudyDocument | SweepDocument) -> str:
@@ -89,9 +89,7 @@ def _contents(one: StudyDocument | SweepDocument) -> str:
 
 
 def _table(one: StudyDocument | SweepDocument) -> str:
-    if isinstance(one, SweepDocument):
-        return sweeps.render(one, "markdown", published=True)
-    return render_study(one, "markdown", published=True)
+    return render(one, "markdown", published=True)
 
 
 def _repeated(one: StudyDocument | SweepDocument) -> list[str]:

@@ -6,7 +6,6 @@ A table is between two markers in one of these files; a test fails if it is outd
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,8 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def formats() -> str:
-    rows = ((f"`{name}`", row.audience, _first_line(row.module)) for name, row in FORMATS.items())
+    rows = ((f"`{name}`", "human" if row.for_humans else "machine", row.summary) for name, row in FORMATS.items())
     return markdown(("`--format`", "for", "is"), rows)
-
-
-def _first_line(module: str) -> str:
-    return str(import_module(module).__doc__).splitlines()[0].rstrip(".")
 
 
 def columns() -> str:

@@ -14,16 +14,9 @@ from polybench.errors import BadInput, install_command, lookup_or_suggest
 from polybench.figures import FIGURES, draw, image_export
 from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, StudySection, render_report
-from polybench.render import PARITY_FORMATS, render_study
-from polybench.render import diff as diff_text
-from polybench.render import explanation as explanation_text
-from polybench.render import history as history_text
-from polybench.render import layers as layers_text
-from polybench.render import merge as merge_text
-from polybench.render import overhead as overhead_text
-from polybench.render import peak as peak_text
-from polybench.render import sweep as sweep_text
-from polybench.render.layer_table import Sort
+from polybench.render import explanation, render
+from polybench.render.layers import layer_records
+from polybench.render.table import Sort
 from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
 from polybench.schema.measurements import LayersDocument, OverheadDocument, PeakDocument, SweepDocument
 from polybench.schema.metrics import Metric, select_metrics
@@ -41,7 +34,7 @@ class DocumentResult(Generic[D]):
     A notebook shows the Markdown table.
     """
 
-    _text: ClassVar[Callable[..., str]]
+    _text: ClassVar[Callable[..., str]] = staticmethod(render)
     """Renders the document in a format."""
     _index: ClassVar[list[str] | None] = None
     """Index of the DataFrame."""
@@ -102,8 +95,6 @@ _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "d
 class StudyResult(SavedResult[StudyDocument]):
     """A finished study. `document` is the saved document."""
 
-    _text = staticmethod(render_study)
-
     def rows(self, columns: Sequence[str] = ("all",)) -> list[dict[str, Any]]:
         """Return a dictionary per configuration: its names, its status, and the columns' values in SI units.
 
@@ -119,7 +110,7 @@ class StudyResult(SavedResult[StudyDocument]):
 
     def render(self, format: str, columns: Sequence[str] | None = None) -> str:
         """Return the output of `--format FORMAT`; raises BadInput for an unknown format."""
-        return render_study(self.document, format, None if columns is None else select_metrics(columns))
+        return render(self.document, format, columns=None if columns is None else select_metrics(columns))
 
     def to_csv(self, columns: Sequence[str] | None = None) -> str:
         """Return CSV as on the command line, with every column by default."""
@@ -177,14 +168,12 @@ class ParityResult(DocumentResult[StudyDocument]):
     @staticmethod
     def _text(document: StudyDocument, format: str) -> str:
         if format == "markdown":
-            return f"```\n{render_study(document, 'table', formats=PARITY_FORMATS)}```"
-        return render_study(document, format, formats=PARITY_FORMATS)
+            return f"```\n{render(document, kind='parity')}```"
+        return render(document, format, kind="parity")
 
 
 class SweepResult(SavedResult[SweepDocument]):
     """A finished sweep. `document` is the saved document."""
-
-    _text = staticmethod(sweep_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each configuration at each point, in SI units."""
@@ -206,8 +195,6 @@ class SweepResult(SavedResult[SweepDocument]):
 class OverheadResult(SavedResult[OverheadDocument]):
     """Overheads of training steps. `document` is the saved document."""
 
-    _text = staticmethod(overhead_text.render)
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per configuration, in SI units."""
         return [
@@ -223,8 +210,6 @@ class OverheadResult(SavedResult[OverheadDocument]):
 class PeakResult(DocumentResult[PeakDocument]):
     """The peak throughput of a machine."""
 
-    _text = staticmethod(peak_text.render)
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per peak, in SI units."""
         return [msgspec.to_builtins(peak) for peak in self.document.peaks]
@@ -237,16 +222,15 @@ class PeakResult(DocumentResult[PeakDocument]):
 class LayersResult(SavedResult[LayersDocument]):
     """Times of layers. `document` is the saved document."""
 
-    _text = staticmethod(layers_text.render)
     _index = ["configuration", "layer", "operation"]  # noqa: RUF012 - declared as a ClassVar above
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each operation of each layer in each configuration, in SI units."""
-        return layers_text.layer_records(self.document)
+        return layer_records(self.document)
 
     def to_markdown(self, sort: Sort = "network") -> str:
         """Return the table, with configurations side by side."""
-        return layers_text.render(self.document, "markdown", sort)
+        return render(self.document, "markdown", sort=sort)
 
     def plot(self, sort: Sort = "network") -> Any:
         """Return a plotly Figure with a bar for each operation in each configuration."""
@@ -264,7 +248,6 @@ class LayersResult(SavedResult[LayersDocument]):
 class DiffResult(DocumentResult[DiffDocument]):
     """A comparison of two studies."""
 
-    _text = staticmethod(diff_text.render)
     _index = ["configuration"]  # noqa: RUF012
 
     def rows(self) -> list[dict[str, Any]]:
@@ -275,8 +258,6 @@ class DiffResult(DocumentResult[DiffDocument]):
 class MergeResult(DocumentResult[MergeDocument]):
     """A workload on several machines."""
 
-    _text = staticmethod(merge_text.render)
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each configuration on each machine, in SI units."""
         return [msgspec.to_builtins(result) for result in self.document.results]
@@ -284,8 +265,6 @@ class MergeResult(DocumentResult[MergeDocument]):
 
 class HistoryResult(DocumentResult[HistoryDocument]):
     """Configurations over time."""
-
-    _text = staticmethod(history_text.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each study of each series, with the fields of both, in SI units."""
@@ -317,7 +296,7 @@ class HistoryResult(DocumentResult[HistoryDocument]):
 class ExplanationResult(DocumentResult[ExplanationDocument]):
     """Reasons for the differences in a study; JSON has all components of its breakdowns."""
 
-    _text = staticmethod(explanation_text.render)
+    _text = staticmethod(explanation.render)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per statement."""

@@ -13,6 +13,7 @@ from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 
@@ -35,18 +36,17 @@ def allocations(
 
     Example: polybench allocations --engines torch,tf --top 5
     """
-    from polybench.render.allocation_sites import FORMATS
     from polybench.runner.allocations import find_allocation_sites
     from polybench.storage.anonymize import anonymize
 
-    render = lookup_or_suggest(options.format, FORMATS, "format")
+    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = find_allocation_sites(study, progress, argv=sys.argv[1:])
         if options.anonymous:
             document = anonymize(document)
-        write(render(document, top), options.output)
+        write(render(document, options.format, top=top), options.output)
         raise typer.Exit(_exit_code(document))
 
 

@@ -15,7 +15,7 @@ from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study, check_machine_groups
 
@@ -181,12 +181,11 @@ def _reject_single_study_options(options: OutputOptions) -> None:
             raise BadInput(
                 f"{option}: not available for a table over machines: leave it out; each machine's study is saved"
             )
-    lookup_or_suggest(options.format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
 
 
 def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
     from polybench.cluster.run import cluster_table
-    from polybench.render.merge import render
     from polybench.storage.store import Store, results_folder
 
     check_writable(options.output)

@@ -10,7 +10,7 @@ from polybench.cli.options import parse_fraction
 from polybench.cli.output import OutputOptions, check_writable, echo, write
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.analyses import DiffDocument
 
 _ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
@@ -44,17 +44,16 @@ def diff(
         bool,
         typer.Option("--same-machine", help="Treat both hosts as one machine: the host names of containers differ."),
     ] = False,
-    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(RECORD_FORMATS)}.")] = "table",
+    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")] = "table",
 ) -> None:
     """Compare two saved studies: is each configuration faster or slower than before?
 
     Example: polybench diff 20261101 last --fail-if slower=5%
     """
     from polybench.analysis.diff import diff
-    from polybench.render.diff import render
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     conditions = _parse_conditions(fail_if or [])
     store = Store(results_folder(options.results))
     document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine)

@@ -46,7 +46,8 @@ def without_internal_engines(report: Report) -> Report:
 
 
 def _text(found: ClusterDiagnosis) -> str:
-    from polybench.render.tables import format_table, wrap
+    from polybench.render.table import Table, text_columns
+    from polybench.render.terminal import render
 
     reports = [machine.report for machine in found.machines if machine.report is not None]
     engines = list(dict.fromkeys(name for report in reports for name in report["engines"]))
@@ -58,12 +59,10 @@ def _text(found: ClusterDiagnosis) -> str:
         ]
         for machine in found.machines
     ]
-    header = ["machine", *facts, *engines]
-    table = format_table(header, lines, text_columns=len(header), markdown=False)
     notes = [f"{machine.machine}: {machine.error}" for machine in found.machines if machine.error is not None]
     if found.error is not None:
         notes.append(f"a study on all of these machines would be rejected: {found.error}")
-    return "\n\n".join([table, *map(wrap, [*notes, *found.warnings])]) + "\n"
+    return render(Table(columns=text_columns("machine", *facts, *engines), rows=lines, notes=[*notes, *found.warnings]))
 
 
 def _row(report: Report, engines: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from polybench.cli.output import (
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import FORMATS, PARITY_FORMATS, render_study
+from polybench.render import FORMATS, TABLE_FORMATS, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
@@ -104,15 +104,14 @@ def run_and_render(
     from polybench.storage.store import Store, results_folder
 
     metrics = parse_columns(options.columns)
-    formats = PARITY_FORMATS if parity_only else FORMATS
-    lookup_or_suggest(options.format, formats, "format")
+    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS if parity_only else FORMATS), "format")
     if options.explain and options.format not in EXPLANATION_FORMATS:
         expected = ", ".join(EXPLANATION_FORMATS)
         raise BadInput(f"--explain with --format {options.format}: expected a format with text: {expected}")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     on_terminal = options.output is None and sys.stdout.isatty()
-    repeats_warnings = on_terminal and formats[options.format].audience == "human" and not parity_only
+    repeats_warnings = on_terminal and FORMATS[options.format].for_humans and not parity_only
     make_progress = partial(progress_on_stderr, quiet=options.quiet, verbose=options.verbose)
     explained = ExplainResult(None)
     with interrupts.defer_signals():  # until the result is printed
@@ -122,7 +121,14 @@ def run_and_render(
             with make_progress() as progress:  # the table does not repeat the warnings of the explanation
                 explained = explain_study(result, store, progress, sys.argv[1:], requested)
         line = width(options.output)
-        text = render_study(result, options.format, metrics, formats, published=options.published, width=line)
+        text = render(
+            result,
+            options.format,
+            kind="parity" if parity_only else "",
+            width=line,
+            columns=metrics,
+            published=options.published,
+        )
         if explained.document is not None and options.format != "json":  # JSON has the statements already
             text += f"\n{render_body(explained.document, options.format)}"
         message = f"saved as {result.id}; print it again with: polybench show {result.id}"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from polybench.cli.options import TableOrJson, parse_fraction
+from polybench.cli.options import parse_fraction
 from polybench.cli.output import check_writable, write
 from polybench.cli.signature import with_options
+from polybench.cli.sweep import Format
 from polybench.errors import BadInput, lookup_or_suggest
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.analyses import HistoryDocument
 from polybench.storage.study_summary import Filters
 
@@ -41,18 +43,17 @@ def history(
     ] = None,
     results: Path | None = None,
     output: Path | None = None,
-    format: TableOrJson = "table",
+    format: Format = "table",
 ) -> None:
     """Show the step time of each configuration over saved studies, with change points and package versions.
 
     Example: polybench history --engine flux --model lenet
     """
     from polybench.analysis.history import build_history
-    from polybench.render.history import render
     from polybench.storage.dismissed_changes import load_dismissed
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, {"table": None, "json": None}, "format")
+    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     store = Store(results_folder(results))
     dismissed_study = None if dismiss is None else store.load(dismiss).id
     document = build_history(store.studies(filters), load_dismissed(store.folder), filters, tolerance)

@@ -16,7 +16,7 @@ from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.options import Study
 
 _EXCLUDED = {
@@ -81,14 +81,13 @@ def layers(
 
     Example: polybench layers --engines torch,tf --sort slowdown
     """
-    from polybench.render.layer_table import ORDERS
-    from polybench.render.layers import render
+    from polybench.render.layers import ORDERS
     from polybench.runner.layers import run_layers
     from polybench.runner.prepare import new_header
     from polybench.storage.store import Store, results_folder
 
     study, only_layer = _with_single_layer(study, layer, input)
-    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     order = lookup_or_suggest(sort, ORDERS, "order")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
@@ -107,7 +106,7 @@ def layers(
         if scripts is not None and any(scripts.iterdir()) and not options.quiet:
             echo(f"wrote programs of the slowest operation to {scripts}", err=True)
         message = f"saved as {document.id}; polybench explain uses it"
-        print_and_exit(render(document, format, order), options, store, message, layers_exit_code(document))
+        print_and_exit(render(document, format, sort=order), options, store, message, layers_exit_code(document))
 
 
 def _with_single_layer(study: Study, layer: str | None, input: str | None) -> tuple[Study, str | None]:

@@ -10,7 +10,7 @@ from polybench.cli.options import parse_pairs
 from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
 from polybench.errors import lookup_or_suggest
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 
 
 @with_options("output", "results")
@@ -37,17 +37,16 @@ def merge(
             " is for machines with 16 threads.",
         ),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(RECORD_FORMATS)}.")] = "table",
+    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")] = "table",
 ) -> None:
     """Merge saved studies of one workload on several machines into one table.
 
     Example: polybench merge here.json there.json --price here:cpu=0.24 --price there:cuda=3.06
     """
     from polybench.analysis.merge import merge
-    from polybench.render.merge import render
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     prices = parse_pairs(price or [], "--price")
     store = Store(results_folder(options.results))
     document = merge([store.load(name) for name in studies], prices, baseline)

@@ -14,7 +14,7 @@ from polybench.cli.signature import with_options
 from polybench.cli.sweep import Format
 from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema.options import Study
 
 
@@ -41,11 +41,10 @@ def peak(
 
     Example: polybench peak --engines torch,tf --threads 2
     """
-    from polybench.render.peak import render
     from polybench.runner.peak import run_peak
     from polybench.storage.anonymize import anonymize
 
-    lookup_or_suggest(format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,8 +18,7 @@ from polybench.cli.output import (
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
 from polybench.errors import lookup_or_suggest
-from polybench.render import FORMATS, RECORD_FORMATS, render_study
-from polybench.schema.analyses import HistoryDocument
+from polybench.render import FORMATS, TABLE_FORMATS, render
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
@@ -50,31 +47,22 @@ def show(
     check_writable(options.output)
     line = width(options.output)
     write(
-        render_study(document, options.format, metrics, published=options.published, width=line),
+        render(document, options.format, width=line, columns=metrics, published=options.published),
         options.output,
     )
 
 
 def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:
     """Print a document other than a study as its own command prints it."""
-    from polybench.render import history, layers, overhead, peak, sweep
     from polybench.storage.document_loader import describe_kind, document_kind
 
-    renderers: dict[str, Callable[[Any, str], str]] = {
-        "sweep": partial(sweep.render, published=options.published),
-        "overhead": overhead.render,
-        "layers": layers.render,
-        "peak": peak.render,
-        "history": history.render,
-    }
     kind = document_kind(document)
     given = {
         "--columns": options.columns,
         "--published": options.published and kind != "sweep",
     }
     reject_options(given, f"{name} is {describe_kind(kind)}")
-    formats = ("table", "json") if isinstance(document, HistoryDocument) else RECORD_FORMATS
-    lookup_or_suggest(options.format, dict.fromkeys(formats), "format")
+    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
-    write(renderers[kind](document, options.format), options.output)
+    write(render(document, options.format, published=options.published), options.output)

@@ -17,7 +17,7 @@ from polybench.cli.output import OutputOptions, check_writable, echo, exit_code,
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import RECORD_FORMATS
+from polybench.render import TABLE_FORMATS, render
 from polybench.schema import units
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.options import Study
@@ -40,7 +40,7 @@ OUTPUT_FIELDS = ("output", "results", "save", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]
 """Options that a sweep shares with a single study."""
 
-Format = Annotated[str, typer.Option("--format", help=f"Format: {', '.join(RECORD_FORMATS)}.")]
+Format = Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")]
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Resume the newest interrupted run with the same settings; see polybench resume."),
@@ -157,7 +157,7 @@ def reject_options(given: Mapping[str, object], reason: str) -> None:
 def _execute(measure: Callable[[Progress, Store | None], SweepOutcome], options: OutputOptions) -> NoReturn:
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(options.format, dict.fromkeys(RECORD_FORMATS), "format")
+    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
@@ -170,15 +170,8 @@ def _execute(measure: Callable[[Progress, Store | None], SweepOutcome], options:
             message += f", and the whole as {document.id}; print it with: polybench show {document.id}"
         if outcome.resumable_id is not None:
             message += f"; resume with: polybench resume {outcome.resumable_id}"
-        print_and_exit(_text(document, options), options, store, message, _exit_code(outcome.finished))
-
-
-def _text(document: SweepDocument | OverheadDocument, options: OutputOptions) -> str:
-    from polybench.render import overhead, sweep
-
-    if isinstance(document, OverheadDocument):
-        return overhead.render(document, options.format)
-    return sweep.render(document, options.format, published=options.published)
+        text = render(document, options.format, published=options.published)
+        print_and_exit(text, options, store, message, _exit_code(outcome.finished))
 
 
 def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polybench.errors import BadInput, EngineUnavailable, install_command, lookup_or_suggest
 from polybench.figures.figure import Figure, escape_text, template
-from polybench.render.header import header_for
+from polybench.render.study import header_for
 from polybench.schema import units
 from polybench.schema.analyses import HistoryDocument, Series
 from polybench.schema.measurements import OverheadDocument, PeakDocument, SweepDocument

@@ -17,7 +17,8 @@ from polybench.figures.figure import (
     style_for,
 )
 from polybench.networks.layers import Operation
-from polybench.render.layer_table import UNATTRIBUTED, Key, Sort, sort_operations
+from polybench.render.layers import UNATTRIBUTED, Key, sort_operations
+from polybench.render.table import Sort
 from polybench.schema.measurements import STEP, ConfigurationLayers, LayersDocument
 
 _OPERATIONS: tuple[str, ...] = (*get_args(Operation), UNATTRIBUTED[0])

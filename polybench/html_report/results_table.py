@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from polybench.render.footnotes import failed_parity
-from polybench.render.study_table import status_text
+from polybench.render.study import status_text
 from polybench.schema import units
 from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric
 from polybench.schema.result import Result

@@ -18,8 +18,9 @@ from polybench.html_report.figures import FigureView, make_figure_view
 from polybench.html_report.study_list import StudyListPage
 from polybench.html_report.sweep_section import sweep_title
 from polybench.html_report.templating import read_template, render_template
-from polybench.render.diff import HEADER, UNCHANGED, diff_changes, diff_notes, diff_row
-from polybench.render.history import history_notes, history_rows, history_title
+from polybench.render import diff
+from polybench.render.history import series_table
+from polybench.render.table import Table
 from polybench.schema.analyses import DiffDocument, HistoryDocument, Series
 from polybench.schema.measurements import SweepDocument
 
@@ -73,11 +74,9 @@ def diff_page(document: DiffDocument, names: Sequence[str]) -> Page:
         "diff.html.j2",
         document=document,
         names=names,
-        changes=diff_changes(document),
-        unchanged=UNCHANGED,
-        column_titles=HEADER,
-        rows=[(diff_row(row), row.verdict) for row in document.rows],
-        notes=list(diff_notes(document)),
+        changes=diff.changes(document),
+        unchanged=diff.UNCHANGED,
+        verdicts=diff.verdicts(document),
     )
 
 
@@ -85,10 +84,7 @@ class SeriesView(NamedTuple):
     """Texts about a configuration over time."""
 
     id: str
-    title: str
-    column_titles: list[str]
-    rows: list[tuple[str, list[str]]]
-    notes: list[str]
+    table: Table
     figure: FigureView
 
 
@@ -134,14 +130,8 @@ def error_page(title: str, reason: str) -> Page:
 def _series(document: HistoryDocument, series: Series, number: int) -> SeriesView:
     section_id = f"s{number}"
     single = msgspec.structs.replace(document, series=[series])
-    titles, rows = history_rows(series)
     return SeriesView(
-        id=section_id,
-        title=history_title(series),
-        column_titles=titles,
-        rows=[(point.study, row) for point, row in zip(series.points, rows, strict=True)],
-        notes=list(history_notes(series)),
-        figure=make_figure_view(draw("history", single), "history", section_id),
+        section_id, series_table(series), make_figure_view(draw("history", single), "history", section_id)
     )
 
 

@@ -12,11 +12,12 @@ from polybench.html_report.figures import FigureView, figure_views
 from polybench.html_report.overview import title_for
 from polybench.html_report.parity_section import ParityView, build_parity_views
 from polybench.html_report.results_table import ResultsTable, build_results_table
-from polybench.render import layer_table, published_results
-from polybench.render.explanation import breakdown_rows
+from polybench.render import layers, published_results
+from polybench.render.explanation import breakdown_table
 from polybench.render.footnotes import footnotes
-from polybench.render.header import header_lines
+from polybench.render.study import header_lines
 from polybench.render.summary import summary_sentences
+from polybench.render.table import Table
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Settings
@@ -46,8 +47,7 @@ class ComparisonView(NamedTuple):
     """Explanation of a comparison: its statements, and a breakdown as a table."""
 
     comparison: ExplainedComparison
-    column_titles: list[str]
-    rows: list[list[str]]
+    breakdown: Table | None
 
 
 class StudyView(NamedTuple):
@@ -65,12 +65,10 @@ class StudyView(NamedTuple):
     parity_views: list[ParityView]
     comparisons: list[ComparisonView]
     explanation: ExplanationDocument | None
-    layers: layer_table.LayerTable | None
+    layers: Table | None
     layer_figures: list[FigureView]
     scripts: Sequence[tuple[str, str]]
-    published_titles: list[str]
-    published: list[list[str]]
-    sources: list[str]
+    published: Table | None
     command: str
     versions: list[tuple[str, list[tuple[str, str]]]]
     environment: list[tuple[str, str]]
@@ -91,7 +89,6 @@ def build_view(section: StudySection, number: int) -> StudyView:
     if section.layers:
         documents["layers"] = section.layers
     figures = list(figure_views(documents, section_id))
-    measured = published_results.from_study(study.results)
     return StudyView(
         id=section_id,
         study=study,
@@ -105,12 +102,10 @@ def build_view(section: StudySection, number: int) -> StudyView:
         parity_views=build_parity_views(study),
         comparisons=[_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],
         explanation=explanation,
-        layers=layer_table.build_table(section.layers) if section.layers else None,
+        layers=layers.table(section.layers) if section.layers else None,
         layer_figures=[figure for figure in figures if figure.kind == "layers"],
         scripts=section.scripts,
-        published_titles=published_results.column_titles(study.published, measured),
-        published=published_results.format_rows(study.published, measured),
-        sources=published_results.format_notes(study.published, measured),
+        published=published_results.table(study.published, published_results.from_study(study.results)),
         command=format_command(study.argv),
         versions=[
             (
@@ -146,8 +141,7 @@ def headline(study: StudyDocument) -> str:
 
 def _comparison(comparison: ExplainedComparison) -> ComparisonView:
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
-    titles, rows = breakdown_rows(comparison, breakdown) if breakdown else ([], [])
-    return ComparisonView(comparison, titles, rows)
+    return ComparisonView(comparison, breakdown_table(comparison, breakdown) if breakdown else None)
 
 
 def _format_version(value: Any) -> str:

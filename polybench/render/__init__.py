@@ -1,118 +1,92 @@
-"""Output formats of studies. ADD A FORMAT: a file with `render(study, columns) -> str`, and its row here."""
+"""Output formats. ADD A FORMAT: a file with `render(table) -> str`, and its row here.
+
+A module per kind of document (`study`, `sweep`, ...) converts a saved document to a `Table` for people
+(`table`), and to records for programs (`records`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import msgspec
+from polybench.render.table import WIDTH, TableOptions
 
-if TYPE_CHECKING:
-    from polybench.render.study_table import Column
-    from polybench.schema.metrics import Metric
-    from polybench.schema.study import StudyDocument
-
-
-INTERVALS = "intervals: 95% confidence, across process runs"
-"""Note below tables with intervals."""
-
-WIDTH = 100
-"""Default characters per line. Columns that a user chose may make a table wider."""
+__all__ = ["FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "render"]
 
 
 class FormatSpec(NamedTuple):
     """Location and audience of a format.
 
     Attributes:
-        module: contains `render`; imported on first use.
-        audience: "human" formats show the important columns that fit, and published results only with
-            `--published`; "machine" formats contain every column and the whole document.
-        has_width: True for terminal formats, whose `render` accepts the width of the terminal.
+        function: module in this package and function, as in "latex.render"; imported on first use.
+        source: what the function receives: the `Table`, the records, a study's single step times as records,
+            or the document.
+        summary: description for the documentation.
+        has_width: True for terminal formats, whose function also receives the characters per line.
+        study_only: True if only studies have this format.
     """
 
-    module: str
-    audience: Literal["human", "machine"]
+    function: str
+    source: Literal["table", "records", "long_records", "document"]
+    summary: str
     has_width: bool = False
+    study_only: bool = False
+
+    @property
+    def for_humans(self) -> bool:
+        """True for formats with the important columns that fit, and published results on request."""
+        return self.source == "table"
 
 
 FORMATS: dict[str, FormatSpec] = {
-    "table": FormatSpec("polybench.render.terminal", "human", has_width=True),
-    "bars": FormatSpec("polybench.render.bar_chart", "human", has_width=True),
-    "markdown": FormatSpec("polybench.render.markdown", "human"),
-    "github": FormatSpec("polybench.render.github", "human"),
-    "html": FormatSpec("polybench.render.html_table", "human"),
-    "csv": FormatSpec("polybench.render.csv", "machine"),
-    "csv-long": FormatSpec("polybench.render.csv_long", "machine"),
-    "json": FormatSpec("polybench.render.json_document", "machine"),
-    "latex": FormatSpec("polybench.render.latex", "human"),
+    "table": FormatSpec("terminal.render", "table", "plain text table for a terminal", has_width=True),
+    "bars": FormatSpec(
+        "terminal.render_bars", "table", "bar chart for a terminal, of a study", has_width=True, study_only=True
+    ),
+    "markdown": FormatSpec("markdown.render", "table", "GitHub-flavoured Markdown, for issues and READMEs"),
+    "github": FormatSpec(
+        "markdown.render_github", "table", "GitHub comment: summary and table, everything else in collapsed sections"
+    ),
+    "html": FormatSpec("html_table.render", "table", "self-contained HTML page, for printing, mail and wikis"),
+    "csv": FormatSpec("csv.render", "records", "CSV: plain numbers in SI units"),
+    "csv-long": FormatSpec(
+        "csv.render", "long_records", "CSV of a study, a line per status, metric and step time", study_only=True
+    ),
+    "json": FormatSpec("", "document", "the whole document as JSON, as polybench saves it"),
+    "latex": FormatSpec("latex.render", "table", "LaTeX table in booktabs style; the document must load booktabs"),
 }
 """Formats of a study, by their name for --format."""
 
-
-PARITY_FORMATS: dict[str, FormatSpec] = {
-    "table": FormatSpec("polybench.render.parity_table", "human"),
-    "json": FORMATS["json"],
-}
-"""Formats of `polybench parity`."""
+TABLE_FORMATS = tuple(name for name, spec in FORMATS.items() if not spec.study_only)
+"""Formats of all other documents: sweeps, overheads, layers, peaks, differences and so on."""
 
 
-RECORD_FORMATS = ("table", "markdown", "csv", "json")
-"""Formats of the other documents: sweeps, overheads, layers, peaks, differences."""
-
-
-def one_line(text: str) -> str:
-    """Replace line breaks and runs of spaces in `text` by single spaces."""
-    return " ".join(text.split())
-
-
-def render_study(
-    study: StudyDocument,
-    format: str,
-    columns: Sequence[Metric] | None = None,
-    formats: Mapping[str, FormatSpec] = FORMATS,
-    *,
-    published: bool = False,
-    width: int = WIDTH,
-) -> str:
-    """Render a study with the chosen columns, or with the default columns of the format.
+def render(document: Any, format: str = "table", *, kind: str = "", width: int = WIDTH, **options: Any) -> str:
+    """Render a document as text that ends with a newline.
 
     Args:
-        study: the document.
-        format: a key of `formats`.
-        columns: in this order; None for the defaults of the format.
-        formats: the available formats.
-        published: add the published results to formats with a human audience.
+        document: a study or another document with a schema `polybench.KIND/VERSION`.
+        format: a key of FORMATS.
+        kind: the module that builds the table, if it is not that of the document.
         width: characters per line, for formats with a width.
-
-    Returns:
-        Text that ends with a newline.
-    """
-    from polybench.render.auto_columns import important_columns
-    from polybench.schema.metrics import METRICS
-
-    for_humans = formats[format].audience == "human"
-    if for_humans and not published:
-        study = msgspec.structs.replace(study, published=[])
-    if columns is None:
-        columns = list(METRICS.values())
-        if for_humans:
-            columns = important_columns(study, width if formats[format].has_width else None)
-    return render(format, study, columns, formats, width)
-
-
-def render(
-    name: str,
-    study: StudyDocument,
-    columns: Sequence[Column],
-    formats: Mapping[str, FormatSpec] = FORMATS,
-    width: int = WIDTH,
-) -> str:
-    """Render a study with exactly these columns, as text that ends with a newline.
+        **options: fields of `TableOptions`.
 
     Raises:
-        KeyError: `formats` does not contain `name`.
+        KeyError: FORMATS does not contain `format`.
+        ValueError: the format is json, and the document contains a number that JSON cannot represent.
     """
-    spec = formats[name]
-    text: str = import_module(spec.module).render(study, columns, *([width] if spec.has_width else []))
+    spec = FORMATS[format]
+    if spec.source == "document":
+        from polybench.schema.encoding import encode
+
+        return encode(document).decode()
+    module = import_module(f"{__name__}.{kind or _kind(document)}")
+    source = getattr(module, spec.source)(document, TableOptions(**options, width=width if spec.has_width else None))
+    file, _, function = spec.function.partition(".")
+    text: str = getattr(import_module(f"{__name__}.{file}"), function)(source, *([width] if spec.has_width else []))
     return text
+
+
+def _kind(document: Any) -> str:
+    name: str = document.schema.removeprefix("polybench.").partition("/")[0]
+    return name.replace("-", "_")

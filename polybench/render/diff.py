@@ -1,4 +1,4 @@
-"""Comparison of two studies as text: changes first, then a verdict for each configuration."""
+"""Comparison of two studies: changes first, then a verdict for each configuration."""
 
 from __future__ import annotations
 
@@ -6,33 +6,49 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from polybench.render import INTERVALS, one_line
-from polybench.render.tables import format_csv, format_table, wrap
+from polybench.render.table import DEFAULTS, INTERVALS, Column, Records, Table, TableOptions, number_columns, one_line
 from polybench.schema import units
 from polybench.schema.analyses import Changed, DiffDocument, DiffRow, StudyInfo, Verdict
-from polybench.schema.encoding import encode
 
 _MAX_VALUE_WIDTH = 60
 """Characters of a changed value; JSON contains the whole value."""
 
-HEADER = ["engine", "A", "B", "speedup of B", "verdict"]
 UNCHANGED = "no changes in settings, machine, versions or environment"
 
 
-def render(document: DiffDocument, format: str) -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline."""
-    if format == "json":
-        return encode(document).decode()
-    if format == "csv":
-        return _csv(document)
-    line_break = "  \n" if format == "markdown" else "\n"
-    studies = line_break.join([_study_line("A", document.a), _study_line("B", document.b)])
-    rows = [diff_row(row) for row in document.rows]
-    table = format_table(HEADER, rows, text_columns=1, markdown=format == "markdown")
-    changes = diff_changes(document)
-    change_list = "\n".join(["Changes:", *(f"- {change}" for change in changes)]) if changes else UNCHANGED
-    blocks = [studies, change_list, table, "\n".join(map(wrap, diff_notes(document)))]
-    return "\n\n".join(blocks) + "\n"
+def table(document: DiffDocument, _: TableOptions = DEFAULTS) -> Table:
+    """Build a row per configuration, below the changes between the studies."""
+    changed = changes(document)
+    return Table(
+        title=[_study_line("A", document.a), _study_line("B", document.b)],
+        tables=[
+            Table(title=["Changes:"], notes=changed) if changed else Table(title=[UNCHANGED]),
+            verdicts(document),
+        ],
+    )
+
+
+def verdicts(document: DiffDocument) -> Table:
+    """Build a row per configuration, whose last text is the verdict."""
+    return Table(
+        columns=[Column("engine"), *number_columns("A", "B", "speedup of B"), Column("verdict")],
+        rows=[_row(row) for row in document.rows],
+        notes=list(_notes(document)),
+    )
+
+
+def records(document: DiffDocument, _: TableOptions) -> Records:
+    """List a record per configuration."""
+    fields = ["configuration", "verdict", "reason", "step_seconds_a", "step_seconds_b"]
+    fields += ["ratio", "low", "high", "q_value", "machine_drift_ratio", "corrected_ratio", "changed"]
+    rows = [
+        [
+            *(row.configuration, row.verdict, row.reason, *row.step_seconds, row.ratio, *(row.ci95 or (None, None))),
+            *(row.q_value, row.machine_drift_ratio, row.corrected_ratio, "; ".join(_format_changes(row.changed))),
+        ]
+        for row in document.rows
+    ]
+    return Records(fields, rows)
 
 
 def _study_line(name: str, study: StudyInfo) -> str:
@@ -40,20 +56,21 @@ def _study_line(name: str, study: StudyInfo) -> str:
     return f"{name}: {study.id} on {one_line(study.hostname)}, {study.created}{title}"
 
 
-def diff_changes(document: DiffDocument) -> list[str]:
+def changes(document: DiffDocument) -> list[str]:
     """List changes of the whole study, then those of rows; identical changes of several rows share a line."""
-    row_changes: dict[tuple[str, str], list[str]] = {}
+    row_changes: dict[str, list[str]] = {}
     for row in document.rows:
-        for name, pair in row.changed.items():
-            row_changes.setdefault((name, _arrow(name, *pair)), []).append(row.configuration)
+        for change in _format_changes(row.changed):
+            row_changes.setdefault(change, []).append(row.configuration)
     return [
-        *(f"{name}: {_arrow(name, *pair)}" for name, pair in document.changed.items()),
-        *(f"{', '.join(configurations)}: {name}: {arrow}" for (name, arrow), configurations in row_changes.items()),
+        *_format_changes(document.changed),
+        *(f"{', '.join(configurations)}: {change}" for change, configurations in row_changes.items()),
     ]
 
 
-def _arrow(name: str, old: Any, new: Any) -> str:
-    return f"{_format_value(name, old)} -> {_format_value(name, new)}"
+def _format_changes(changed: Changed) -> Iterator[str]:
+    for name, (old, new) in changed.items():
+        yield f"{name}: {_format_value(name, old)} -> {_format_value(name, new)}"
 
 
 def _format_value(name: str, value: Any) -> str:
@@ -71,14 +88,13 @@ def _format_value(name: str, value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_WIDTH else f"{text[: _MAX_VALUE_WIDTH - 1]}…"
 
 
-def diff_row(row: DiffRow) -> list[str]:
-    """Format a row of the table with the columns of HEADER."""
+def _row(row: DiffRow) -> list[str]:
     seconds = ["" if value is None else units.format_seconds(value) for value in row.step_seconds]
     ratio = "" if row.ratio is None else units.format_with_ci(row.ratio, row.ci95)
     return [row.configuration, *seconds, ratio, row.verdict]
 
 
-def diff_notes(document: DiffDocument) -> Iterator[str]:
+def _notes(document: DiffDocument) -> Iterator[str]:
     """Yield reasons for rows that are not comparable, the number of each verdict, and warnings."""
     for row in document.rows:
         if row.reason:
@@ -89,28 +105,3 @@ def diff_notes(document: DiffDocument) -> Iterator[str]:
         + f"; tolerance {100 * document.tolerance:g}%; {INTERVALS}; expected false verdicts: at most 5%"
     )
     yield from document.warnings
-
-
-def _csv(document: DiffDocument) -> str:
-    header = ["configuration", "verdict", "reason", "step_seconds_a", "step_seconds_b"]
-    header += ["ratio", "low", "high", "q_value", "machine_drift_ratio", "corrected_ratio", "changed"]
-    rows = [
-        [
-            row.configuration,
-            row.verdict,
-            row.reason,
-            *row.step_seconds,
-            row.ratio,
-            *(row.ci95 or (None, None)),
-            row.q_value,
-            row.machine_drift_ratio,
-            row.corrected_ratio,
-            "; ".join(_format_changes(row.changed)),
-        ]
-        for row in document.rows
-    ]
-    return format_csv(header, rows)
-
-
-def _format_changes(changed: Changed) -> Iterator[str]:
-    yield from (f"{name}: {_arrow(name, *pair)}" for name, pair in changed.items())

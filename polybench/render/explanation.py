@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 
-from polybench.render import WIDTH
-from polybench.render.header import header_for
-from polybench.render.tables import format_table
+from polybench.render import markdown, terminal
+from polybench.render.study import header_for
+from polybench.render.table import WIDTH, Table, number_columns, text_columns
 from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
@@ -34,8 +34,8 @@ def render(document: ExplanationDocument, format: str) -> str:
 
 def render_body(document: ExplanationDocument, format: str) -> str:
     """Render without the header, as table or markdown, to follow the study's own table."""
-    markdown = format == "markdown"
-    blocks = [block for comparison in document.comparisons for block in _comparison(comparison, markdown)]
+    as_markdown = format == "markdown"
+    blocks = [block for comparison in document.comparisons for block in _comparison(comparison, as_markdown)]
     lists = {
         "Recommendations": document.recommendations,
         "Suggested measurements": document.suggested_measurements,
@@ -43,31 +43,31 @@ def render_body(document: ExplanationDocument, format: str) -> str:
     }
     for title, statements in lists.items():
         if statements:
-            blocks += [_title(title, markdown), _bullets(statements, markdown)]
+            blocks += [_title(title, as_markdown), _bullets(statements, as_markdown)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _comparison(comparison: ExplainedComparison, markdown: bool) -> Iterator[str]:
-    yield _title(f"{comparison.configuration} vs. {comparison.baseline}", markdown)
-    yield _bullets(comparison.statements, markdown)
+def _comparison(comparison: ExplainedComparison, as_markdown: bool) -> Iterator[str]:
+    yield _title(f"{comparison.configuration} vs. {comparison.baseline}", as_markdown)
+    yield _bullets(comparison.statements, as_markdown)
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
     if breakdown is not None:
-        titles, rows = breakdown_rows(comparison, breakdown)
-        yield format_table(titles, rows, text_columns=1, markdown=markdown)
+        built = breakdown_table(comparison, breakdown)
+        yield markdown.format_rows(built) if as_markdown else terminal.format_rows(built)
 
 
-def _title(text: str, markdown: bool) -> str:
-    return f"### {text}" if markdown else f"{text}\n{'-' * len(text)}"
+def _title(text: str, as_markdown: bool) -> str:
+    return f"### {text}" if as_markdown else f"{text}\n{'-' * len(text)}"
 
 
-def _bullets(statements: Sequence[Statement], markdown: bool) -> str:
-    return "\n".join(line for statement in statements for line in _statement(statement, markdown))
+def _bullets(statements: Sequence[Statement], as_markdown: bool) -> str:
+    return "\n".join(line for statement in statements for line in _statement(statement, as_markdown))
 
 
-def _statement(statement: Statement, markdown: bool) -> Iterator[str]:
+def _statement(statement: Statement, as_markdown: bool) -> Iterator[str]:
     """Format a statement; its command stays on one line, to be copied."""
     text = f"- {statement.text} [{statement.evidence}]"
-    if markdown:
+    if as_markdown:
         yield text + (f" `{statement.command}`" if statement.command else "")
         return
     unbroken = _SPACE_BEFORE_UNIT.sub("\u00a0", text)
@@ -77,8 +77,8 @@ def _statement(statement: Statement, markdown: bool) -> Iterator[str]:
         yield f"    {statement.command}"
 
 
-def breakdown_rows(comparison: ExplainedComparison, breakdown: Breakdown) -> tuple[list[str], list[list[str]]]:
-    """Format the column titles and the rows of a breakdown; the last row is their sum."""
+def breakdown_table(comparison: ExplainedComparison, breakdown: Breakdown) -> Table:
+    """Build the table of a breakdown; the last row is the sum of the others."""
     largest = sorted(breakdown.components, key=lambda one: -abs(one.difference_seconds))[:_MAX_COMPONENTS]
     shown = [component for component in breakdown.components if component in largest]
     others = [component for component in breakdown.components if component not in largest]
@@ -94,7 +94,8 @@ def breakdown_rows(comparison: ExplainedComparison, breakdown: Breakdown) -> tup
         baseline_seconds=comparison.baseline_seconds,
     )
     rows.append(_row("whole step", step, breakdown))
-    return ["component", comparison.configuration, comparison.baseline, "difference", "share"], rows
+    numbers = number_columns(comparison.configuration, comparison.baseline, "difference", "share")
+    return Table(columns=[*text_columns("component"), *numbers], rows=rows)
 
 
 def _row(name: str, component: Component, breakdown: Breakdown) -> list[str]:

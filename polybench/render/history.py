@@ -1,45 +1,50 @@
-"""Step times of each configuration over time as text: a line and a dot plot per study, then change points."""
+"""Step times of each configuration over time: a line and a dot plot per study, then change points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from polybench.render import one_line
-from polybench.render.tables import format_table, wrap
+import msgspec
+
+from polybench.render.table import DEFAULTS, Records, Table, TableOptions, one_line, text_columns
 from polybench.schema import units
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
-from polybench.schema.encoding import encode
 
 _PLOT_WIDTH = 24
 """Characters of the dot plot, from the shortest step time to the longest."""
 
-
-def render(document: HistoryDocument, format: str) -> str:
-    """Render as a table or JSON, as text that ends with a newline."""
-    if format == "json":
-        return encode(document).decode()
-    blocks = [block for series in document.series for block in _series(series)]
-    return "\n\n".join(blocks or ["no ranked configuration of a saved study matches"]) + "\n"
+NO_SERIES = "no ranked configuration of a saved study matches"
 
 
-def _series(series: Series) -> Iterator[str]:
-    yield wrap(history_title(series))
-    seconds = [value for point in series.points for value in (point.step_seconds, point.segment_level)]
-    shortest, longest = min(seconds), max(seconds)
-    scale = f"{units.format_seconds(shortest)} .. {units.format_seconds(longest)}"
-    header, rows = history_rows(series)
-    for point, row in zip(series.points, rows, strict=True):
-        row.insert(2, _dot_plot(point, shortest, longest))
-    header.insert(2, scale)
-    yield format_table(header, rows, text_columns=len(header), markdown=False)
-    yield "\n".join(map(wrap, history_notes(series)))
+def table(document: HistoryDocument, _: TableOptions = DEFAULTS) -> Table:
+    """Build a table per configuration with its dot plot."""
+    if not document.series:
+        return Table(title=[NO_SERIES])
+    return Table(tables=[_with_dot_plot(series) for series in document.series])
 
 
-def history_rows(series: Series) -> tuple[list[str], list[list[str]]]:
-    """Format the column titles and a row for each study; an asterisk marks change points."""
+def records(document: HistoryDocument, _: TableOptions) -> Records:
+    """List a record per study of each configuration."""
+    labels = [name for name in Series.__struct_fields__ if name not in ("points", "change_points", "excluded")]
+    fields = [name for name in Point.__struct_fields__ if name not in ("ci95", "versions", "changed")]
+    rows = [
+        [
+            *(getattr(series, name) for name in labels),
+            *(getattr(point, name) for name in fields),
+            *(point.ci95 or (None, None)),
+            _format_changes(point.changed),
+        ]
+        for series in document.series
+        for point in series.points
+    ]
+    return Records([*labels, *fields, "low", "high", "changed"], rows)
+
+
+def series_table(series: Series) -> Table:
+    """Build a row for each study of a configuration; an asterisk marks change points."""
     changed = {change.study for change in series.change_points}
-    return ["study", "started", "step time", "versions"], [
+    rows = [
         [
             one_line(point.study),
             one_line(point.created)[:16].replace("T", " "),
@@ -48,31 +53,42 @@ def history_rows(series: Series) -> tuple[list[str], list[list[str]]]:
         ]
         for number, point in enumerate(series.points)
     ]
-
-
-def history_title(series: Series) -> str:
-    """Describe a configuration, its workload and its machine in one line."""
     threads = units.plural(series.threads, "thread")
     workload = f"{series.model}, {series.dataset}, batch {series.batch_size}, {series.precision}, {threads}"
     other = f", {series.distinguishing_settings}" if series.distinguishing_settings else ""
-    return f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"
+    return Table(
+        title=[f"{series.configuration}: {workload}{other}, on {series.hostname} ({series.cpu})"],
+        columns=text_columns("study", "started", "step time", "versions"),
+        rows=rows,
+        notes=list(_notes(series)),
+    )
 
 
-def _dot_plot(point: Point, shortest: float, longest: float) -> str:
-    """Draw the segment level as a bar and the step time as a dot, on a logarithmic axis."""
-    line = [" "] * _PLOT_WIDTH
+def _with_dot_plot(series: Series) -> Table:
+    """Add a column with the segment level as a bar and the step time as a dot, on a logarithmic axis."""
+    seconds = [value for point in series.points for value in (point.step_seconds, point.segment_level)]
+    shortest, longest = min(seconds), max(seconds)
     span = math.log(longest / shortest)
-    for seconds, sign in ((point.segment_level, "|"), (point.step_seconds, "o")):
-        line[round((_PLOT_WIDTH - 1) * math.log(seconds / shortest) / span) if span else 0] = sign
-    return f"[{''.join(line)}]"
+
+    def plot(point: Point) -> str:
+        line = [" "] * _PLOT_WIDTH
+        for value, sign in ((point.segment_level, "|"), (point.step_seconds, "o")):
+            line[round((_PLOT_WIDTH - 1) * math.log(value / shortest) / span) if span else 0] = sign
+        return f"[{''.join(line)}]"
+
+    plain = series_table(series)
+    (scale,) = text_columns(f"{units.format_seconds(shortest)} .. {units.format_seconds(longest)}")
+    return msgspec.structs.replace(
+        plain,
+        columns=[*plain.columns[:2], scale, *plain.columns[2:]],
+        rows=[[*row[:2], plot(point), *row[2:]] for point, row in zip(series.points, plain.rows, strict=True)],
+    )
 
 
 def _step_time(point: Point) -> str:
     if point.ci95 is None:
         return f"{units.format_seconds(point.step_seconds)} (one process)"
-    low, high = point.ci95
-    margin = units.format_percent((high - low) / 2 / point.step_seconds)
-    return f"{units.format_seconds(point.step_seconds)} ±{margin}"
+    return units.format_seconds_with_margin(point.step_seconds, point.ci95)
 
 
 def _versions(points: Sequence[Point], number: int) -> str:
@@ -90,7 +106,7 @@ def _format_changes(changed: Changed) -> str:
     )
 
 
-def history_notes(series: Series) -> Iterator[str]:
+def _notes(series: Series) -> Iterator[str]:
     """Yield the change points and the number of excluded studies."""
     if not series.change_points:
         yield "no change point"

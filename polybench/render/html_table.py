@@ -1,13 +1,11 @@
-"""Self-contained HTML page with the table, for printing, mail and wikis; contains no scripts."""
+"""Self-contained HTML page with the tables, for printing, mail and wikis; contains no scripts."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
-from polybench.render import published_results
-from polybench.render.study_table import NOT_RANKED, Column, build_table
-from polybench.schema.study import StudyDocument
+from polybench.render.table import Column, Table
 
 _STYLE = (
     "body{font-family:sans-serif;margin:1em}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -15,64 +13,56 @@ _STYLE = (
 )
 
 
-def render(study: StudyDocument, columns: Sequence[Column]) -> str:
-    """Render the header, tables, notes and summary; all texts of the study are escaped."""
-    table = build_table(study, columns)
-    notes = [
-        *(f"{configuration}: {status}" for configuration, status in table.not_measured),
-        *table.footnotes,
-    ]
+def render(table: Table) -> str:
+    """Render the title, tables, notes and summary; all texts are escaped."""
     lines = [
         "<!doctype html>",
         '<html lang="en">',
         '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>{_escape(table.header_lines[0])}</title><style>{_STYLE}</style></head>",
+        f"<title>{escape(next(iter(table.title), 'polybench'))}</title><style>{_STYLE}</style></head>",
         "<body>",
-        f"<p>{'<br>'.join(map(_escape, table.header_lines))}</p>",
-        *_table(None, table.column_titles, table.alignment, table.ranked),
-        *_table(NOT_RANKED, table.column_titles, table.alignment, table.unranked),
-        *_list(notes),
-        *(f"<p>{_escape(sentence)}</p>" for sentence in table.summary),
-        *_table(
-            published_results.TITLE,
-            table.published_titles,
-            ["left"] * len(table.published_titles),
-            table.published,
-        ),
-        *_list(table.sources),
+        *_paragraph(table.title),
+        *_content(table, ""),
         "</body>",
         "</html>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _table(
-    caption: str | None, titles: Sequence[str], alignment: Sequence[str], rows: Sequence[Sequence[str]]
-) -> list[str]:
-    if not rows:
-        return []
-    return [
-        "<table>",
-        *([f"<caption>{_escape(caption)}</caption>"] if caption else []),
-        f"<thead>{_row('th', titles, alignment)}</thead>",
-        "<tbody>",
-        *(_row("td", row, alignment) for row in rows),
-        "</tbody>",
-        "</table>",
-    ]
+def _content(table: Table, caption: str) -> Iterator[str]:
+    if table.rows:
+        yield "<table>"
+        if caption:
+            yield f"<caption>{escape(caption)}</caption>"
+        yield f"<thead>{_row('th', (column.title for column in table.columns), table.columns)}</thead>"
+        yield "<tbody>"
+        yield from (_row("td", row, table.columns) for row in table.rows)
+        yield from ("</tbody>", "</table>")
+    for one in table.tables:
+        yield from _further(one)
+    notes = [*(f"{name}: {status}" for name, status in table.statuses), *table.notes]
+    if notes:
+        yield from ("<ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>")
+    yield from (f"<p>{escape(sentence)}</p>" for sentence in table.summary)
+    if table.published:
+        yield from _further(table.published)
 
 
-def _row(tag: str, texts: Iterable[str], alignment: Iterable[str]) -> str:
+def _further(table: Table) -> Iterator[str]:
+    """Render a table below another one, with one line of title as its caption."""
+    is_caption = len(table.title) == 1 and bool(table.rows)
+    if not is_caption:
+        yield from _paragraph(table.title)
+    yield from _content(table, table.title[0] if is_caption else "")
+
+
+def _paragraph(lines: Sequence[str]) -> list[str]:
+    return [f"<p>{'<br>'.join(map(escape, lines))}</p>"] if lines else []
+
+
+def _row(tag: str, texts: Iterable[str], columns: Iterable[Column]) -> str:
     cells = (
-        f'<{tag} class="{"right" if side == "right" else "left"}">{_escape(text)}</{tag}>'
-        for text, side in zip(texts, alignment, strict=True)
+        f'<{tag} class="{"right" if column.numeric else "left"}">{escape(text)}</{tag}>'
+        for text, column in zip(texts, columns, strict=True)
     )
     return f"<tr>{''.join(cells)}</tr>"
-
-
-def _list(lines: Sequence[str]) -> list[str]:
-    return ["<ul>", *(f"<li>{_escape(line)}</li>" for line in lines), "</ul>"] if lines else []
-
-
-def _escape(text: str) -> str:
-    return html.escape(text)

@@ -3,54 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from tabulate import LATEX_ESCAPE_RULES, tabulate
 
-from polybench.render import published_results
-from polybench.render.study_table import NOT_RANKED, Column, build_table
-from polybench.schema.study import StudyDocument
+from polybench.render.table import Table
 
 _INVALID_IN_LABELS = re.compile(r"[^A-Za-z0-9-]+")
 """Characters that labels or packages do not accept."""
 
 
-def render(study: StudyDocument, columns: Sequence[Column]) -> str:
+def render(table: Table) -> str:
     """Render a `table` environment in UTF-8 with the caption above and notes below.
 
-    The label is `tab:` plus the study's ID.
+    The label is `tab:` plus the document's ID.
     """
-    table = build_table(study, columns)
-    notes = [
-        *(f"{configuration}: {status}" for configuration, status in table.not_measured),
-        *table.footnotes,
-        *table.summary,
-        *table.sources,
-    ]
-    left = ["left"] * len(table.published_titles)
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escape('; '.join(table.header_lines))}}}",
-        rf"\label{{tab:{_INVALID_IN_LABELS.sub('-', study.id)}}}",
-        *_rows(table.ranked, table.column_titles, table.alignment),
-        *_block(NOT_RANKED, table.unranked, table.column_titles, table.alignment),
-        *_block(published_results.TITLE, table.published, table.published_titles, left),
+        rf"\caption{{{_escape('; '.join(table.title))}}}",
+        # A label before the caption would get a wrong number.
+        *([rf"\label{{tab:{_INVALID_IN_LABELS.sub('-', table.id)}}}"] if table.id else []),
+        *_tables(table),
         r"\par\smallskip\footnotesize\raggedright",
-        *(rf"{_escape(note)}\par" for note in notes),
+        *(rf"{_escape(note)}\par" for note in _notes(table)),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _block(title: str, rows: list[list[str]], titles: list[str], alignment: list[str]) -> list[str]:
-    return [rf"\par\medskip {title}\par\smallskip", *_rows(rows, titles, alignment)] if rows else []
+def _tables(table: Table) -> Iterator[str]:
+    if table.rows:
+        rows, titles = [list(row) for row in table.rows], [column.title for column in table.columns]
+        alignment = ["right" if column.numeric else "left" for column in table.columns]
+        yield tabulate(rows, titles, "latex_booktabs", colalign=alignment, disable_numparse=True)
+    for one in (*table.tables, *([table.published] if table.published else [])):
+        yield rf"\par\medskip {_escape('; '.join(one.title))}\par\smallskip"
+        yield from _tables(one)
 
 
-def _rows(rows: list[list[str]], titles: list[str], alignment: list[str]) -> list[str]:
-    if not rows:
-        return []
-    return tabulate(rows, titles, "latex_booktabs", colalign=alignment, disable_numparse=True).splitlines()
+def _notes(table: Table) -> Iterator[str]:
+    yield from (f"{name}: {status}" for name, status in table.statuses)
+    for one in table.tables:
+        yield from _notes(one)
+    yield from (*table.notes, *table.summary)
+    if table.published:
+        yield from _notes(table.published)
 
 
 def _escape(text: str) -> str:

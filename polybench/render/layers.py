@@ -1,13 +1,34 @@
-"""Layer times as text."""
+"""Layer times: one row per operation, engines side by side."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, get_args
 
-from polybench.render.layer_table import Sort, build_table, find_baseline, sort_operations
-from polybench.render.tables import format_csv, format_notes, format_table
-from polybench.schema.encoding import encode
-from polybench.schema.measurements import LayersDocument
+from polybench.render.footnotes import peak_notes
+from polybench.render.study import header_for
+from polybench.render.table import (
+    DEFAULTS,
+    INTERVALS,
+    Records,
+    Sort,
+    Table,
+    TableOptions,
+    number_columns,
+    one_line,
+    text_columns,
+    with_reason,
+)
+from polybench.schema import units
+from polybench.schema.measurements import STEP, ConfigurationLayers, LayerRow, LayersDocument
+
+ORDERS: dict[str, Sort] = {order: order for order in get_args(Sort)}
+
+Key = tuple[str, str]
+"""Layer and operation."""
+
+UNATTRIBUTED: Key = ("unattributed", "")
+_SUM, _, _STEP = _TOTALS = [("sum of operations", ""), UNATTRIBUTED, ("whole step", "")]
 
 _FIELDS = {
     "configuration": None,
@@ -28,22 +49,37 @@ _FIELDS = {
 """Fields of a record, with their units."""
 
 
-def render(document: LayersDocument, format: str, sort: Sort = "network") -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline; JSON is never sorted."""
-    if format == "json":
-        return encode(document).decode()
-    if format == "csv":
-        header = [f"{name} [{unit}]" if unit else name for name, unit in _FIELDS.items()]
-        return format_csv(header, [list(record.values()) for record in layer_records(document, sort)])
-    table = build_table(document, sort)
-    markdown = format == "markdown"
-    titles = [title if markdown else title.replace(" ms", "\nms") for title in table.column_titles]
-    blocks = (
-        ("  \n" if markdown else "\n").join(table.header_lines),
-        format_table(titles, table.rows, text_columns=2, markdown=markdown) if table.rows else "",
-        format_notes(table.notes, markdown=markdown),
+class Slowdown(NamedTuple):
+    """Time of an operation beyond that of the baseline, in the slowest configuration."""
+
+    seconds: float
+    configuration: str
+
+
+def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
+    """Build a row per operation; the notes list configurations without layer times."""
+    timed = _with_rows(document)
+    slowdowns = slowdown_by_operation(document)
+    keys = sort_operations(document, options.sort)
+    columns = [column for configuration in timed for column in _columns(configuration)]
+    if any(configuration.unattributed_seconds is not None for configuration in timed):
+        keys = [*keys, ("", ""), *_TOTALS]
+    if slowdowns:
+        columns.append(("slowdown ms", {key: _format_slowdown(one) for key, one in slowdowns.items()}))
+    step_times = [one.step_times for one in document.configurations if one.step_times]
+    return Table(
+        id=document.id,
+        title=header_for(document.settings, document.host, step_times),
+        columns=[*text_columns("layer", "operation"), *number_columns(*(title for title, _ in columns))],
+        rows=[[*key, *(texts.get(key, "") for _, texts in columns)] for key in keys] if timed else [],
+        notes=list(_notes(document, timed, compared=bool(slowdowns))),
     )
-    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def records(document: LayersDocument, options: TableOptions) -> Records:
+    """List a record for each operation of each configuration."""
+    rows = (list(record.values()) for record in layer_records(document, options.sort))
+    return Records([f"{name} [{unit}]" if unit else name for name, unit in _FIELDS.items()], rows)
 
 
 def layer_records(document: LayersDocument, sort: Sort = "network") -> list[dict[str, Any]]:
@@ -68,3 +104,132 @@ def layer_records(document: LayersDocument, sort: Sort = "network") -> list[dict
                 )  # fmt: skip
                 records.append(dict(zip(_FIELDS, values, strict=True)))
     return records
+
+
+def sort_operations(document: LayersDocument, sort: Sort) -> list[Key]:
+    """List the operations of all configurations, in network order or by decreasing slowdown."""
+    keys = list(dict.fromkeys(_key(row) for one in document.configurations for row in one.rows))
+    if sort == "network":
+        return keys
+    slowdowns = slowdown_by_operation(document)
+    return sorted(keys, key=lambda key: -slowdowns[key].seconds if key in slowdowns else 0.0)
+
+
+def slowest(document: LayersDocument) -> LayerRow | None:
+    """Find the layer's operation with the largest slowdown; without a comparison, the longest one."""
+    slowdowns = {key: slowdown.seconds for key, slowdown in slowdown_by_operation(document).items()}
+    rows = {_key(row): row for one in document.configurations for row in one.rows if row.layer != STEP}
+    seconds = slowdowns or {key: row.seconds_per_step for key, row in rows.items()}
+    return max(rows.values(), key=lambda row: seconds.get(_key(row), 0.0), default=None)
+
+
+def find_baseline(document: LayersDocument) -> ConfigurationLayers | None:
+    """Find the study's baseline; if it has no layer times, the first configuration that has some."""
+    timed = _with_rows(document)
+    baseline = document.settings.baseline
+    return next((one for one in timed if one.configuration == baseline), next(iter(timed), None))
+
+
+def slowdown_by_operation(document: LayersDocument) -> dict[Key, Slowdown]:
+    """Find the slowest configuration of each operation; empty if there is nothing to compare."""
+    baseline = find_baseline(document)
+    if baseline is None:
+        return {}
+    seconds = {_key(row): row.seconds_per_step for row in baseline.rows}
+    slowdowns: dict[Key, Slowdown] = {}
+    for configuration in _with_rows(document):
+        for row in configuration.rows if configuration is not baseline else ():
+            difference = row.seconds_per_step - seconds.get(_key(row), 0.0)
+            slowdown = Slowdown(difference, configuration.configuration)
+            slowdowns[_key(row)] = max(slowdown, slowdowns.get(_key(row), slowdown))
+    return slowdowns
+
+
+def _with_rows(document: LayersDocument) -> list[ConfigurationLayers]:
+    return [configuration for configuration in document.configurations if configuration.rows]
+
+
+def _key(row: LayerRow) -> Key:
+    return row.layer, row.operation
+
+
+def _columns(configuration: ConfigurationLayers) -> list[tuple[str, dict[Key, str]]]:
+    """Format a configuration's columns: the title and the texts of each."""
+    step, unattributed = configuration.step_seconds or 0.0, configuration.unattributed_seconds
+    seconds = {_key(row): row.seconds_per_step for row in configuration.rows}
+    if unattributed is not None:
+        seconds |= {_SUM: step - unattributed, UNATTRIBUTED: unattributed, _STEP: step}
+    rates = {_key(row): row.flops / row.seconds_per_step for row in configuration.rows if row.flops}
+    columns = [
+        (f"{configuration.configuration} ms", {key: _ms(value) for key, value in seconds.items()}),
+        *([("%", {key: f"{100 * value / step:.1f}" for key, value in seconds.items()})] if step else []),
+        ("GFLOP/s", {key: units.format_number(rate / 1e9) for key, rate in rates.items() if rate > 0}),
+    ]
+    if configuration.peak is not None:
+        peak = configuration.peak.flops_per_second
+        fractions = {key: rate / peak for key, rate in rates.items() if rate > 0}
+        if unattributed is not None and configuration.peak.fraction is not None:
+            fractions[_STEP] = configuration.peak.fraction
+        columns.append(("% of peak", {key: f"{100 * value:.1f}" for key, value in fractions.items()}))
+    gc = {_key(row): _ms(row.gc_seconds_per_step) for row in configuration.rows if row.gc_seconds_per_step is not None}
+    return [*columns, ("GC ms", gc)] if gc else columns
+
+
+def _ms(seconds: float) -> str:
+    """Format milliseconds: 12.3, 0.456; values below 0.1 have three decimals."""
+    value = 1e3 * seconds
+    return units.format_number(value) if abs(value) >= 0.1 else f"{value:.3f}"
+
+
+def _format_slowdown(slowdown: Slowdown) -> str:
+    return f"{_ms(slowdown.seconds)} {slowdown.configuration}" if slowdown.seconds > 0 else ""
+
+
+def _notes(document: LayersDocument, timed: Sequence[ConfigurationLayers], *, compared: bool) -> Iterator[str]:
+    for configuration in timed:
+        unattributed, step = configuration.unattributed_seconds, configuration.step_seconds
+        if unattributed is not None and step:
+            text = f"{_with_interval(unattributed, configuration.ci95)} ms, {unattributed / step:.1%} of a step"
+            yield f"{configuration.configuration}: unattributed {text}"
+    if any(configuration.unattributed_seconds is not None for configuration in timed):
+        yield (
+            "unattributed: the whole step minus the sum of its operations; negative if the step overlaps or"
+            " fuses operations"
+        )
+    if timed:
+        yield "forward: includes the ReLU; activation: the gradient of the ReLU"
+        yield _interval_note(document)
+        yield from peak_notes(configuration.peak for configuration in timed if configuration.peak)
+    baseline = find_baseline(document)
+    if compared and baseline:
+        yield f"slowdown: time beyond that of {baseline.configuration}, in the slowest configuration"
+    for configuration in document.configurations:
+        yield from _configuration_notes(configuration)
+    yield from map(one_line, document.warnings)
+
+
+def _configuration_notes(configuration: ConfigurationLayers) -> Iterator[str]:
+    name = configuration.configuration
+    if configuration.parity == "fail":
+        yield f"{name}: failed the parity check; see polybench parity"
+    if configuration.rows and configuration.gc_seconds_per_step is not None:
+        gc = _ms(configuration.gc_seconds_per_step)
+        yield f"{name}: garbage collection takes {gc} ms of a whole step; the GC column lists it per operation"
+    if configuration.step_seconds and not configuration.rows:
+        reason = ", because the step is compiled as a whole" if configuration.compiled_as_whole else ""
+        step = _with_interval(configuration.step_seconds, configuration.step_ci95)
+        yield f"{name}: whole step {step} ms; no layer times{reason}"
+    if configuration.status != "ok":
+        yield f"{name}: {with_reason(configuration.status, configuration.reason, configuration.hint)}"
+
+
+def _interval_note(document: LayersDocument) -> str:
+    processes = [len(one.step_times.values) for one in document.configurations if one.step_times]
+    return INTERVALS if max(processes, default=0) > 1 else "intervals: 95% confidence, within a single process"
+
+
+def _with_interval(seconds: float, interval: tuple[float, float] | None) -> str:
+    if interval is None:
+        return _ms(seconds)
+    low, high = interval
+    return f"{_ms(seconds)} ({_ms(low)} to {_ms(high)})"

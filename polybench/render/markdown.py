@@ -1,40 +1,110 @@
-"""GitHub-flavoured Markdown, for issues and READMEs."""
+"""GitHub-flavoured Markdown: for issues and READMEs, and as a comment with collapsed sections."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from polybench.render import published_results
-from polybench.render.markdown_helpers import bullets, lines, table
-from polybench.render.study_table import NOT_RANKED, Column, build_table
-from polybench.schema.study import StudyDocument
+from tabulate import tabulate
+
+from polybench.render.table import Table, one_line
+
+Escape = Callable[[str], str]
 
 _SPECIAL = re.compile(r"([\\`*|<])")
+_GITHUB_SPECIAL = re.compile(r"[\\`*_\[\]{}<>|~&!$]")
+_REFERENCE = re.compile(r"(?:(?<!\w)@|#)(?=\w)")
+_LIST_OR_TITLE = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+#=]))")
 
 
-def render(study: StudyDocument, columns: Sequence[Column]) -> str:
-    """Render the header, tables, one list of notes and the summary."""
-    built = build_table(study, columns)
-    blocks = (
-        lines(built.header_lines, _escape),
-        table(built.ranked, built.column_titles, built.alignment, _escape),
-        f"**{NOT_RANKED}**" if built.unranked else "",
-        table(built.unranked, built.column_titles, built.alignment, _escape),
-        bullets(
-            [
-                *(f"{configuration}: {status}" for configuration, status in built.not_measured),
-                *built.footnotes,
-            ],
-            _escape,
-        ),
-        lines(built.summary, _escape),
-        f"**{published_results.TITLE}**" if built.published else "",
-        table(built.published, built.published_titles, ["left"] * len(built.published_titles), _escape),
-        bullets(built.sources, _escape),
+def render(table: Table) -> str:
+    """Render the title, tables, notes as lists, and the summary."""
+    return "\n\n".join(filter(None, [_lines(table.title, _escape), *_blocks(table, _escape)])) + "\n"
+
+
+def render_github(table: Table) -> str:
+    """Render a comment: the summary and the tables; everything else is in `<details>`.
+
+    All texts are escaped.
+    """
+    escape = _escape_for_github
+    details = {
+        "Workload and machine": _lines(table.title, escape),
+        f"{len(table.notes)} {'note' if len(table.notes) == 1 else 'notes'}": _bullets(table.notes, escape),
+    } | {
+        title: _fenced(content) if isinstance(content, str) else _bullets(content, escape)
+        for title, content in table.details.items()
+    }
+    blocks = [
+        _lines(table.summary, lambda sentence: f"**{escape(sentence)}**"),
+        *_tables(table, escape),
+        _bullets(_status_lines(table), escape),
+        *_published(table, escape),
+        # GitHub parses the content as Markdown only between empty lines.
+        *(f"<details><summary>{title}</summary>\n\n{text}\n\n</details>" for title, text in details.items() if text),
+        f"<sub>{escape(table.origin)}</sub>" if table.origin else "",
+    ]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def format_rows(table: Table, escape: Escape | None = None) -> str:
+    """Format the rows alone as a pipe table; "" without rows."""
+    if not table.rows:
+        return ""
+    escape = escape or _escape
+    return tabulate(
+        [[escape(text) for text in row] for row in table.rows],
+        [escape(column.title) for column in table.columns],
+        "pipe",
+        colalign=["right" if column.numeric else "left" for column in table.columns],
+        disable_numparse=True,
     )
-    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _blocks(table: Table, escape: Escape) -> Iterator[str]:
+    yield from _tables(table, escape)
+    yield _bullets([*_status_lines(table), *table.notes], escape)
+    yield _lines(table.summary, escape)
+    yield from _published(table, escape)
+
+
+def _tables(table: Table, escape: Escape) -> Iterator[str]:
+    yield format_rows(table, escape)
+    for one in table.tables:
+        yield "  \n".join(f"**{escape(line)}**" for line in one.title)
+        yield from _blocks(one, escape)
+
+
+def _published(table: Table, escape: Escape) -> Iterator[str]:
+    if table.published:
+        yield from _tables(Table(tables=[table.published]), escape)
+
+
+def _status_lines(table: Table) -> list[str]:
+    return [f"{name}: {status}" for name, status in table.statuses]
+
+
+def _bullets(texts: Iterable[str], escape: Escape) -> str:
+    return "\n".join(f"- {escape(one_line(text))}" for text in texts)
+
+
+def _lines(texts: Sequence[str], escape: Escape) -> str:
+    """Format one paragraph with a line break after each text."""
+    return "  \n".join(map(escape, texts))
+
+
+def _fenced(text: str) -> str:
+    """Format a code block whose fence is longer than any fence in the text."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}toml\n{text.strip()}\n{fence}"
 
 
 def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
+
+
+def _escape_for_github(text: str) -> str:
+    """Escape markup, mentions of users and links to issues, such as in `torch/cpu#2`."""
+    plain = _GITHUB_SPECIAL.sub(r"\\\g<0>", one_line(text))
+    return _REFERENCE.sub(r"\g<0><!-- -->", _LIST_OR_TITLE.sub(r"\1\\", plain))

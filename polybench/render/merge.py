@@ -1,14 +1,12 @@
-"""A workload on several machines as text, with a group of rows per machine."""
+"""A workload on several machines, with a group of rows per machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.render import INTERVALS, one_line
-from polybench.render.tables import format_csv, format_table, wrap
+from polybench.render.table import DEFAULTS, INTERVALS, Column, Records, Table, TableOptions, one_line, with_reason
 from polybench.schema import units
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
-from polybench.schema.encoding import encode
 
 _FIELDS = (
     *("machine", "configuration", "engine", "variant", "device", "status", "parity", "step_seconds"),
@@ -16,36 +14,35 @@ _FIELDS = (
 )
 
 
-def render(document: MergeDocument, format: str) -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline."""
-    if format == "json":
-        return encode(document).decode()
-    if format == "csv":
-        return _csv(document)
+def table(document: MergeDocument, _: TableOptions = DEFAULTS) -> Table:
+    """Build a row per configuration of each machine; costs only if there are prices."""
     settings = document.settings
     header = f"{settings.model} on {settings.dataset}, batch {settings.batch_size}, seed {settings.seed}"
     baseline = f"; baseline {document.baseline}" if document.baseline else ""
-    titles = [
-        "machine",
-        "engine",
-        "step time",
-        f"{settings.input_kind}s/s",
-        "speedup",
-        "cost per epoch",
-        "relative cost",
-    ]
+    titles = ("machine", "engine", "step time", f"{settings.input_kind}s/s", "speedup", "cost per epoch")
+    columns = [Column(title, number > 1) for number, title in enumerate((*titles, "relative cost"))]
     rows = [row for machine in document.machines for row in _group(document, machine)]
     rows += [[one_line(name), "", "failed", "", "", "", ""] for name in document.failed_machines]
-    shown = [number for number in range(len(titles)) if number < 2 or any(row[number] for row in rows)]
-    table = format_table(
-        [titles[number] for number in shown],
-        [[row[number] for number in shown] for row in rows],
-        text_columns=2,
-        markdown=format == "markdown",
+    shown = [number for number in range(len(columns)) if number < 2 or any(row[number] for row in rows)]
+    return Table(
+        title=[header + baseline, *map(_describe, document.machines)],
+        columns=[columns[number] for number in shown],
+        rows=[[row[number] for number in shown] for row in rows],
+        notes=list(_notes(document)),
     )
-    machines = "\n".join(wrap(_describe(machine)) for machine in document.machines)
-    notes = "\n".join(map(wrap, _notes(document)))
-    return "\n\n".join([wrap(header + baseline), machines, table, notes]) + "\n"
+
+
+def records(document: MergeDocument, _: TableOptions) -> Records:
+    """List a record per configuration of each machine."""
+    rows = [
+        [
+            *(getattr(result, name) for name in _FIELDS),
+            *(result.ci95 or (None, None)),
+            *(result.speedup_ci95 or (None, None)),
+        ]
+        for result in document.results
+    ]
+    return Records([*_FIELDS, "step_seconds_low", "step_seconds_high", "speedup_low", "speedup_high"], rows)
 
 
 def _describe(machine: Machine) -> str:
@@ -68,13 +65,12 @@ def _row(result: MachineResult, is_baseline: bool) -> list[str]:
     if result.step_seconds is None:
         return [result.configuration, result.status, "", "", "", ""]
     speedup = "" if result.speedup is None else units.format_with_ci(result.speedup, result.speedup_ci95)
-    cost = "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}"
     return [
         result.configuration,
         units.format_seconds(result.step_seconds),
         "" if result.items_per_second is None else units.format_count(round(result.items_per_second)),
         "1 (baseline)" if is_baseline else speedup,
-        cost,
+        "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
         "" if result.relative_cost is None else units.format_number(result.relative_cost),
     ]
 
@@ -88,23 +84,9 @@ def _notes(document: MergeDocument) -> Iterator[str]:
         if result.parity == "fail":
             yield f"{name}: not ranked: failed the parity check"
         elif result.step_seconds is None or result.reason:
-            reason = f": {result.reason}" if result.reason else ""
-            yield f"{name}: {result.status}{reason}" + (f" (hint: {result.hint})" if result.hint else "")
+            yield f"{name}: {with_reason(result.status, result.reason, result.hint)}"
         if result.inconclusive_reason:
             yield f"{name}: inconclusive: {result.inconclusive_reason}"
     unchecked = [f"{one.machine}:{one.configuration}" for one in document.results if one.parity == "skipped"]
     if unchecked:
         yield f"no parity check: {', '.join(unchecked)}"
-
-
-def _csv(document: MergeDocument) -> str:
-    intervals = ("step_seconds_low", "step_seconds_high", "speedup_low", "speedup_high")
-    rows = [
-        [
-            *(getattr(result, name) for name in _FIELDS),
-            *(result.ci95 or (None, None)),
-            *(result.speedup_ci95 or (None, None)),
-        ]
-        for result in document.results
-    ]
-    return format_csv([*_FIELDS, *intervals], rows)

@@ -1,13 +1,10 @@
-"""Fixed overhead of a training step as text."""
+"""Fixed overhead of a training step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from polybench.render import INTERVALS
-from polybench.render.tables import format_csv, format_notes, format_table
+from polybench.render.table import DEFAULTS, INTERVALS, Records, Table, TableOptions, number_columns, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import ConfigurationOverhead, OverheadDocument, OverheadIntervals
 from polybench.schema.result import Interval
@@ -16,19 +13,35 @@ _MAX_RESIDUAL = 0.15
 """Relative residual above which a linear fit does not describe a configuration."""
 
 
-def render(document: OverheadDocument, format: str) -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline."""
-    if format == "json":
-        return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
-    if format == "csv":
-        return _csv(document)
-    titles = ["engine", "overhead per step", f"time per {document.input_kind}", "50% at batch", "Python call"]
-    rows = [_row(configuration) for configuration in document.configurations]
-    header = f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}"
-    markdown = format == "markdown"
-    table = format_table(titles, rows, text_columns=1, markdown=markdown)
-    notes = format_notes((*_notes(document), *document.warnings), markdown=markdown)
-    return "\n\n".join([header, table, notes]) + "\n"
+def table(document: OverheadDocument, _: TableOptions = DEFAULTS) -> Table:
+    """Build a row per configuration: its overhead, and the time that every item adds."""
+    numbers = ("overhead per step", f"time per {document.input_kind}", "50% at batch", "Python call")
+    return Table(
+        id=document.id or "",
+        title=[f"{document.model}, {units.plural(document.threads, 'thread')} on {document.host.cpu}"],
+        columns=[*text_columns("engine"), *number_columns(*numbers)],
+        rows=[_row(configuration) for configuration in document.configurations],
+        notes=[*_notes(document), *document.warnings],
+    )
+
+
+def records(document: OverheadDocument, _: TableOptions) -> Records:
+    """List a record per configuration."""
+    fields = ["configuration", "status"]
+    for name in ("overhead_seconds", "seconds_per_item"):
+        fields += [name, f"{name}_low", f"{name}_high"]
+    single = ("batch_size_at_50pct_overhead", "python_call_overhead_seconds", "max_relative_residual")
+    rows = [
+        [
+            one.configuration,
+            one.status,
+            *(one.overhead_seconds, *(one.ci95.overhead_seconds or (None, None))),
+            *(one.seconds_per_item, *(one.ci95.seconds_per_item or (None, None))),
+            *(getattr(one, name) for name in single),
+        ]
+        for one in document.configurations
+    ]
+    return Records([*fields, *single], rows)
 
 
 def _row(configuration: ConfigurationOverhead) -> list[str]:
@@ -76,34 +89,3 @@ def _notes(document: OverheadDocument) -> Iterator[str]:
             )
         if configuration.reason:
             yield f"{configuration.configuration}: {configuration.status}: {configuration.reason}"
-
-
-def _csv(document: OverheadDocument) -> str:
-    header = [
-        "configuration",
-        "status",
-        "overhead_seconds",
-        "overhead_seconds_low",
-        "overhead_seconds_high",
-        "seconds_per_item",
-        "seconds_per_item_low",
-        "seconds_per_item_high",
-        "batch_size_at_50pct_overhead",
-        "python_call_overhead_seconds",
-        "max_relative_residual",
-    ]
-    rows = [
-        [
-            configuration.configuration,
-            configuration.status,
-            configuration.overhead_seconds,
-            *(configuration.ci95.overhead_seconds or (None, None)),
-            configuration.seconds_per_item,
-            *(configuration.ci95.seconds_per_item or (None, None)),
-            configuration.batch_size_at_50pct_overhead,
-            configuration.python_call_overhead_seconds,
-            configuration.max_relative_residual,
-        ]
-        for configuration in document.configurations
-    ]
-    return format_csv(header, rows)

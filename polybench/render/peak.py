@@ -1,56 +1,36 @@
-"""Measured peaks of a machine as text."""
+"""Measured peaks of a machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polybench.render import one_line
-from polybench.render.tables import format_csv, format_notes, format_table
+from polybench.render.table import DEFAULTS, Records, Table, TableOptions, number_columns, text_columns, with_reason
 from polybench.schema import units
-from polybench.schema.encoding import encode
 from polybench.schema.measurements import PeakDocument, PeakMeasurement
 
-_FIELDS = (
-    "device",
-    "precision",
-    "threads",
-    "kind",
-    "value",
-    "unit",
-    "engine",
-    "shape",
-    "drift",
-    "measured_at",
-)
 
-
-def render(document: PeakDocument, format: str) -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline."""
-    if format == "json":
-        return encode(document).decode()
-    if format == "csv":
-        rows = [[*(getattr(peak, name) for name in _FIELDS), *(peak.ci95 or (None, None))] for peak in document.peaks]
-        return format_csv([*_FIELDS, "low", "high"], rows)
+def table(document: PeakDocument, _: TableOptions = DEFAULTS) -> Table:
+    """Build a row per peak."""
     threads = units.plural(document.threads, "thread")
-    title = f"{document.host.cpu}, {threads}, malloc {document.malloc}"
-    titles = ["kind", "device", "precision", "engine", "shape", "peak"]
-    markdown = format == "markdown"
-    table = format_table(titles, list(map(_row, document.peaks)), text_columns=5, markdown=markdown)
-    notes = format_notes((*_notes(document), *document.warnings), markdown=markdown)
-    return "\n\n".join([title, *([table] if document.peaks else []), notes]) + "\n"
+    return Table(
+        title=[f"{document.host.cpu}, {threads}, malloc {document.malloc}"],
+        columns=[*text_columns("kind", "device", "precision", "engine", "shape"), *number_columns("peak")],
+        rows=list(map(_row, document.peaks)),
+        notes=[*_notes(document), *document.warnings],
+    )
+
+
+def records(document: PeakDocument, _: TableOptions) -> Records:
+    """List a record per peak."""
+    fields = ("device", "precision", "threads", "kind", "value", "unit", "engine", "shape", "drift", "measured_at")
+    rows = [[*(getattr(peak, name) for name in fields), *(peak.ci95 or (None, None))] for peak in document.peaks]
+    return Records([*fields, "low", "high"], rows)
 
 
 def _row(peak: PeakMeasurement) -> list[str]:
     interval = peak.ci95 and (peak.ci95[0] / 1e9, peak.ci95[1] / 1e9)
     value = f"{units.format_with_ci(peak.value / 1e9, interval)} G{peak.unit}"
-    return [
-        peak.kind.replace("_", " "),
-        peak.device,
-        peak.precision or "fp64",
-        peak.engine,
-        peak.shape,
-        value,
-    ]
+    return [peak.kind.replace("_", " "), peak.device, peak.precision or "fp64", peak.engine, peak.shape, value]
 
 
 def _notes(document: PeakDocument) -> Iterator[str]:
@@ -68,15 +48,10 @@ def _notes(document: PeakDocument) -> Iterator[str]:
         yield "peak: median over rounds, with their range (at least 95% confidence, within a single process)"
     dates = dict.fromkeys(peak.measured_at.partition("T")[0] for peak in document.peaks)
     if dates:
-        yield f"measured on {', '.join(dates)} with {_versions(document)}; repeat with --remeasure"
-    for configuration in document.configurations:
-        if configuration.status != "ok":
-            hint = f" (hint: {one_line(configuration.hint)})" if configuration.hint else ""
-            reason = one_line(configuration.reason or "")
-            yield f"{configuration.configuration}: {configuration.status}: {reason}{hint}"
-
-
-def _versions(document: PeakDocument) -> str:
-    versions = {name: text for one in document.configurations for name, text in one.versions.items()}
-    versions |= {"NumPy": document.numpy} if document.numpy else {}
-    return ", ".join(f"{name} {text}" for name, text in versions.items()) or "NumPy"
+        versions = {name: text for one in document.configurations for name, text in one.versions.items()}
+        versions |= {"NumPy": document.numpy} if document.numpy else {}
+        tools = ", ".join(f"{name} {text}" for name, text in versions.items()) or "NumPy"
+        yield f"measured on {', '.join(dates)} with {tools}; repeat with --remeasure"
+    for one in document.configurations:
+        if one.status != "ok":
+            yield f"{one.configuration}: {with_reason(one.status, one.reason, one.hint)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, get_args
 
+from polybench.render.table import Table, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
@@ -13,9 +14,6 @@ from polybench.schema.options import Workload
 from polybench.schema.result import Result
 
 TITLE = "published (not measured here)"
-HEADER = ["engine", "hardware", "quantity", "value"]
-COMPARISON_HEADER = ["measured here", "ratio"]
-"""Measured value of the same quantity, and the published value divided by it."""
 
 _FORMATS: dict[PublishedMetric, tuple[Callable[[float], str], str]] = {
     "epoch_time": (units.format_seconds, "times as long"),
@@ -80,22 +78,25 @@ def _point_values(result: PointResult) -> dict[str, float | str | None]:
     }
 
 
-def column_titles(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> list[str]:
-    """List the titles of `format_rows`, which compares if some configuration repeats a published result."""
+def table(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> Table | None:
+    """Build a row per published result, in the order of the study file; None without any.
+
+    If some configuration repeats a published result, the rows have its value and the ratio of both.
+    """
+    if not published:
+        return None
     has_comparison = any(_measured_values(one, measured) for one in published)
-    return [*HEADER, *COMPARISON_HEADER] if has_comparison else HEADER
-
-
-def format_rows(
-    published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()
-) -> list[list[str]]:
-    """Format a row per published result, in the order of the study file."""
-    has_comparison = len(column_titles(published, measured)) > len(HEADER)
-    return [
-        [one.label, one.hardware, one.quantity, f"{_format_value(one.value)} {one.unit}".rstrip()]
-        + (_comparison(one, measured) if has_comparison else [])
-        for one in published
-    ]
+    titles = ("engine", "hardware", "quantity", "value", *(("measured here", "ratio") if has_comparison else ()))
+    return Table(
+        title=[TITLE],
+        columns=text_columns(*titles),
+        rows=[
+            [one.label, one.hardware, one.quantity, f"{_format_value(one.value)} {one.unit}".rstrip()]
+            + (_comparison(one, measured) if has_comparison else [])
+            for one in published
+        ],
+        notes=_notes(published, measured),
+    )
 
 
 def _comparison(published: PublishedResult, measured: Sequence[MeasuredConfiguration]) -> list[str]:
@@ -151,7 +152,7 @@ def _differences(published: PublishedResult, measured: MeasuredConfiguration) ->
     return found
 
 
-def format_notes(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> list[str]:
+def _notes(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration]) -> list[str]:
     """List each source once, and reasons why a configuration with the same network has no ratio."""
     reasons = [
         f"no ratio for {configuration.configuration}: {difference}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from polybench.render import one_line
-from polybench.render.sweep_points import format_point
-from polybench.render.tables import wrap
+from polybench.render.sweep import format_point
+from polybench.render.table import one_line, wrap
 from polybench.schema import units
 
 StudyRow = Mapping[str, Any]

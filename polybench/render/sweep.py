@@ -1,99 +1,105 @@
-"""A sweep as text: every configuration at every point, then the best points."""
+"""A sweep: every configuration at every point, the costs, and the best points."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-import msgspec
-
-from polybench.render import INTERVALS, one_line, published_results, sweep_costs
-from polybench.render.sweep_points import OVERSUBSCRIBED, format_point, label_titles, row_labels, sort_points
-from polybench.render.tables import format_csv, format_notes, format_table
-from polybench.render.thread_pool_grid import format_grid
+from polybench.render import published_results
+from polybench.render.table import (
+    DEFAULTS,
+    INTERVALS,
+    Records,
+    Table,
+    TableOptions,
+    number_columns,
+    one_line,
+    text_columns,
+)
 from polybench.schema import units
-from polybench.schema.measurements import Curve, PointResult, SweepDocument, SweepPoint
+from polybench.schema.measurements import Curve, PointResult, SweepDocument, SweepPoint, ThreadPoolGrid
 
-_NUMBERS = ("step_seconds", "items_per_second", "speedup", "low", "high", "efficiency")
+_OVERSUBSCRIBED = "*"
+"""Mark of rows with more threads than cores."""
+
 _COSTS = ("epoch_seconds", "relative_time", "dollars_per_hour", "dollars_per_epoch", "relative_cost")
 
 
-def render(sweep: SweepDocument, format: str, *, published: bool = False) -> str:
-    """Render in one of render.RECORD_FORMATS, as text that ends with a newline.
-
-    Args:
-        sweep: the document.
-        format: JSON always contains published results, CSV never.
-        published: add published results below a table.
-    """
-    if format == "json":
-        return msgspec.json.format(msgspec.json.encode(sweep), indent=1).decode() + "\n"
-    if format == "csv":
-        return _csv(sweep)
-    markdown = format == "markdown"
-    built = build_table(sweep)
-    table = format_table(built.column_titles, built.rows, text_columns=built.text_columns, markdown=markdown)
-    published_blocks = _published(sweep, markdown) if published and sweep.published else []
-    costs = sweep_costs.cost_table(sweep)
-    blocks = [sweep_costs.format_cost_table(costs, markdown=markdown)] if costs else []
-    blocks += [format_grid(grid, markdown=markdown) for grid in sweep.thread_pools]
-    header = ("  \n" if markdown else "\n").join(header_lines(sweep))
-    notes = format_notes(sweep_notes(sweep), markdown=markdown)
-    return "\n\n".join([header, table, *blocks, notes, *published_blocks]) + "\n"
-
-
-class SweepTable(NamedTuple):
-    """Text of every configuration at every point; the first `text_columns` columns are labels."""
-
-    column_titles: list[str]
-    rows: list[list[str]]
-    text_columns: int
-
-
-def build_table(sweep: SweepDocument) -> SweepTable:
+def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
     """Build the table in the order of the curves; configurations without a curve come last."""
-    labels = label_titles(sweep)
     by_threads = "threads" in sweep.axes
-    titles = [
-        *labels,
-        "step time",
-        f"{sweep.input_kind}s/s",
-        "speedup",
-        *(["efficiency"] if by_threads else []),
-    ]
-    rows = [_row(point, result, by_threads) for point, result in sort_points(sweep)]
-    return SweepTable(titles, rows, len(labels))
-
-
-def header_lines(sweep: SweepDocument) -> list[str]:
-    """Describe the sweep: its title, if it has one, the network and the machine."""
-    by_threads = "threads" in sweep.axes or not sweep.points
+    efficiency = ("efficiency",) if by_threads else ()
     title = [one_line(sweep.title)] if sweep.title else []
-    return [*title, sweep.model if by_threads else f"{sweep.model} on {sweep.host.cpu}"]
-
-
-def sweep_notes(sweep: SweepDocument) -> list[str]:
-    """Collect the notes below the table: best points, failures and warnings."""
-    return [*_notes(sweep), *sweep.warnings]
-
-
-def _published(sweep: SweepDocument, markdown: bool) -> list[str]:
-    """Format the published results as a separate block."""
+    costs = _cost_table(sweep)
+    cheapest = _cheapest_epoch(sweep)
     measured = published_results.from_sweep(sweep.points)
-    titles = published_results.column_titles(sweep.published, measured)
-    rows = published_results.format_rows(sweep.published, measured)
-    table = format_table(titles, rows, text_columns=len(titles), markdown=markdown)
-    notes = published_results.format_notes(sweep.published, measured)
-    return [published_results.TITLE, table, format_notes(notes, markdown=markdown)]
+    return Table(
+        id=sweep.id or "",
+        title=[*title, sweep.model if by_threads or not sweep.points else f"{sweep.model} on {sweep.host.cpu}"],
+        columns=[
+            *text_columns(*_label_titles(sweep)),
+            *number_columns("step time", f"{sweep.input_kind}s/s", "speedup", *efficiency),
+        ],
+        rows=[_row(point, result, by_threads) for point, result in _sort_points(sweep)],
+        tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],
+        notes=[*_notes(sweep), *sweep.warnings],
+        summary=[
+            *(_best_point(curve, sweep.input_kind) for curve in sweep.curves),
+            *([cheapest] if cheapest else []),
+        ],
+        published=published_results.table(sweep.published if options.published else [], measured),
+    )
+
+
+def records(sweep: SweepDocument, _: TableOptions) -> Records:
+    """List a record per configuration and point."""
+    fields = [*sweep.axes, "configuration", "status", "step_seconds", "items_per_second", "speedup", "low", "high"]
+    rows = [
+        [
+            *point.parameters.values(),
+            *(result.configuration, result.status, result.step_seconds, result.items_per_second, result.speedup),
+            *(result.ci95 or (None, None)),
+            result.efficiency,
+            *(getattr(result, name) for name in _COSTS),
+            int(point.oversubscribed),
+            point.id,
+        ]
+        for point in sweep.points
+        for result in point.configurations
+    ]
+    return Records([*fields, "efficiency", *_COSTS, "oversubscribed", "study"], rows)
+
+
+def format_point(parameters: dict[str, int]) -> str:
+    """Describe a point: `batch size 8, threads 2`."""
+    return ", ".join(f"{axis.replace('_', ' ')} {_format_value(axis, value)}" for axis, value in parameters.items())
+
+
+def _format_value(axis: str, value: int) -> str:
+    return ("off", "on")[value] if axis == "augment" else units.format_count(value)
+
+
+def _sort_points(sweep: SweepDocument) -> list[tuple[SweepPoint, PointResult]]:
+    """Group results by configuration, in the order of the curves; those without a curve come last."""
+    results = [(point, result) for point in sweep.points for result in point.configurations]
+    order = {curve.configuration: number for number, curve in enumerate(sweep.curves)}
+    return sorted(results, key=lambda one: order.get(one[1].configuration, len(order)))
+
+
+def _label_titles(sweep: SweepDocument) -> list[str]:
+    return [*(axis.replace("_", " ") for axis in sweep.axes), "engine"]
+
+
+def _labels(point: SweepPoint, result: PointResult) -> list[str]:
+    name = f"{result.configuration} {_OVERSUBSCRIBED}" if point.oversubscribed else result.configuration
+    return [*(_format_value(axis, value) for axis, value in point.parameters.items()), name]
 
 
 def _row(point: SweepPoint, result: PointResult, by_threads: bool) -> list[str]:
-    labels = row_labels(point, result)
     if result.step_seconds is None or result.items_per_second is None or result.speedup is None:
-        return [*labels, result.status, "", "", *([""] if by_threads else [])]
+        return [*_labels(point, result), result.status, "", "", *([""] if by_threads else [])]
     efficiency = "" if result.efficiency is None else units.format_percent(result.efficiency)
     return [
-        *labels,
+        *_labels(point, result),
         units.format_seconds(result.step_seconds),
         units.format_count(round(result.items_per_second)),
         units.format_with_ci(result.speedup, result.ci95),
@@ -107,19 +113,15 @@ def _notes(sweep: SweepDocument) -> Iterator[str]:
         f"speedup: {sweep.input_kind}s/s relative to the first row of the engine"
         f"{f'; {INTERVALS}' if has_intervals else ''}"
     )
-    for curve in sweep.curves:
-        yield best_point(curve, sweep.input_kind)
-    if (cheapest := sweep_costs.cheapest_epoch(sweep)) is not None:
-        yield cheapest
     if any(point.oversubscribed for point in sweep.points):
-        yield f"{OVERSUBSCRIBED} more threads than usable cores; step times are long and vary"
+        yield f"{_OVERSUBSCRIBED} more threads than usable cores; step times are long and vary"
     for point in sweep.points:
         for result in point.configurations:
             if result.reason:
                 yield f"{result.configuration}: {result.status}: {result.reason}"
 
 
-def best_point(curve: Curve, input_kind: str) -> str:
+def _best_point(curve: Curve, input_kind: str) -> str:
     """Describe the point with the highest throughput, and the point that reaches 90 % of it."""
     rate = units.format_count(round(curve.best_items_per_second))
     text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {format_point(curve.best)}"
@@ -129,23 +131,63 @@ def best_point(curve: Curve, input_kind: str) -> str:
     return text
 
 
-def _csv(sweep: SweepDocument) -> str:
-    header = [*sweep.axes, "configuration", "status", *_NUMBERS, *_COSTS, "oversubscribed", "study"]
-    rows = [
-        [
-            *point.parameters.values(),
-            result.configuration,
-            result.status,
-            result.step_seconds,
-            result.items_per_second,
-            result.speedup,
-            *(result.ci95 or (None, None)),
-            result.efficiency,
-            *(getattr(result, name) for name in _COSTS),
-            int(point.oversubscribed),
-            point.id,
-        ]
+def _cost_table(sweep: SweepDocument) -> Table | None:
+    """Build a table of time and cost per epoch, relative to one configuration; None without any price.
+
+    It follows a comparison of cloud CPUs from 2017: https://minimaxir.com/2017/07/cpu-or-gpu/
+    """
+    measured = [(point, one) for point, one in _sort_points(sweep) if one.epoch_seconds is not None]
+    if all(result.dollars_per_epoch is None for _, result in measured):
+        return None
+    reference = sweep.reference
+    relative = f", relative to {reference.configuration} at {format_point(reference.parameters)}" if reference else ""
+    return Table(
+        title=[f"Time and cost per epoch{relative}"],
+        columns=[
+            *text_columns(*_label_titles(sweep)),
+            *number_columns("$/hour", "epoch time", "relative time", "cost", "relative cost"),
+        ],
+        rows=[[*_labels(point, result), *_costs(result)] for point, result in measured],
+    )
+
+
+def _costs(result: PointResult) -> list[str]:
+    return [
+        "" if result.dollars_per_hour is None else units.format_number(result.dollars_per_hour),
+        "" if result.epoch_seconds is None else units.format_seconds(result.epoch_seconds),
+        "" if result.relative_time is None else units.format_number(result.relative_time),
+        "" if result.dollars_per_epoch is None else f"${units.format_number(result.dollars_per_epoch)}",
+        "" if result.relative_cost is None else units.format_number(result.relative_cost),
+    ]
+
+
+def _cheapest_epoch(sweep: SweepDocument) -> str | None:
+    """Describe the point with the cheapest epoch; None without any price."""
+    priced = [
+        (result.dollars_per_epoch, result.configuration, point.parameters)
         for point in sweep.points
         for result in point.configurations
+        if result.dollars_per_epoch is not None
     ]
-    return format_csv(header, rows)
+    if not priced:
+        return None
+    dollars, configuration, parameters = min(priced, key=lambda one: one[0])
+    return f"cheapest epoch: {configuration} at {format_point(parameters)}: ${units.format_number(dollars)}"
+
+
+def _grid_table(grid: ThreadPoolGrid) -> Table:
+    """Build a row for each number of Julia threads, a column for each number of BLAS threads."""
+    blas_sizes = sorted({sizes.blas for sizes in grid.sizes})
+    times = {(sizes.julia, sizes.blas): units.format_seconds(sizes.step_seconds) for sizes in grid.sizes}
+    times[grid.best.julia, grid.best.blas] += " (best)"
+    point = "".join(
+        f", {axis.replace('_', ' ')} {units.format_count(value)}" for axis, value in grid.parameters.items()
+    )
+    return Table(
+        title=[f"{grid.configuration}{point}: step time by Julia threads (rows) and BLAS threads (columns)"],
+        columns=[*text_columns("Julia"), *number_columns(*(f"BLAS {blas}" for blas in blas_sizes))],
+        rows=[
+            [str(julia), *(times.get((julia, blas), "") for blas in blas_sizes)]
+            for julia in sorted({sizes.julia for sizes in grid.sizes})
+        ],
+    )

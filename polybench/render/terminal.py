@@ -1,85 +1,152 @@
-"""Plain text table for a terminal."""
+"""Plain text for a terminal: tables that tabulate lays out, and bar charts."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from polybench.render import WIDTH, published_results
-from polybench.render.study_table import NOT_RANKED, Column, StudyTable, build_table
-from polybench.render.tables import wrap
-from polybench.schema.study import StudyDocument
+from polybench.render.table import WIDTH, Table, wrap
 
-MAX_TITLE_WIDTH = 8
-"""Titles wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
+_MAX_TITLE_WIDTH = 8
+"""Titles of numbers wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_FULL = "█"
+_MIN_BAR_WIDTH = 10
 
 
-def render(study: StudyDocument, columns: Sequence[Column], width: int = WIDTH) -> str:
-    """Render the header, the table, footnotes and the summary, without colours or escape sequences.
+def render(table: Table, width: int = WIDTH) -> str:
+    """Render all texts and tables without colours or escape sequences.
 
-    Everything except the table itself wraps to `width` characters.
+    Everything except the tables themselves wraps to `width` characters.
     """
-    table = build_table(study, columns)
-    header, ranked, unranked = _layout(table)
-    blocks = (
-        [wrap(line, width, indent="  ") for line in table.header_lines],
-        [*header, *ranked, *_not_measured(table, width)],
-        [NOT_RANKED, *unranked] if unranked else [],
-        [wrap(note, width, first_indent="  ", indent="    ") for note in table.footnotes],
-        [wrap(sentence, width) for sentence in table.summary],
-        published_block(table, width),
-    )
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return "\n\n".join(_blocks(table, width)) + "\n"
 
 
-def table_width(study: StudyDocument, columns: Sequence[Column]) -> int:
+def table_width(table: Table) -> int:
     """Count the characters of the widest line of the table itself."""
-    return max((len(line) for block in _layout(build_table(study, columns)) for line in block), default=0)
+    return max((len(line) for block in _layout(table) for line in block), default=0)
 
 
-def _layout(table: StudyTable) -> tuple[list[str], list[str], list[str]]:
-    """Lay out both blocks as one table, so that their columns align: header, ranked and unranked lines."""
-    rows = [*table.ranked, *table.unranked]
+def format_rows(table: Table) -> str:
+    """Lay out the rows alone, below the titles of their columns."""
+    return "\n".join(line for block in _layout(table) for line in block)
+
+
+def _blocks(table: Table, width: int) -> Iterator[str]:
+    header, rows, *continued = _layout(table)
+    blocks = [
+        [wrap(line, width, indent="  ") for line in table.title],
+        [*header, *rows, *_statuses(table, width)],
+        *([*one.title, *lines] for one, lines in zip(table.continued_by, continued, strict=True)),
+    ]
+    yield from ("\n".join(block) for block in blocks if block)
+    for one in table.tables:
+        if one not in table.continued_by:
+            yield from _blocks(one, width)
+    yield from _texts(table, width)
+
+
+def _texts(table: Table, width: int) -> Iterator[str]:
+    """Yield the notes, the summary and the published results."""
+    if table.notes:
+        yield "\n".join(wrap(note, width, first_indent="  ", indent="    ") for note in table.notes)
+    if table.summary:
+        yield "\n".join(wrap(sentence, width) for sentence in table.summary)
+    if table.published:
+        yield from _blocks(table.published, width)
+
+
+def _layout(table: Table) -> list[list[str]]:
+    """Lay out a table and those that continue it, so that their columns align: header, then the rows of each."""
+    parts = [table, *table.continued_by]
+    rows = [row for part in parts for row in part.rows]
     if not rows:
-        return [], [], []
-    columns = zip(*rows, strict=True)
-    aligned = zip(*(_align_numbers(column) for column in columns), strict=True)
-    header = ["\n".join(textwrap.wrap(title, MAX_TITLE_WIDTH, break_long_words=False)) for title in table.column_titles]
-    # tabulate would parse and shorten numbers.
-    text = tabulate(list(aligned), header, "simple", colalign=table.alignment, disable_numparse=True)
+        return [[] for _ in range(1 + len(parts))]
+    aligned = zip(
+        *(
+            _align_numbers(texts) if column.numeric else texts
+            for column, texts in zip(table.columns, zip(*rows, strict=True), strict=True)
+        ),
+        strict=True,
+    )
+    titles = [_wrap_title(column.title) if column.numeric else column.title for column in table.columns]
+    text = tabulate(
+        list(aligned),
+        titles,
+        "simple",
+        colalign=["right" if column.numeric else "left" for column in table.columns],
+        maxcolwidths=[column.width for column in table.columns] if any(one.width for one in table.columns) else None,
+        disable_numparse=True,  # it would parse and shorten numbers
+    )
     lines = [line.rstrip() for line in text.splitlines()]
-    first = len(lines) - len(rows)
-    second = first + len(table.ranked)
-    return lines[:first], lines[first:second], lines[second:]
+    end = 2 + max(title.count("\n") for title in titles)
+    blocks = [lines[:end]]
+    for part in parts[:-1]:
+        blocks.append(lines[end : end + len(part.rows)])
+        end += len(part.rows)
+    return [*blocks, lines[end:]]
 
 
-def _align_numbers(column: Sequence[str]) -> list[str]:
+def _wrap_title(title: str) -> str:
+    return "\n".join(textwrap.wrap(title, _MAX_TITLE_WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+def _align_numbers(texts: Sequence[str]) -> list[str]:
     """Pad between each number and the text after it, so that both line up in a right-aligned column."""
-    parts = [text.partition(" ") for text in column]
+    parts = [text.partition(" ") for text in texts]
     width = max(len(rest) for _, _, rest in parts)
     return [f"{number}{space}{rest.rjust(width)}" if number else "" for number, space, rest in parts]
 
 
-def _not_measured(table: StudyTable, width: int) -> list[str]:
-    name_width = max(len(row[0]) for row in [*table.ranked, *table.unranked, *table.not_measured, table.column_titles])
+def _statuses(table: Table, width: int) -> list[str]:
+    rows = [row for part in (table, *table.continued_by) for row in part.rows]
+    names = [*(one.title for one in table.columns[:1]), *(row[0] for row in rows), *(one[0] for one in table.statuses)]
+    indent = max(map(len, names), default=0) + 2
     return [
-        wrap(status, width, first_indent=f"{configuration:<{name_width}}  ", indent=" " * (name_width + 2))
-        for configuration, status in table.not_measured
+        wrap(status, width, first_indent=name.ljust(indent), indent=" " * indent) for name, status in table.statuses
     ]
 
 
-def published_block(table: StudyTable, width: int) -> list[str]:
-    """Format the published results below a title; an empty list without any."""
-    if not table.published:
-        return []
-    text = tabulate(table.published, table.published_titles, "simple", disable_numparse=True)
-    lines = [line.rstrip() for line in text.splitlines()]
-    return [
-        published_results.TITLE,
-        "",
-        *lines,
-        "",
-        *(wrap(source, width, first_indent="  ") for source in table.sources),
+def render_bars(table: Table, width: int = WIDTH) -> str:
+    """Render a bar chart: a block for each numeric column; the largest value has the longest bar.
+
+    Columns of words have no bars. An asterisk marks rows that failed the parity check.
+    """
+    charts = [_chart(table, number, width) for number, column in enumerate(table.columns) if column.numeric]
+    starred = ", ".join(row[0] for one in table.continued_by for row in one.rows)
+    blocks = [
+        "\n".join(wrap(line, width, indent="  ") for line in table.title),
+        *charts,
+        "\n".join(wrap(f"{name}: {status}", width) for name, status in table.statuses),
+        wrap(f"* not ranked (failed the parity check): {starred}", width) if starred else "",
+        *_texts(table, width),
     ]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _chart(table: Table, number: int, width: int) -> str:
+    """Draw the bars of the column with this number; "" if no value is above 0."""
+    found = [
+        (row[0] + mark, value, row[number])
+        for part, mark in ((table, ""), *((one, "*") for one in table.continued_by))
+        for row, values in zip(part.rows, part.values, strict=True)
+        if isinstance(value := values[number - 1], int | float)
+    ]
+    largest = max((value for _, value, _ in found), default=0.0)
+    if largest <= 0:
+        return ""
+    name_width = max(len(name) for name, _, _ in found)
+    bar_width = max(width - name_width - 4 - max(len(text) for *_, text in found), _MIN_BAR_WIDTH)
+    lines = (
+        f"  {name:<{name_width}} {_bar(value / largest, bar_width)} {text}".rstrip() for name, value, text in found
+    )
+    return "\n".join([table.columns[number].title, *lines])
+
+
+def _bar(fraction: float, width: int) -> str:
+    """Draw a bar with a resolution of an eighth of a character."""
+    eighths = round(8 * width * max(fraction, 0.0))
+    return (_FULL * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip() or _EIGHTHS[1]

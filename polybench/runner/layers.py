@@ -15,7 +15,7 @@ from polybench.networks.timed_layers import split_layers
 from polybench.planning.plan import engine_spec, resolve
 from polybench.planning.schedule import TimingBlocks
 from polybench.protocol import calls
-from polybench.render.layer_table import slowest
+from polybench.render.layers import slowest
 from polybench.results.document import DocumentHeader
 from polybench.results.layers import OperationTimes, build_layers_document
 from polybench.runner.parity import check_then_measure

@@ -28,7 +28,7 @@ from polybench.cluster.messages import (
 from polybench.cluster.node import StreamingStore
 from polybench.cluster.run import resume_on_cluster, run_on_cluster
 from polybench.errors import BadInput, PolybenchError
-from polybench.render.merge import render
+from polybench.render import render
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, MachineStudy, ResumableRun, discard
 from polybench.runner.prepare import new_header
 from polybench.schema.metadata import PublishedResult, StudyFileMetadata, ToolVersion

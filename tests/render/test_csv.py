@@ -12,7 +12,7 @@ from tests.factories import measured, study, typical_study, unmeasured
 
 @pytest.fixture
 def rows(columns: list[Metric]) -> dict[str, dict[str, str]]:
-    text = render("csv", typical_study(), columns)
+    text = render(typical_study(), "csv", columns=columns)
     return {row["configuration"]: row for row in csv.DictReader(io.StringIO(text))}
 
 
@@ -45,7 +45,7 @@ def test_ranked_is_a_boolean(rows: dict[str, dict[str, str]]) -> None:
 
 
 def test_environment_is_a_column(columns: list[Metric]) -> None:
-    text = render("csv", study(measured("torch/cpu", 0.01), measured("torch@old/cpu", 0.01)), columns)
+    text = render(study(measured("torch/cpu", 0.01), measured("torch@old/cpu", 0.01)), "csv", columns=columns)
     assert [row["environment"] for row in csv.DictReader(io.StringIO(text))] == ["", "old"]
 
 
@@ -62,7 +62,7 @@ def test_every_row_contains_workload_and_host(rows: dict[str, dict[str, str]]) -
 
 def test_header_does_not_depend_on_results(columns: list[Metric]) -> None:
     headers = {
-        render("csv", one, columns).splitlines()[0]
+        render(one, "csv", columns=columns).splitlines()[0]
         for one in (typical_study(), study(), study(unmeasured("tf/cpu", "failed", "crashed")))
     }
     (header,) = headers

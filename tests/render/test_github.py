@@ -19,7 +19,7 @@ def html(markdown: str) -> str:
 
 
 def test_summary_and_tables_are_visible_and_the_rest_is_collapsed(columns: list[Metric]) -> None:
-    text = render("github", typical_study(), columns)
+    text = render(typical_study(), "github", columns=columns)
     visible, collapsed = text.split("<details>", 1)
     assert visible.startswith("**")
     assert "| tf/cpu " in visible
@@ -33,11 +33,11 @@ def test_summary_and_tables_are_visible_and_the_rest_is_collapsed(columns: list[
 
 def test_versions_are_listed_by_configuration(columns: list[Metric]) -> None:
     configuration = measured("torch/cpu", 0.01, versions={"torch": "2.13", "build": {}, "environment": {}})
-    assert "- torch/cpu: torch 2.13\n" in render("github", study(configuration), columns)
+    assert "- torch/cpu: torch 2.13\n" in render(study(configuration), "github", columns=columns)
 
 
 def test_malicious_texts_are_escaped(columns: list[Metric]) -> None:
-    found = html(render("github", malicious_study(), columns))
+    found = html(render(malicious_study(), "github", columns=columns))
     tags = {tag.lower() for tag in re.findall(r"</?([a-zA-Z][\w-]*)", found)}
     known = {"p", "strong", "br", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "sub"}
     assert tags <= known | {"details", "summary", "code", "pre"}
@@ -47,7 +47,7 @@ def test_malicious_texts_are_escaped(columns: list[Metric]) -> None:
 
 
 def test_every_row_has_as_many_cells_as_the_header(columns: list[Metric]) -> None:
-    found = html(render("github", malicious_study(), columns))
+    found = html(render(malicious_study(), "github", columns=columns))
     rows = re.findall("<tr>(.*?)</tr>", found, re.DOTALL)
     assert len(rows) == 3
     assert {len(re.findall("<t[hd]", row)) for row in rows} == {len(columns) + 1}
@@ -66,10 +66,10 @@ def test_every_row_has_as_many_cells_as_the_header(columns: list[Metric]) -> Non
     ids=["issue", "mention", "environment", "numbers", "number", "list"],
 )
 def test_github_references_and_lists_are_escaped(columns: list[Metric], text: str, shown: str) -> None:
-    found = render("github", study(unmeasured("tf/cpu", "failed", None), warnings=[text]), columns)
+    found = render(study(unmeasured("tf/cpu", "failed", None), warnings=[text]), "github", columns=columns)
     assert f"- {shown}\n" in found
 
 
 def test_code_fence_is_longer_than_those_in_the_study(columns: list[Metric]) -> None:
-    assert "\n````toml\n" in render("github", malicious_study(), columns)
+    assert "\n````toml\n" in render(malicious_study(), "github", columns=columns)
     assert "```" in MALICIOUS_TEXT

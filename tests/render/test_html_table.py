@@ -42,7 +42,7 @@ class Page(HTMLParser):
 
 
 def test_page_contains_rows_and_notes(columns: list[Metric]) -> None:
-    page = Page(render("html", typical_study(), columns))
+    page = Page(render(typical_study(), "html", columns=columns))
     assert ("td", "tf/cpu") in page.texts
     assert ("td", "8.55 ms ±2.5%") in page.texts
     assert ("th", "peak memory") in page.texts
@@ -51,12 +51,12 @@ def test_page_contains_rows_and_notes(columns: list[Metric]) -> None:
 
 
 def test_malicious_texts_are_escaped(columns: list[Metric]) -> None:
-    page = Page(render("html", malicious_study(), columns))
+    page = Page(render(malicious_study(), "html", columns=columns))
     known = {"html", "head", "meta", "title", "style", "body", "p", "br", "table", "thead", "tbody", "tr"}
     assert set(page.tags) <= known | {"th", "td", "ul", "li", "caption"}
     assert ("td", MALICIOUS_TEXT.replace("/", "") + "/torch/cpu") in page.texts
 
 
 def test_page_loads_and_runs_nothing(columns: list[Metric]) -> None:
-    text = render("html", typical_study(), columns)
+    text = render(typical_study(), "html", columns=columns)
     assert not any(word in text for word in ("http", "src=", "href=", "url(", "<script", "@import"))

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from polybench.networks.layers import Operation
-from polybench.render.layer_table import sort_operations
-from polybench.render.layers import layer_records, render
+from polybench.render import render
+from polybench.render.layers import layer_records, sort_operations
 from polybench.schema.measurements import ConfigurationLayers, LayerRow, LayersDocument
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import StepTimes
@@ -115,13 +115,13 @@ def test_operations_can_be_sorted_by_slowdown(document: LayersDocument) -> None:
         ("step", "loss"),
         ("max_pool1", "input gradient"),
     ]
-    lines = render(document, "table", "slowdown").splitlines()
+    lines = render(document, sort="slowdown").splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("---"))
     assert lines[first + 1].startswith("conv2 + relu       input gradient")
 
 
 def test_csv_has_a_line_per_operation_and_configuration(document: LayersDocument) -> None:
-    lines = list(csv.DictReader(io.StringIO(render(document, "csv", "slowdown"))))
+    lines = list(csv.DictReader(io.StringIO(render(document, "csv", sort="slowdown"))))
     assert len(lines) == 8
     assert lines[0]["configuration"] == "flux/cpu"
     assert float(lines[0]["slowdown [s]"]) == pytest.approx(0.03)
@@ -151,7 +151,7 @@ def test_operations_are_compared_with_a_known_peak(document: LayersDocument) -> 
 
 def test_single_configuration_has_no_slowdown(document: LayersDocument) -> None:
     single = msgspec.structs.replace(document, configurations=document.configurations[1:2])
-    assert "slowdown" not in render(single, "table", "slowdown")
+    assert "slowdown" not in render(single, "table", sort="slowdown")
     assert sort_operations(single, "slowdown") == sort_operations(single, "network")
 
 

@@ -9,7 +9,7 @@ import json
 import msgspec
 import pytest
 
-from polybench.render.peak import render
+from polybench.render import render
 from polybench.schema.measurements import ConfigurationPeaks, PeakDocument, PeakMeasurement
 from tests.factories import study
 

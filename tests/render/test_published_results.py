@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.render import FORMATS, published_results, render_study
+from polybench.render import FORMATS, published_results, render
+from polybench.render.table import Table
 from polybench.schema import units
 from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
@@ -40,16 +41,23 @@ def published_cuda(**fields: Any) -> PublishedResult:
     return PublishedResult(**(fields_of_cuda | fields))
 
 
-HUMAN_FORMATS = [name for name, row in FORMATS.items() if row.audience == "human"]
-MACHINE_FORMATS = [name for name, row in FORMATS.items() if row.audience == "machine"]
+def block(published: list[PublishedResult], results: list[Result]) -> Table:
+    """Build the block of published results below these measured ones."""
+    found = published_results.table(published, published_results.from_study(results))
+    assert found is not None
+    return found
+
+
+HUMAN_FORMATS = [name for name, row in FORMATS.items() if row.for_humans]
+MACHINE_FORMATS = [name for name, row in FORMATS.items() if not row.for_humans]
 
 
 @pytest.mark.parametrize("name", HUMAN_FORMATS)
 def test_published_block_comes_last_and_only_on_request(name: str, columns: list[Metric]) -> None:
-    text_without = render_study(STUDY, name, columns)
+    text_without = render(STUDY, name, columns=columns)
     assert "published" not in text_without
     assert 0 <= text_without.index("A study") < text_without.index("lenet")
-    text = render_study(STUDY, name, columns, published=True)
+    text = render(STUDY, name, columns=columns, published=True)
     block = text[text.index("published (not measured here)") :]
     for value in ("1,407,620", "8 to 9.5 times", "0.828756 s", "source: a journal", "source: a blog"):
         assert block.count(value) == 1
@@ -59,15 +67,15 @@ def test_published_block_comes_last_and_only_on_request(name: str, columns: list
 
 @pytest.mark.parametrize("name", MACHINE_FORMATS)
 def test_machine_formats_ignore_the_request(name: str, columns: list[Metric]) -> None:
-    assert render_study(STUDY, name, columns) == render_study(STUDY, name, columns, published=True)
+    assert render(STUDY, name, columns=columns) == render(STUDY, name, columns=columns, published=True)
 
 
 def test_csv_contains_only_measured_results(columns: list[Metric]) -> None:
-    assert render_study(STUDY, "csv", columns, published=True) == render_study(typical_study(), "csv", columns)
+    assert render(STUDY, "csv", columns=columns, published=True) == render(typical_study(), "csv", columns=columns)
 
 
 def test_json_always_contains_published_results(columns: list[Metric]) -> None:
-    assert from_json(render_study(STUDY, "json", columns).encode()) == STUDY
+    assert from_json(render(STUDY, "json", columns=columns).encode()) == STUDY
 
 
 @pytest.mark.parametrize("name", HUMAN_FORMATS)
@@ -80,7 +88,7 @@ def test_published_epoch_time_is_compared_with_the_same_configuration(name: str)
         PublishedResult("theirs", "time per epoch", 1.5, "s", "V100", "a blog", "tf/cuda"),  # failed in this study
         PublishedResult("theirs", "speedup", 3.0, "times", "V100", "a blog"),
     ]
-    text = render_study(msgspec.structs.replace(typical_study(), published=published_numbers), name, published=True)
+    text = render(msgspec.structs.replace(typical_study(), published=published_numbers), name, published=True)
     k80, p100, v100, other = (line for line in text.splitlines() if "theirs" in line)
     assert f"tf/cpu {units.format_seconds(10 * own_value)}" in k80
     assert "2.00 times" in k80
@@ -107,13 +115,9 @@ def test_published_value_is_compared_with_the_same_metric(
     assert isinstance(own_value, float)
     amount = own_value * fields.get("steps", 1) * fields.get("epochs", 1)
     published = published_cuda(metric=metric, value=3 * amount, **fields)
-    assert published_results.column_titles([published], published_results.from_study([CUDA])) == [
-        *published_results.HEADER,
-        "measured here",
-        "ratio",
-    ]
-    (row,) = published_results.format_rows([published], published_results.from_study([CUDA]))
-    assert row[4:] == [f"tf/cuda {format_own(amount)}", f"3.00 {times}"]
+    found = block([published], [CUDA])
+    assert [column.title for column in found.columns[4:]] == ["measured here", "ratio"]
+    assert found.rows[0][4:] == [f"tf/cuda {format_own(amount)}", f"3.00 {times}"]
 
 
 @pytest.mark.parametrize(
@@ -125,13 +129,12 @@ def test_published_value_is_compared_with_the_same_metric(
     ],
 )
 def test_different_work_is_not_compared(other: dict[str, Any], reason: list[str]) -> None:
-    results = published_results.from_study([CUDA])
     same = {name: getattr(CUDA.workload, name) for name in other}
-    assert published_results.column_titles([published_cuda(**same)], results) != published_results.HEADER
-    assert published_results.column_titles([published_cuda(**other)], results) == published_results.HEADER
-    assert published_results.format_rows([published_cuda(**other), published_cuda()], results)[0][4:] == ["", ""]
-    assert published_results.format_notes([published_cuda(**other)] * 2, results) == ["source: a blog", *reason]
-    assert published_results.format_notes([published_cuda(**same)], results) == ["source: a blog"]
+    assert len(block([published_cuda(**same)], [CUDA]).columns) == 6
+    assert len(block([published_cuda(**other)], [CUDA]).columns) == 4
+    assert block([published_cuda(**other), published_cuda()], [CUDA]).rows[0][4:] == ["", ""]
+    assert block([published_cuda(**other)] * 2, [CUDA]).notes == ["source: a blog", *reason]
+    assert block([published_cuda(**same)], [CUDA]).notes == ["source: a blog"]
 
 
 def trained(configuration: str, *accuracies: float, complete: bool = True) -> Result:
@@ -143,19 +146,18 @@ def trained(configuration: str, *accuracies: float, complete: bool = True) -> Re
 
 def test_published_accuracy_is_compared_with_all_configurations_after_equal_epochs() -> None:
     published = published_cuda(metric="accuracy", value=0.77, unit="", configuration=None, epochs=2)
-    results = published_results.from_study([trained("tf/cuda", 0.5, 0.7), trained("torch/cpu", 0.5, 0.8)])
-    (row,) = published_results.format_rows([published], results)
-    assert row[4:] == ["2 configurations 0.700 to 0.800", "0.963 to 1.10 times as high"]
-    one_epoch = published_results.from_study([trained("tf/cuda", 0.5), trained("torch/cpu", 0.5, 0.8)])
-    assert published_results.format_rows([published], one_epoch)[0][4] == "1 configuration 0.800"
+    results = [trained("tf/cuda", 0.5, 0.7), trained("torch/cpu", 0.5, 0.8)]
+    assert block([published], results).rows[0][4:] == ["2 configurations 0.700 to 0.800", "0.963 to 1.10 times as high"]
+    one_epoch = block([published], [trained("tf/cuda", 0.5), trained("torch/cpu", 0.5, 0.8)])
+    assert one_epoch.rows[0][4] == "1 configuration 0.800"
     reason = "no ratio for tf/cuda: accuracy after 1 epoch here, after 2 in the publication"
-    assert published_results.format_notes([published], one_epoch) == ["source: a blog", reason]
+    assert one_epoch.notes == ["source: a blog", reason]
     with_configuration = msgspec.structs.replace(published, configuration="tf/cuda")
-    assert published_results.format_rows([with_configuration], results)[0][4:] == [
+    assert block([with_configuration], results).rows[0][4:] == [
         "tf/cuda 0.700",
         "1.10 times as high",
     ]
-    assert published_results.format_notes([published, with_configuration], results) == ["source: a blog"]
+    assert block([published, with_configuration], results).notes == ["source: a blog"]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +170,9 @@ def test_published_accuracy_is_compared_with_all_configurations_after_equal_epoc
 )
 def test_accuracy_after_different_epochs_has_no_ratio(own_value: Result, reason: str | None) -> None:
     published = published_cuda(metric="accuracy", value=0.77, unit="", configuration=None, epochs=2)
-    results = published_results.from_study([own_value])
-    assert published_results.column_titles([published], results) == published_results.HEADER
-    assert published_results.format_notes([published], results) == ["source: a blog", *([reason] if reason else [])]
+    found = block([published], [own_value])
+    assert len(found.columns) == 4
+    assert found.notes == ["source: a blog", *([reason] if reason else [])]
 
 
 def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep() -> None:
@@ -181,28 +183,25 @@ def test_published_value_is_compared_with_the_fastest_matching_point_of_a_sweep(
 
     points = [point(64, 0.1), point(128, 0.2), point(128, 0.1), point(128, 0.01, model="resnet32")]
     published = published_cuda(metric="throughput", value=2560.0, unit="", model="lenet", batch_size=128)
-    (row,) = published_results.format_rows([published], published_results.from_sweep(points))
-    assert row[4:] == ["tf/cuda 1,280", "2.00 times as many"]
+
+    def sweep_block(published: PublishedResult, *points: SweepPoint) -> Table:
+        found = published_results.table([published], published_results.from_sweep(points))
+        assert found is not None
+        return found
+
+    assert sweep_block(published, *points).rows[0][4:] == ["tf/cuda 1,280", "2.00 times as many"]
     configuration = msgspec.structs.replace(points[2].configurations[0], epoch_seconds=40.0)
     epochs = published_cuda(metric="epoch_time", value=80.0, unit="s", model="lenet", batch_size=128)
-    (row,) = published_results.format_rows(
-        [epochs],
-        published_results.from_sweep([msgspec.structs.replace(points[2], configurations=[configuration])]),
-    )
-    assert row[4] == "tf/cuda 40.0 s"
+    found = sweep_block(epochs, msgspec.structs.replace(points[2], configurations=[configuration]))
+    assert found.rows[0][4] == "tf/cuda 40.0 s"
     failed = msgspec.structs.replace(points[2], configurations=[PointResult("tf/cuda", "failed")])
-    assert (
-        published_results.column_titles([published], published_results.from_sweep([failed])) == published_results.HEADER
-    )
     without_workload = [msgspec.structs.replace(one, workload=None) for one in points]
-    assert (
-        published_results.column_titles([published], published_results.from_sweep(without_workload))
-        == published_results.HEADER
-    )
+    for others in ([failed], without_workload):
+        assert len(sweep_block(published, *others).columns) == 4
 
 
 def test_published_block_has_no_ratio_without_a_matching_configuration(columns: list[Metric]) -> None:
-    assert "ratio" not in render_study(STUDY, "markdown", columns, published=True)
+    assert "ratio" not in render(STUDY, "markdown", columns=columns, published=True)
 
 
 def test_compared_metric_is_a_column() -> None:
@@ -210,12 +209,12 @@ def test_compared_metric_is_a_column() -> None:
         "theirs", "steps per second", 1.0, "", "K80", "a blog", "tf/cpu", metric="steps_per_second"
     )
     document = msgspec.structs.replace(typical_study(), published=[published])
-    assert "steps per s" in render_study(document, "markdown", published=True)
-    assert "steps per s" not in render_study(document, "markdown")
+    assert "steps per s" in render(document, "markdown", published=True)
+    assert "steps per s" not in render(document, "markdown")
 
 
 def test_epoch_time_is_a_column_if_it_is_compared() -> None:
     published = PublishedResult("theirs", "time per epoch", 1.0, "s", "K80", "a blog", "tf/cpu")
     document = msgspec.structs.replace(typical_study(), published=[published])
-    assert "epoch time" in render_study(document, "markdown", published=True)
-    assert "epoch time" not in render_study(document, "markdown")
+    assert "epoch time" in render(document, "markdown", published=True)
+    assert "epoch time" not in render(document, "markdown")

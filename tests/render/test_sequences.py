@@ -11,7 +11,7 @@ from polybench.figures.accuracy import draw as accuracy
 from polybench.figures.scaling import draw as scaling
 from polybench.html_report.results_table import build_results_table
 from polybench.html_report.sweep_section import headline
-from polybench.render import FORMATS, merge, overhead, render_study, sweep
+from polybench.render import FORMATS, render
 from polybench.results.sweep import build_overhead_document
 from polybench.schema.metrics import METRICS
 from polybench.schema.study import StudyDocument
@@ -28,11 +28,9 @@ def input_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("format", [name for name, row in FORMATS.items() if row.audience == "human"])
+@pytest.mark.parametrize("format", [name for name, row in FORMATS.items() if row.for_humans])
 def test_column_titles_of_a_study(format: str, input_kind: str) -> None:
-    text = render_study(
-        with_input_kind(full_study(), input_kind), format, list(METRICS.values()), FORMATS, published=False, width=999
-    )
+    text = render(with_input_kind(full_study(), input_kind), format, columns=list(METRICS.values()), width=999)
     compact = "".join(text.split())
     assert ("images" in compact, "sequences" in compact) == (input_kind == "image", input_kind == "sequence")
 
@@ -48,17 +46,15 @@ def test_column_titles_of_a_report(input_kind: str) -> None:
 
 def test_sweep(input_kind: str) -> None:
     document = msgspec.structs.replace(full_sweep(), input_kind=input_kind)
-    for text in (sweep.render(document, "table"), headline(document), str(scaling(document))):
+    for text in (render(document), headline(document), str(scaling(document))):
         assert ("images" in text, "sequences" in text) == (input_kind == "image", input_kind == "sequence")
 
 
 def test_overhead_and_merge(input_kind: str) -> None:
     studies = {size: with_input_kind(full_study(), input_kind, batch_size=size) for size in (8, 16)}
-    assert f"batch size x time per {input_kind};" in " ".join(
-        overhead.render(build_overhead_document(studies, []), "table").split()
-    )
+    assert f"batch size x time per {input_kind};" in " ".join(render(build_overhead_document(studies, [])).split())
     other = msgspec.structs.replace(studies[8], id="other")
-    assert f"{input_kind}s/s" in merge.render(merged([studies[8], other], {}), "table")
+    assert f"{input_kind}s/s" in render(merged([studies[8], other], {}))
 
 
 def test_workload_difference(input_kind: str) -> None:

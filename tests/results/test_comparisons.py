@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.render.overhead import render
+from polybench.render import render
 from polybench.results import sweep
 from polybench.results.comparisons import add_comparisons
 from polybench.schema import units

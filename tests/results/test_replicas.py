@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.render.data_parallel_notes import data_parallel_notes
+from polybench.render.footnotes import data_parallel_notes
 from polybench.results.comparisons import SOURCE, add_comparisons, allreduce_share
 from polybench.schema.metrics import METRICS
 from polybench.schema.result import Communication, Result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybench.render.sweep import render
+from polybench.render import render
 from polybench.results.sweep import build_sweep_document, thread_pool_grids
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import Result

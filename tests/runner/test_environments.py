@@ -11,7 +11,7 @@ import pytest
 from polybench.data import synthetic
 from polybench.engines import ENGINES, EngineSpec
 from polybench.planning.study_file import parse
-from polybench.render import render_study
+from polybench.render import render
 from polybench.schema.study import StudyDocument, from_json, to_json
 from tests.environments import make_environment, site_packages, write_engine
 from tests.runner.test_study import run
@@ -68,7 +68,7 @@ def test_two_versions_of_an_engine_are_results_of_one_study(two_versions: tuple[
 
 
 def test_the_table_shows_the_versions_that_differ(two_versions: tuple[StudyDocument, Path]) -> None:
-    text = render_study(two_versions[0], "table")
+    text = render(two_versions[0], "table")
     assert "\n  demo_engine: demo_engine 1.0\n" in text  # both have the same Python version, which is not shown
     assert "\n  demo_engine@new: demo_engine 2.0\n" in text
 

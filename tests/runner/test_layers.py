@@ -15,7 +15,7 @@ from polybench.errors import BadInput
 from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM
 from polybench.networks.layers import LSTM, Embedding
 from polybench.networks.model import Model
-from polybench.render.layer_table import slowdown_by_operation, sort_operations
+from polybench.render.layers import slowdown_by_operation, sort_operations
 from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument

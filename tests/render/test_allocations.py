@@ -6,7 +6,7 @@ import json
 import msgspec
 import pytest
 
-from polybench.render.allocation_sites import FORMATS
+from polybench.render import render
 from polybench.schema.measurements import AllocationsDocument, AllocationSite, ConfigurationAllocations
 from polybench.schema.result import Status
 from tests.factories import typical_study
@@ -50,7 +50,7 @@ def document() -> AllocationsDocument:
 
 
 def test_table_lists_top_sites_and_avoidable_allocations(document: AllocationsDocument) -> None:
-    text = FORMATS["table"](document, 1)
+    text = render(document, top=1)
     assert "torch/cpu: 4.00 MiB in 10.0 allocations; 2.00 of them (1.00 MiB) are avoidable: " in text
     assert "Source: a profiler; coverage: tensors" in text
     assert "aten::conv2d" in text
@@ -59,19 +59,19 @@ def test_table_lists_top_sites_and_avoidable_allocations(document: AllocationsDo
     assert "and 1 more allocation site (--top)" in text
     assert "flux/cpu: 1.00 MiB in 4.00 allocations. Source" in text  # no source of avoidable ones
     assert "tf/cpu: unavailable: no allocation sites (hint: use another profiler)" in text
-    assert text.endswith("warning: the machine is busy\n")
-    assert "more" not in FORMATS["table"](document, 2)
+    assert text.endswith("  warning: the machine is busy\n")
+    assert "more" not in render(document, top=2)
 
 
 def test_markdown_contains_the_same_rows(document: AllocationsDocument) -> None:
-    assert "| aten::relu " in FORMATS["markdown"](document, 10)
+    assert "| aten::relu " in render(document, "markdown")
 
 
 def test_csv_and_json_contain_all_sites(document: AllocationsDocument) -> None:
-    rows = list(csv.DictReader(FORMATS["csv"](document, 1).splitlines()))
+    rows = list(csv.DictReader(render(document, "csv", top=1).splitlines()))
     assert [row["location"] for row in rows] == ["aten::conv2d", "aten::relu", "NNlib: conv! (src/conv.jl)", ""]
     assert (rows[0]["bytes_per_step"], rows[2]["avoidable_allocations_per_step"]) == (str(3 * MIB), "")
     assert (rows[3]["status"], rows[3]["reason"]) == ("unavailable", "no allocation sites")
-    text = FORMATS["json"](document, 1)
+    text = render(document, "json", top=1)
     assert msgspec.json.decode(text, type=AllocationsDocument) == document
     assert len(json.loads(text)["configurations"][0]["sites"]) == 2

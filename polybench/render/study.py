@@ -1,0 +1,223 @@
+"""A study as a table: rows by status, the important columns, notes and summary; and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from polybench.render import published_results
+from polybench.render.footnotes import failed_parity, footnotes
+from polybench.render.summary import summary_sentences
+from polybench.render.table import DEFAULTS, Column, Records, Table, TableOptions, one_line, with_reason
+from polybench.render.terminal import table_width
+from polybench.schema import units
+from polybench.schema.metadata import Host, Settings
+from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
+from polybench.schema.result import Result, StepTimes
+from polybench.schema.study import StudyDocument
+
+NOT_RANKED = "not ranked: failed the parity check"
+
+STEP_TIMES = "step_times"
+"""Quantity of a single step time in seconds; process, round and index start at 0."""
+
+
+def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
+    """Build the table with the chosen columns, or with the important ones; rows are in the order of measurement."""
+    if not options.published:
+        study = msgspec.structs.replace(study, published=[])
+    metrics = options.columns
+    if metrics is None:
+        metrics = important_columns(study, options.width)
+    built = _rows(study, metrics)
+    versions = [f"Python {study.host.python}, {study.host.os}"]
+    for result in study.results:
+        packages = [f"{package} {text}" for package, text in result.versions.items() if isinstance(text, str)]
+        if packages:
+            versions.append(f"{result.configuration}: {', '.join(packages)}")
+    return msgspec.structs.replace(
+        built,
+        id=study.id,
+        origin=f"polybench {study.polybench.version}, study {study.id}, {study.created}",
+        title=[*([one_line(study.title)] if study.title else []), *header_lines(study)],
+        statuses=[
+            (result.configuration, status_text(result))
+            for result in study.results
+            if not result.is_ranked and not failed_parity(result)
+        ],
+        notes=[*footnotes(study, [metric.name for metric in metrics]), *_empty_columns(study, metrics)],
+        summary=summary_sentences(study),
+        published=published_results.table(study.published, published_results.from_study(study.results)),
+        details={"Versions": versions, "Study file for <code>polybench run STUDY.toml</code>": study.study},
+    )
+
+
+def _rows(study: StudyDocument, metrics: Sequence[Metric]) -> Table:
+    """Build the rows with times, ranked and unranked."""
+    input_kind = study.settings.input_kind
+    columns = [
+        Column("engine"),
+        *(Column(units.with_input_kind(one.title, input_kind), one.unit is not None) for one in metrics),
+    ]
+
+    def part(results: list[Result]) -> Table:
+        return Table(
+            columns=columns,
+            rows=[[result.configuration, *(metric.text(result) for metric in metrics)] for result in results],
+            values=[[metric.value(result) for metric in metrics] for result in results],
+        )
+
+    ranked = part([result for result in study.results if result.is_ranked])
+    failed = [result for result in study.results if failed_parity(result)]
+    unranked = [msgspec.structs.replace(part(failed), title=[NOT_RANKED])] if failed else []
+    return msgspec.structs.replace(ranked, tables=unranked)
+
+
+def fit_columns(study: StudyDocument, candidates: Sequence[Metric], width: int | None) -> list[Metric]:
+    """Select the candidates that have a value in some row, as many as fit into a line.
+
+    Args:
+        study: the study that the table shows; its values determine how wide the columns are.
+        candidates: most important first. A narrower column may still fit after one that does not.
+        width: characters per line; None for no limit.
+    """
+    selected: list[Metric] = []
+    for metric in candidates:
+        has_values = any(metric.value(result) is not None for result in study.results if result.is_measured)
+        if has_values and (width is None or table_width(_rows(study, [*selected, metric])) <= width):
+            selected.append(metric)
+    return selected
+
+
+def important_columns(study: StudyDocument, width: int | None) -> list[Metric]:
+    """Choose the default columns: the important metrics that have a value and fit.
+
+    Metrics of the study's published results come right after the step time.
+    """
+    published = [number.metric for number in study.published if number.configuration]
+    first = ("step_time", *published) if published else ()
+    return in_table_order(fit_columns(study, select_metrics((*first, *DEFAULT_COLUMNS)), width))
+
+
+def _empty_columns(study: StudyDocument, metrics: Sequence[Metric]) -> list[str]:
+    """Explain why chosen columns have no values."""
+    measured = [result for result in study.results if result.is_measured]
+    empty: dict[str, list[str]] = {}
+    for metric in metrics:
+        if measured and not any(metric.text(result) for result in measured):
+            empty.setdefault(metric.unavailable_hint, []).append(metric.name)
+    return [f"{', '.join(names)}: empty: {hint}" for hint, names in empty.items()]
+
+
+def status_text(result: Result) -> str:
+    """Describe why a configuration has no times, with a hint and the log file."""
+    log = f" (log: {result.log_path})" if result.log_path else ""
+    return with_reason(result.status, result.reason, result.hint) + log
+
+
+def header_lines(study: StudyDocument) -> list[str]:
+    """Describe a study in three lines, and in a fourth if it is unfinished."""
+    measured = [result.step_times for result in study.results if result.step_times]
+    unfinished = ["unfinished: the study was killed or is still running"] if study.finished is False else []
+    return header_for(study.settings, study.host, measured) + unfinished
+
+
+def header_for(settings: Settings, host: Host, step_times: list[StepTimes]) -> list[str]:
+    """Describe workload, extent and machine of any document with the step times of its configurations."""
+    data = "synthetic data" if settings.dataset == "synthetic" else settings.dataset
+    baseline = f"; baseline {settings.baseline}" if settings.baseline else ""
+    cpus = settings.pinned_cpus
+    pinned = f" pinned to {'CPUs' if len(cpus) > 1 else 'CPU'} {','.join(map(str, cpus))}" if cpus else ""
+    return [
+        f"{settings.model} ({units.format_count(settings.parameters)} parameters) on {data}, "
+        f"batch {settings.batch_size}, {settings.precision}, {units.plural(settings.threads, 'thread')}"
+        f"{pinned}, malloc {settings.malloc}, seed {settings.seed}{_input(settings)}",
+        f"{_extent(step_times) or 'nothing measured'}{baseline}",
+        f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}",
+    ]
+
+
+def _input(settings: Settings) -> str:
+    """Describe the input pipeline; "" for preloaded batches."""
+    if settings.input == "preload":
+        return ""
+    augmented = ", augmented" if settings.augment else ""
+    return f", {settings.input} with {units.plural(settings.loader_workers or 0, 'loader worker')}{augmented}"
+
+
+def _extent(step_times: list[StepTimes]) -> str:
+    """Count processes, rounds and steps that ran; a budget or an interruption may have ended them early."""
+    if not step_times:
+        return ""
+    processes = [process for times in step_times for process in times.values]
+    steps = (
+        len(values) * times.steps_per_value for times in step_times for process in times.values for values in process
+    )
+    return " x ".join(
+        (
+            _format_range((len(times.values) for times in step_times), "process", "processes"),
+            _format_range((len(process) for process in processes), "round", "rounds"),
+            _format_range(steps, "step", "steps"),
+        )
+    )
+
+
+def _format_range(numbers: Iterable[int], singular: str, plural: str) -> str:
+    values = sorted(numbers)
+    low, high = values[0], values[-1]
+    word = singular if high == 1 else plural
+    return f"{high} {word}" if low == high else f"{low} to {high} {word}"
+
+
+def records(study: StudyDocument, options: TableOptions) -> Records:
+    """List a record per configuration, by default with every column.
+
+    The fields depend only on the columns, and every record contains the workload and the host. Files of
+    several studies can therefore be concatenated.
+    """
+    metrics = list(METRICS.values()) if options.columns is None else options.columns
+    fields = ["study", "created", "model", "data", "batch_size", "threads", "host", "configuration", "engine"]
+    fields += ["variant", "environment", "device", "precision", "status", "ranked"]
+    for metric in metrics:
+        suffixes = ("", "_low", "_high") if metric.has_interval else ("",)
+        fields += [f"{metric.name}{suffix}" + (f" [{metric.unit}]" if metric.unit else "") for suffix in suffixes]
+    return Records([*fields, "reason", "hint"], (_record(study, result, metrics) for result in study.results))
+
+
+def _record(study: StudyDocument, result: Result, metrics: Sequence[Metric]) -> list[object]:
+    work = result.workload
+    row: list[object] = [study.id, study.created, work.model, work.dataset, work.batch_size, work.threads]
+    row += [study.host.hostname, result.configuration, result.engine, result.variant, result.environment]
+    row += [result.device, work.precision, result.status, result.is_ranked]
+    for metric in metrics:
+        row.append(metric.value(result))
+        if metric.has_interval:
+            row += metric.interval(result) or (None, None)
+    return [*row, result.reason, result.hint]
+
+
+def long_records(study: StudyDocument, options: TableOptions) -> Records:
+    """List a record per status, metric and step time; metrics without a value have none.
+
+    `low` and `high` are the interval of a metric.
+    """
+    metrics = list(METRICS.values()) if options.columns is None else options.columns
+    fields = ["study", "configuration", "engine", "variant", "environment", "device", "precision"]
+    fields += ["quantity", "unit", "process", "round", "index", "value", "low", "high"]
+    return Records(fields, (record for result in study.results for record in _long_records(study, result, metrics)))
+
+
+def _long_records(study: StudyDocument, result: Result, metrics: Sequence[Metric]) -> Iterator[tuple[object, ...]]:
+    names = (study.id, result.configuration, result.engine, result.variant, result.environment, result.device)
+    labels = (*names, result.workload.precision)
+    yield *labels, "status", None, None, None, None, result.status, None, None
+    yield *labels, "ranked", None, None, None, None, result.is_ranked, None, None
+    for metric in metrics:
+        if (value := metric.value(result)) is not None:
+            low, high = metric.interval(result) or (None, None)
+            yield *labels, metric.name, metric.unit, None, None, None, value, low, high
+    for process, rounds in enumerate(result.nested_step_times):
+        for number, values in enumerate(rounds):
+            for index, seconds in enumerate(values):
+                yield *labels, STEP_TIMES, "s", process, number, index, seconds, None, None

@@ -1,0 +1,134 @@
+"""`Table`: what a command prints, as text. Each format has one renderer for the tables of all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from polybench.schema.metrics import Metric
+
+INTERVALS = "intervals: 95% confidence, across process runs"
+"""Note below tables with intervals."""
+
+WIDTH = 100
+"""Default characters per line. Columns that a user chose may make a table wider."""
+
+Sort = Literal["network", "slowdown"]
+"""Order of the operations of layers: that of the network, or by slowdown relative to the baseline."""
+
+
+class TableOptions(NamedTuple):
+    """What a user may choose; each document uses the options that it has.
+
+    Attributes:
+        columns: of a study, in this order; None for the important columns that have values.
+        published: add the published results of a study or sweep.
+        sort: order of the operations of layers.
+        top: allocation sites per configuration.
+        width: characters per line into which the important columns must fit; None for no limit.
+    """
+
+    columns: Sequence[Metric] | None = None
+    published: bool = False
+    sort: Sort = "network"
+    top: int = 10
+    width: int | None = None
+
+
+DEFAULTS = TableOptions()
+
+
+class Records(NamedTuple):
+    """Rows for programs: values in SI units, None if unknown."""
+
+    fields: Sequence[str]
+    rows: Iterable[Sequence[object]]
+
+
+class Column(NamedTuple):
+    """Column of a table.
+
+    Attributes:
+        title: heading.
+        numeric: True to align the column's numbers on the right.
+        width: characters per line of a long text; None for one line.
+    """
+
+    title: str
+    numeric: bool = False
+    width: int | None = None
+
+
+class Table(msgspec.Struct, kw_only=True, frozen=True):
+    """Columns and rows, and the texts above and below. A format only adds its syntax."""
+
+    id: str = ""
+    """ID of the document, for references."""
+    title: Sequence[str] = ()
+    """Lines above the table, such as workload and machine."""
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[str]] = ()
+    values: Sequence[Sequence[float | str | None]] = ()
+    """Values of the rows' columns after the first, for charts; may be empty."""
+    statuses: Sequence[tuple[str, str]] = ()
+    """Names of rows without values, and why they have none."""
+    tables: Sequence[Table] = ()
+    """Further tables above the notes. Those with the same columns continue this table under their title."""
+    notes: Sequence[str] = ()
+    summary: Sequence[str] = ()
+    """Results in sentences."""
+    published: Table | None = None
+    """Published results, separate from everything that polybench measured."""
+    origin: str = ""
+    """polybench version, ID and time of the document, for formats that are quoted elsewhere."""
+    details: Mapping[str, Sequence[str] | str] = {}
+    """Sections that formats may fold or omit, by title: a list, or the text of a TOML file."""
+
+    @property
+    def continued_by(self) -> list[Table]:
+        """Further tables with the columns of this one."""
+        return [one for one in self.tables if one.columns and one.columns == self.columns]
+
+
+def text_columns(*titles: str) -> list[Column]:
+    """Describe columns of words."""
+    return [Column(title) for title in titles]
+
+
+def number_columns(*titles: str) -> list[Column]:
+    """Describe columns of numbers."""
+    return [Column(title, numeric=True) for title in titles]
+
+
+def one_line(text: str) -> str:
+    """Replace line breaks and runs of spaces in `text` by single spaces."""
+    return " ".join(text.split())
+
+
+def wrap(text: str, width: int = WIDTH, first_indent: str = "", indent: str = "") -> str:
+    """Break text into lines of `width` characters; commands and paths stay in one piece.
+
+    Args:
+        text: a paragraph.
+        width: characters per line.
+        first_indent: start of the first line.
+        indent: start of the other lines.
+    """
+    return fill(
+        one_line(text),
+        width,
+        initial_indent=first_indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def with_reason(status: str, reason: str | None, hint: str | None = None) -> str:
+    """Format a status with its reason and a hint: `failed: crashed (hint: ...)`."""
+    text = f"{status}: {one_line(reason)}" if reason else status
+    return f"{text} (hint: {one_line(hint)})" if hint else text

@@ -1,0 +1,141 @@
+"""A study as a table: rows by status, title, columns that fit, and reasons for missing values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from polybench.render import WIDTH, render
+from polybench.render.study import fit_columns, header_lines
+from polybench.render.study import table as study_table
+from polybench.render.table import Table, TableOptions
+from polybench.render.terminal import table_width
+from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, select_metrics
+from polybench.schema.parity import ParityCheck
+from polybench.schema.resources import Allocation, Allocations, Cost
+from polybench.schema.result import Comparison, Result, StepTimes
+from polybench.schema.study import StudyDocument
+from tests.factories import measured, study, typical_study, unmeasured
+
+FULL: dict[str, Any] = {
+    "allocations": Allocations(Allocation(73, 54_840_000, "source", "coverage")),
+    "cost": Cost(0.0034, 2.5),
+    "gpu_speedup": Comparison("torch/cpu", 97.8, None),
+}
+
+
+def build(document: StudyDocument, columns: list[Metric]) -> Table:
+    return study_table(document, TableOptions(columns=columns))
+
+
+def test_rows_are_grouped_by_status(columns: list[Metric]) -> None:
+    table = build(typical_study(), columns)
+    (unranked,) = table.tables
+    assert [row[0] for row in table.rows] == ["torch/cpu", "tf/cpu", "flux/cpu"]
+    assert [row[0] for row in unranked.rows] == ["tf+keras_fit/cpu"]
+    assert [configuration for configuration, _ in table.statuses] == ["torch/cuda", "tf/cuda"]
+    assert {len(row) for row in [*table.rows, *unranked.rows, table.columns]} == {len(columns) + 1}
+    assert [column.numeric for column in table.columns] == [False, *[True] * (len(columns) - 1), False]
+
+
+def test_row_that_fails_the_parity_check_keeps_its_times(columns: list[Metric]) -> None:
+    failed = measured("tf/cpu", 0.01, status="failed", parity=ParityCheck("fail"), vs_baseline=None)
+    table = build(study(failed), columns)
+    assert table.rows == []
+    assert table.tables[0].rows[0][1].startswith("10.0 ms")
+
+
+def test_status_contains_reason_hint_and_log(columns: list[Metric]) -> None:
+    status = dict(build(typical_study(), columns).statuses)
+    assert status["torch/cuda"] == (
+        "unavailable: no CUDA device is visible to PyTorch (hint: install an NVIDIA driver, then run polybench doctor)"
+    )
+    assert status["tf/cuda"] == "failed: killed by signal 9 (SIGKILL) out of memory? (log: /tmp/polybench/tf.log)"
+    interrupted = build(study(unmeasured("tf/cpu", "interrupted", None)), columns)
+    assert interrupted.statuses == [("tf/cpu", "interrupted")]
+
+
+def test_configuration_that_failed_after_some_rounds_is_not_ranked(columns: list[Metric]) -> None:
+    table = build(study(measured("tf/cpu", 0.01, status="failed", reason="timed out")), columns)
+    assert table.rows == table.tables == []
+    assert table.statuses == [("tf/cpu", "failed: timed out")]
+
+
+def test_empty_chosen_columns_are_explained() -> None:
+    chosen = select_metrics(["step_time", "cost_per_epoch", "relative_cost", "power"])
+    *_, cost, power = build(study(measured("torch/cpu", 0.01)), chosen).notes
+    assert cost == "cost_per_epoch, relative_cost: empty: needs `--price`, for example `--price cpu=0.24`"
+    assert power == "power: empty: not measured on this machine; see `polybench doctor`"
+    assert not any("empty" in note for note in build(typical_study(), select_metrics(["parity"])).notes)
+    assert build(study(unmeasured("torch/cpu", "failed", "crashed")), chosen).notes == []
+
+
+def names(*results: Result, width: int | None = WIDTH) -> list[str]:
+    return [column.name for column in fit_columns(study(*results), select_metrics(DEFAULT_COLUMNS), width)]
+
+
+def test_columns_without_values_are_omitted() -> None:
+    selected = names(measured("torch/cpu", 0.0165), unmeasured("tf/cuda", "unavailable", "no NVIDIA driver"))
+    assert {"step_time", "speedup", "throughput", "parity", "peak_memory", "cold_start"} == set(selected)
+    assert names(unmeasured("tf/cpu", "failed", "crashed")) == []
+
+
+def test_least_important_columns_are_omitted_first() -> None:
+    wide = [measured("torch+channels_last+compile/cuda", 0.0165, **FULL), measured("tf/cpu", 0.009, **FULL)]
+    selected = names(*wide)
+    assert selected[:4] == ["step_time", "speedup", "parity", "alloc_bytes_per_step"]
+    assert "throughput" not in selected
+    assert table_width(build(study(*wide), select_metrics(selected))) <= WIDTH
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_table_uses_the_width_of_the_terminal(width: int) -> None:
+    wide = study(*(measured(f"{name}/cpu", 0.0165, **FULL) for name in ("flux", "torch", "tf")))
+    lines = render(wide, "table", width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(names(*wide.results, width=width)) > len(names(*wide.results, width=width - 20))
+
+
+def test_document_formats_have_no_width() -> None:
+    wide = measured("torch+channels_last+compile/cuda", 0.0165, **FULL)
+    all_names = names(wide, width=None)
+    assert len(all_names) > len(names(wide))
+    for name in ("markdown", "latex"):
+        text = render(study(wide), name, width=40).replace("\\", "")
+        assert all(column.title in text for column in select_metrics(all_names))
+
+
+def test_typical_table_contains_all_typical_columns() -> None:
+    typical = {"allocations": FULL["allocations"]}
+    selected = names(*(measured(f"{name}/cpu", 0.0165, **typical) for name in ("flux", "torch", "tf")))
+    assert {"alloc_bytes_per_step", "throughput", "cold_start", "peak_memory", "speedup", "parity"} <= set(selected)
+
+
+def test_header_describes_workload_extent_and_machine() -> None:
+    assert header_lines(study(measured("torch/cpu", 0.0165))) == [
+        "lenet (62,006 parameters) on synthetic data, batch 128, fp32, 2 threads, malloc retain, seed 0",
+        "3 processes x 2 rounds x 3 steps; baseline torch/cpu",
+        "Some CPU @ 2.00GHz, 2 cores",
+    ]
+    assert " on CIFAR-10, " in header_lines(study(dataset="CIFAR-10"))[0]
+    assert header_lines(study(unmeasured("tf/cpu", "failed", "crashed")))[1] == "nothing measured; baseline torch/cpu"
+
+
+@pytest.mark.parametrize(("cpus", "text"), [([1], "CPU 1"), ([2, 5], "CPUs 2,5")])
+def test_header_lists_pinned_cpus(cpus: list[int], text: str) -> None:
+    document = study(measured("torch/cpu", 0.0165))
+    document.settings.pinned_cpus = cpus
+    assert f", 2 threads pinned to {text}, malloc retain, " in header_lines(document)[0]
+
+
+def test_header_counts_what_ran() -> None:
+    complete = measured("torch/cpu", 0.0165)
+    shortened = measured("tf/cuda", 0.01, step_times=StepTimes("block", 20, [[[0.01]]]))
+    assert header_lines(study(complete, shortened))[1].startswith("1 to 3 processes x 1 to 2 rounds x 3 to 20 steps")
+
+
+def test_header_describes_the_input_pipeline() -> None:
+    document = study(measured("torch/cpu", 0.0165))
+    document.settings.input, document.settings.loader_workers, document.settings.augment = "pipeline", 1, True
+    assert header_lines(document)[0].endswith("seed 0, pipeline with 1 loader worker, augmented")

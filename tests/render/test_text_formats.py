@@ -1,0 +1,181 @@
+"""Terminal, Markdown and LaTeX: syntax, and escaping of all texts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from polybench.render import FORMATS, TABLE_FORMATS, render
+from polybench.render.study import important_columns
+from polybench.render.table import Table, number_columns, text_columns
+from polybench.render.terminal import render as render_text
+from polybench.schema.metrics import METRICS, Metric, select_metrics
+from polybench.schema.result import Result
+from polybench.schema.study import from_json
+from tests.factories import measured, study, typical_study, unmeasured
+from tests.figures.test_all_figures import DOCUMENTS
+
+FULL = "█"
+FAILED = study(unmeasured("tf/cpu", "failed", "crashed"))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_ends_with_one_newline(name: str) -> None:
+    for one in (typical_study(), study()):
+        text = render(one, name, columns=list(METRICS.values()))
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_contains_every_configuration(name: str) -> None:
+    text = render(typical_study(), name).replace("\\", "")
+    assert all(result.configuration in text for result in typical_study().results)
+
+
+@pytest.mark.parametrize("name", TABLE_FORMATS)
+@pytest.mark.parametrize("kind", [kind for kind in DOCUMENTS if kind != "study"])
+def test_every_document_has_every_format(kind: str, name: str) -> None:
+    text = render(DOCUMENTS[kind], name).replace("\\", "")
+    assert ("memory" if kind == "peak" else "torch/cpu") in text
+    assert text.endswith("\n")
+
+
+def test_machine_formats_contain_all_columns() -> None:
+    header, *_ = render(typical_study(), "csv").splitlines()
+    assert set(METRICS) <= {column.partition(" ")[0] for column in header.split(",")}
+    assert len(important_columns(typical_study(), None)) < len(METRICS)
+    assert METRICS["second_step"].title not in render(typical_study(), "markdown")
+
+
+def test_json_is_the_saved_document(columns: list[Metric]) -> None:
+    assert from_json(render(typical_study(), "json", columns=columns).encode()) == typical_study()
+
+
+def test_unknown_format_raises_key_error() -> None:
+    with pytest.raises(KeyError):
+        render(typical_study(), "xml")
+
+
+def lines(columns: list[Metric], *results: Result) -> list[str]:
+    return render(study(*results), columns=columns).splitlines()
+
+
+def test_complete_table(columns: list[Metric]) -> None:
+    text = render(typical_study(), columns=columns)
+    body = text.split("\n\n", 1)[1]
+    assert body.startswith(
+        """\
+engine                     step    images              speedup     cold      peak  parity
+                           time     per s                         start    memory
+----------------  -------------  --------  -------------------  -------  --------  ---------
+torch/cpu         16.5 ms ±2.5%     7,758     1     (baseline)   2.15 s   412 MiB  identical
+tf/cpu            8.55 ms ±2.5%    14,971  1.93 (1.93 to 1.93)   2.15 s   412 MiB  identical
+flux/cpu          20.1 ms ±2.5%     6,368  0.82 (0.82 to 0.82)   2.15 s   412 MiB  identical
+torch/cuda        unavailable: no CUDA device is visible to PyTorch (hint: install an NVIDIA driver,
+                  then run polybench doctor)
+tf/cuda           failed: killed by signal 9 (SIGKILL) out of memory? (log: /tmp/polybench/tf.log)
+
+not ranked: failed the parity check
+tf+keras_fit/cpu   112 ms ±2.5%     1,143                        2.15 s   412 MiB  DIFFERS
+"""
+    )
+    assert text.endswith("torch is 1.22 (1.22 to 1.22) times as fast as flux on cpu.\n")
+
+
+def test_paths_are_never_broken(columns: list[Metric]) -> None:
+    path = "/" + "long-folder/" * 12 + "torch.log"
+    assert any(path in line for line in lines(columns, unmeasured("torch/cpu", "failed", "crashed", log_path=path)))
+
+
+def test_rows_without_times(columns: list[Metric]) -> None:
+    assert lines(columns, unmeasured("tf/cpu", "failed", "crashed"))[-1] == "tf/cpu  failed: crashed"
+    failed = typical_study().result("tf+keras_fit/cpu")
+    output = lines(columns, failed)
+    assert output[output.index("not ranked: failed the parity check") + 1].startswith("tf+keras_fit/cpu")
+    assert "nothing measured" in render(study(), columns=columns)
+
+
+def test_notes_wrap_and_further_tables_follow_under_their_titles() -> None:
+    columns = [*text_columns("layer"), *number_columns("time")]
+    further = Table(title=["costs"], columns=text_columns("a", "b"), rows=[["x", "y z"]], notes=["see below"])
+    table = Table(columns=columns, rows=[["conv", "1 ms"], ["dense", "10 µs"]], notes=["one " * 60], tables=[further])
+    rows, title, further_rows, further_notes, notes = render_text(table, 60).split("\n\n")
+    assert rows.splitlines() == ["layer      time", "-------  ------", "conv       1 ms", "dense     10 µs"]
+    assert (title, further_rows.splitlines()[2], further_notes) == ("costs", "x    y z", "  see below")
+    first, second, *_ = notes.splitlines()
+    assert (first[:6], second[:8]) == ("  one ", "    one ")
+    assert max(map(len, notes.splitlines())) <= 60
+
+
+def bars_of(column: str) -> dict[str, str]:
+    block = render(typical_study(), "bars", columns=select_metrics([column])).split("\n\n")[1]
+    title, *rows = block.splitlines()
+    assert title == select_metrics([column])[0].title
+    return {row.split()[0]: row for row in rows}
+
+
+def test_bar_lengths_are_proportional_to_values() -> None:
+    rows = bars_of("step_time")
+    longest = rows["tf+keras_fit/cpu*"].count(FULL)
+    assert longest > 40
+    assert abs(rows["torch/cpu"].count(FULL) - longest * 0.0165 / 0.112) <= 1
+    assert rows["tf/cpu"].endswith("8.55 ms ±2.5%")
+    assert max(map(len, rows.values())) <= 100
+
+
+def test_bars_mark_unranked_rows_and_omit_words() -> None:
+    text = render(typical_study(), "bars", columns=select_metrics(["step_time"]))
+    assert "* not ranked (failed the parity check): tf+keras_fit/cpu" in text
+    text = render(typical_study(), "bars", columns=select_metrics(["parity", "power"]))
+    assert FULL not in text
+    assert "parity\n" not in text
+    assert "torch/cuda: unavailable" in text
+    assert "\x1b" not in render(typical_study(), "bars", columns=select_metrics(["all"]))
+    assert render(study(), "bars", columns=select_metrics(["step_time"])).startswith("lenet")
+
+
+def test_markdown_contains_tables_and_notes(columns: list[Metric]) -> None:
+    text = render(typical_study(), "markdown", columns=columns)
+    assert "| tf/cpu    | 8.55 ms ±2.5% |         14,971 | 1.93 (1.93 to 1.93) |       2.15 s |       412 MiB |" in text
+    assert text.index("**not ranked: failed the parity check**") < text.index("| tf+keras_fit/cpu |")
+    assert "- torch/cuda: unavailable: no CUDA" in text
+    assert "- flux: known deviation: max-pool" in text
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in table} == {len(columns) + 2}
+
+
+def test_markdown_escapes_special_characters(columns: list[Metric]) -> None:
+    document = study(measured("a|b/cpu", 0.01), unmeasured("tf/cpu", "failed", "<class 'X'> * `y` | z"))
+    text = render(document, "markdown", columns=columns)
+    assert r"| a\|b/cpu |" in text
+    assert r"failed: \<class 'X'> \* \`y\` \| z" in text
+
+
+def test_latex_is_a_booktabs_table_with_the_id_as_label(columns: list[Metric]) -> None:
+    document = typical_study()
+    text = render(document, "latex", columns=columns)
+    assert text.count(r"\toprule") == text.count(r"\end{tabular}") == 2
+    assert text.startswith(r"\begin{table}")
+    assert text.endswith("\\end{table}\n")
+    label = text.splitlines().index(rf"\label{{tab:{document.id}}}")
+    assert text.splitlines()[label - 1].startswith(r"\caption")  # a label before the caption would get a wrong number
+    renamed = msgspec.structs.replace(document, id="a_b}c")
+    assert r"\label{tab:a-b-c}" in render(renamed, "latex", columns=columns)
+
+
+def test_latex_escapes_special_characters(columns: list[Metric]) -> None:
+    text = render(typical_study(), "latex", columns=columns)
+    assert r"tf+keras\_fit/cpu & 112 ms ±2.5\%" in text
+    assert r"steps became 4.1\% slower" in text
+    special = study(unmeasured("tf/cpu", "failed", r"50% of $x_1 & {y}# \z"))
+    assert r"50\% of \$x\_1 \& \{y\}\# \textbackslash{}z" in render(special, "latex", columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "mark"), [("markdown", "- tf/cpu: failed: crashed", "|"), ("latex", r"crashed\par", "tabular")]
+)
+def test_study_without_measurements_has_no_table(columns: list[Metric], name: str, row: str, mark: str) -> None:
+    text = render(FAILED, name, columns=columns)
+    assert row in text
+    assert mark not in text
