@@ -252,7 +252,7 @@ def test_overhead_reports_the_python_call_overhead(calls: list[float | None], ex
     found = sweep.build_overhead_document(sizes, [])
     assert found.configurations[0].python_call_overhead_seconds == pytest.approx(expected)
     text = render(found, "table")
-    assert text.splitlines()[2].endswith("call")
+    assert text.splitlines()[2].endswith("Python")
     assert units.format_seconds(expected) in text
     assert "the bridge to Julia" in " ".join(text.split())
 
