@@ -14,7 +14,7 @@ from polybench.engines.reference import layers as reference_layers
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import Pass, loss_and_gradients
 from polybench.networks.layers import BatchNorm
-from polybench.networks.optimizer_formulas import State
+from polybench.networks.optimizers import State
 
 ZERO = np.zeros(())
 

@@ -173,7 +173,6 @@ def print_plan(
 
 def _basis(plan: Plan, past: PastMeasurements) -> str:
     """Describe the basis of an estimate."""
-    from polybench.networks.flops import training_macs
     from polybench.planning.estimate import rate
 
     if past.phase_seconds is not None:
@@ -182,7 +181,7 @@ def _basis(plan: Plan, past: PastMeasurements) -> str:
     if known:
         return f"estimated from earlier studies of {', '.join(known)} on this machine"
     workload = plan.workload
-    macs = units.format_number(workload.batch_size * training_macs(plan.model) / 1e6)
+    macs = units.format_number(workload.batch_size * plan.model.training_macs() / 1e6)
     rates = dict.fromkeys(
         f"{rate(plan, configuration.device) / 1e9:,.0f} billion per second on {configuration.device}"
         for configuration in plan.configurations

@@ -11,7 +11,6 @@ import typer
 from polybench.cli.output import Rows, echo, print_table
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.networks.flops import macs
 from polybench.networks.layers import Layer, Named, Shape, layer_shapes
 from polybench.networks.model import Model
 from polybench.schema import units
@@ -73,7 +72,6 @@ def _find(name: str, results: Path | None) -> Model:
 
 
 def _row(model: Model) -> dict[str, Any]:
-    from polybench.networks.flops import training_macs
 
     return {
         "model": model.name,
@@ -81,7 +79,7 @@ def _row(model: Model) -> dict[str, Any]:
         "input_shape": model.input_shape,
         "classes": model.classes,
         "parameters": model.parameters(),
-        "training_macs": training_macs(model),
+        "training_macs": model.training_macs(),
         "batch_size": model.batch_size,
         "optimizer": model.optimizer,
     }
@@ -166,7 +164,7 @@ def _layer_row(layer: Layer, input_shape: Shape, output_shape: Shape) -> dict[st
         "type": layer.__struct_config__.tag,
         "output_shape": output_shape,
         "parameters": sum(map(math.prod, layer.weight_shapes().values())),
-        "macs": macs(layer, input_shape, output_shape),
+        "macs": layer.macs(input_shape),
     }
 
 

@@ -53,6 +53,18 @@ class LayerBase(msgspec.Struct, frozen=True):
         """Return the output shape for one image or sequence; raises ValueError if `shape` does not fit."""
         return shape
 
+    def macs(self, shape: Shape) -> int:
+        """Return the multiply-accumulate operations (MACs) of the forward pass for one image or sequence.
+
+        Counted as papers do (He et al., 2015, section 3.3: https://arxiv.org/abs/1512.03385). Activations, pooling
+        and batch norm take time but hardly multiply, so they count as 0.
+        """
+        return 0
+
+    def recurrent_macs(self, shape: Shape) -> int:
+        """Return those of `macs` that use the layer's own output instead of its input."""
+        return 0
+
 
 class Conv(LayerBase, frozen=True, tag="conv"):
     """Cross-correlation with zero padding.
@@ -95,6 +107,9 @@ class Conv(LayerBase, frozen=True, tag="conv"):
     def output_shape(self, shape: Shape) -> Shape:
         _expect(self.name, self.inputs, shape)
         return (self.outputs, *_windows(shape, self.kernel, self.stride, self.pad))
+
+    def macs(self, shape: Shape) -> int:
+        return self.inputs * self.kernel**2 * math.prod(self.output_shape(shape))
 
 
 class _Pool(LayerBase, frozen=True):
@@ -193,6 +208,9 @@ class Dense(LayerBase, frozen=True, tag="dense"):
             raise ValueError(f"{self.name}: expected one axis of features, got {shape}; add a flatten layer before it")
         return (self.outputs,)
 
+    def macs(self, shape: Shape) -> int:
+        return self.inputs * self.outputs
+
 
 class Residual(LayerBase, frozen=True, tag="residual"):
     """body(x) + shortcut(x); an empty shortcut is x itself. A ReLU after the sum is a separate layer.
@@ -204,7 +222,7 @@ class Residual(LayerBase, frozen=True, tag="residual"):
     shortcut: tuple[Layer, ...] = ()
 
     def output_shape(self, shape: Shape) -> Shape:
-        body, shortcut = ((shape, *_shapes(branch, shape))[-1] for branch in (self.body, self.shortcut))
+        body, shortcut = (_output_shape(branch, shape) for branch in (self.body, self.shortcut))
         if body != shortcut:
             raise ValueError(f"residual block: body and shortcut have different shapes, {body} and {shortcut}")
         return body
@@ -276,10 +294,12 @@ class LSTM(LayerBase, frozen=True, tag="lstm"):
         features = len(self.directions) * self.units
         return (shape[0], features) if self.sequence else (features,)
 
-    def macs(self, time: int) -> tuple[int, int]:
-        """Those of the inputs and those of h, forward, for one sequence of this length."""
-        once = time * len(self.directions) * len(GATES) * self.units
-        return once * self.inputs, once * self.units
+    def macs(self, shape: Shape) -> int:
+        rows = shape[0] * len(self.directions) * len(GATES) * self.units
+        return rows * (self.inputs + self.units)
+
+    def recurrent_macs(self, shape: Shape) -> int:
+        return shape[0] * len(self.directions) * len(GATES) * self.units**2
 
 
 class MeanOverTime(LayerBase, frozen=True, tag="mean_over_time"):
@@ -339,12 +359,6 @@ def state_shapes(layers: Sequence[Layer]) -> dict[str, Shape]:
     }
 
 
-def activations(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape]]:
-    """Iterate over every layer with its output shape for one input of `shape`, in the order of
-    `layer_shapes`."""
-    return ((layer, after) for layer, _, after in layer_shapes(layers, shape))
-
-
 def layer_shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer, Shape, Shape]]:
     """Iterate over every layer with its input and output shapes, for one image or sequence of `shape`.
 
@@ -359,10 +373,10 @@ def layer_shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[tuple[Layer,
         shape = after
 
 
-def _shapes(layers: Sequence[Layer], shape: Shape) -> Iterator[Shape]:
+def _output_shape(layers: Sequence[Layer], shape: Shape) -> Shape:
     for layer in layers:
         shape = layer.output_shape(shape)
-        yield shape
+    return shape
 
 
 def _windows(shape: Shape, size: int, stride: int, pad: int) -> Shape:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from polybench.networks.layers import Embedding, Layer, Named, Shape, activations, state_shapes, walk, weight_shapes
+from polybench.networks.layers import Embedding, Layer, Named, Shape, layer_shapes, state_shapes, walk, weight_shapes
 from polybench.networks.optimizers import Optimizer
 
 
@@ -82,6 +82,19 @@ class Model(msgspec.Struct, frozen=True):
         return sum(math.prod(shape) for shape in self.tensor_shapes().values())
 
     def activations(self) -> Iterator[tuple[Layer, Shape]]:
-        """Iterate over every layer, including those of residual blocks, with its output shape for one
-        input."""
-        return activations(self.layers, self.input_shape)
+        """Iterate over every layer with its output shape for one input, in the order of `layer_shapes`."""
+        return ((layer, after) for layer, _, after in layer_shapes(self.layers, self.input_shape))
+
+    def forward_macs(self) -> int:
+        """Return the MACs of the forward pass for one image or sequence."""
+        return sum(layer.macs(before) for layer, before, _ in layer_shapes(self.layers, self.input_shape))
+
+    def training_macs(self) -> int:
+        """Return the MACs of a training step per input: forward, weight gradients and input gradients.
+
+        Each of the three passes has the same number. Images need no gradient, so the first layer with weights has
+        only two of the passes, except for what an LSTM computes from its own output.
+        """
+        shapes = layer_shapes(self.layers, self.input_shape)
+        layer, before, _ = next(one for one in shapes if one[0].weight_shapes())
+        return 3 * self.forward_macs() - (layer.macs(before) - layer.recurrent_macs(before))

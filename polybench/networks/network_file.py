@@ -16,7 +16,6 @@ import tomli_w
 from msgspec import Meta
 
 from polybench.errors import BadInput
-from polybench.networks.flops import training_macs
 from polybench.networks.model import Model
 from polybench.networks.network_layers import MAX_VALUES, LayerReader, format_shape
 from polybench.networks.optimizers import OPTIMIZERS, LearningRateSchedule, Momentum, Optimizer, Rate, WeightDecay
@@ -121,7 +120,7 @@ def network_of(text: TomlText, table: Mapping[str, Any], above: KeyPath = (), de
         problem = f"the network has {model.parameters():,} parameters: expected {network.parameters:,}"
         raise text.error((*above, "parameters"), problem)
     if training.parity_batch_size is None:  # a step of the reference takes about a second
-        affordable = int(REFERENCE_RATE / max(1, training_macs(model)))
+        affordable = int(REFERENCE_RATE / max(1, model.training_macs()))
         batch_size = max(2, min(_MAX_PARITY_BATCH, affordable))
         model = msgspec.structs.replace(model, parity_batch_size=batch_size)
     return msgspec.structs.replace(model, name=f"{model.name}{FINGERPRINT_MARK}{_fingerprint(model)}")

@@ -1,14 +1,15 @@
 """The optimizers: names, formulas, constants, and the learning rate schedule.
 
-All engines are brought to the same formulas, those of FORMULAS; `core.optimizer_formulas` has them in NumPy.
+All engines are brought to the same formulas, those of FORMULAS; `apply_update` has them in NumPy.
 w are weights, g is the gradient of the loss plus weight_decay w, for every trainable tensor including biases.
 The state (m, s, v) never contains the learning rate, so a change of the rate does not affect earlier steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,6 +26,12 @@ Momentum = Annotated[float, Meta(ge=0, lt=1)]
 WeightDecay = Annotated[float, Meta(ge=0)]
 LearningRateSchedule = tuple[tuple[Annotated[int, Meta(ge=1)], Rate], ...]
 """(first step, learning rate), ascending: the rate from this step on. Steps count from 0."""
+
+Array = Any
+"""A NumPy array; this module is imported before NumPy."""
+
+State = Mapping[str, Array]
+"""State of an optimizer for one tensor between steps; empty before the first step, which means all zeros."""
 
 _WITH_MOMENTUM = ("momentum", "nesterov")
 
@@ -86,3 +93,41 @@ FORMULAS: dict[str, str] = {
     ),
 }
 """The same for all engines; the state (v, s, m) starts at zero."""
+
+
+def apply_update(
+    optimizer: Optimizer, rate: float, w: Array, gradient: Array, state: State
+) -> tuple[Array, dict[str, Array]]:
+    """Return the weights and the optimizer's state after one step.
+
+    Args:
+        optimizer: the formula and its settings, except for the learning rate.
+        rate: the learning rate of this step.
+        w: weights, float64.
+        gradient: of the loss, of the same shape.
+        state: the state that the previous step returned.
+    """
+    import numpy as np
+
+    g = gradient + optimizer.weight_decay * w
+    mu = optimizer.momentum or 0.0
+    zero = np.zeros(())
+    match optimizer.name:
+        case "sgd":
+            return w - rate * g, {}
+        case "momentum":
+            v = mu * state.get("v", zero) + g
+            return w - rate * v, {"v": v}
+        case "nesterov":
+            v = mu * state.get("v", zero) + g
+            return w - rate * (g + mu * v), {"v": v}
+        case "rmsprop":
+            s = RMSPROP_DECAY * state.get("s", zero) + (1 - RMSPROP_DECAY) * g**2
+            return w - rate * g / (np.sqrt(s) + RMSPROP_EPSILON), {"s": s}
+        case "adam":
+            beta1, beta2 = ADAM_BETAS
+            t = state.get("t", zero) + 1
+            m = beta1 * state.get("m", zero) + (1 - beta1) * g
+            v = beta2 * state.get("v", zero) + (1 - beta2) * g**2
+            unbiased_m, unbiased_v = m / (1 - beta1**t), v / (1 - beta2**t)
+            return w - rate * unbiased_m / (np.sqrt(unbiased_v) + ADAM_EPSILON), {"t": t, "m": m, "v": v}

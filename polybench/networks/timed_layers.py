@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.networks.flops import macs
 from polybench.networks.layers import (
     LSTM,
     BatchNorm,
@@ -114,9 +113,9 @@ class TimedLayer(msgspec.Struct, frozen=True):
         """
         if not isinstance(self.layer, Conv | Dense | LSTM) or operation not in _MATRIX_OPERATIONS:
             return None
-        macs_per_item = macs(self.layer, self.input_shape, self.output_shape())
+        macs_per_item = self.layer.macs(self.input_shape)
         if isinstance(self.layer, LSTM) and operation == "weight gradient" and not self.needs_input_gradient:
-            macs_per_item += self.layer.macs(self.input_shape[0])[1]
+            macs_per_item += self.layer.recurrent_macs(self.input_shape)
         return 2 * macs_per_item * batch_size
 
     def min_bytes_moved(self, operation: Operation, batch_size: int) -> int | None:

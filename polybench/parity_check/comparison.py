@@ -15,8 +15,7 @@ from polybench.engines.job import NumericalConventions
 from polybench.errors import ConfigurationFailed
 from polybench.networks.layers import BatchNorm, walk
 from polybench.networks.model import Model
-from polybench.networks.optimizer_formulas import apply_update
-from polybench.networks.optimizers import Optimizer
+from polybench.networks.optimizers import Optimizer, apply_update
 from polybench.parity_check.zero_gradients import BENCHMARK_ZERO_FLOOR, GRADIENT_FLOOR, max_drift, total_norm
 from polybench.schema.options import Workload
 from polybench.schema.parity import KnownDeviation, PrecisionResult, TensorComparison

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polybench.networks.optimizer_formulas import State, apply_update
-from polybench.networks.optimizers import Optimizer
+from polybench.networks.optimizers import Optimizer, State, apply_update
 
 GRADIENT_FLOOR = 1e-6
 """Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""

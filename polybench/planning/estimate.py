@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from polybench.data import expected_images
-from polybench.networks.flops import forward_macs, training_macs
 from polybench.networks.network_file import REFERENCE_RATE
 from polybench.planning.plan import (
     Plan,
@@ -181,7 +180,7 @@ def _native_seconds(
 
 
 def _step_seconds(plan: Plan, configuration: Configuration, batch_size: int) -> float:
-    products = batch_size * training_macs(plan.model) / rate(plan, configuration.device)
+    products = batch_size * plan.model.training_macs() / rate(plan, configuration.device)
     weights = WEIGHT_SECONDS * plan.model.parameters() if configuration.device == "cpu" else 0.0
     return STEP_OVERHEAD + products + weights
 
@@ -217,7 +216,7 @@ def _check_seconds(plan: Plan) -> float:
         if configuration.repeat == 1 and engine_spec(configuration).computes
     ]
     passes = (len({configuration.engine for configuration in configurations}) + len(configurations)) * (k + 1)
-    reference = passes * batch_size * training_macs(plan.model) / REFERENCE_RATE
+    reference = passes * batch_size * plan.model.training_macs() / REFERENCE_RATE
     reference += passes * CHECKED_WEIGHT_SECONDS * plan.model.parameters()
     return reference + sum(
         (3 * k + 4) * _step_seconds(plan, configuration, batch_size) for configuration in configurations
@@ -231,5 +230,5 @@ def _training_seconds(plan: Plan, configuration: Configuration, epoch: float, pa
         return 0.0
     if does_evaluate(study):
         images = expected_images(study.data, "test", plan.model.input_shape)
-        epoch += images * forward_macs(plan.model) / rate(plan, configuration.device)
+        epoch += images * plan.model.forward_macs() / rate(plan, configuration.device)
     return study.processes * (_start(configuration, past) + max_epochs(study) * epoch)

@@ -12,7 +12,6 @@ import platformdirs
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
-from polybench.networks.flops import training_macs
 from polybench.networks.model import Model
 from polybench.results.comparisons import device_count
 from polybench.results.peak import library_versions
@@ -83,7 +82,7 @@ def add_peak_comparison(study: StudyDocument, model: Model, cache: PeakCache) ->
 
     A peak that was measured with other versions of the engine does not count.
     """
-    flops = 2 * training_macs(model)
+    flops = 2 * model.training_macs()
     for result in study.results:
         workload, seconds = result.workload, result.step_time
         if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device

@@ -1,8 +1,16 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from polybench.data.array_chunks import dataset_sha256
-from polybench.data.synthetic import image_chunks, image_count
+from polybench.data import open_dataset, synthetic
+from polybench.data.array_chunks import Chunk, dataset_sha256
+from polybench.data.batch_files import open_epoch, write_epoch
+from polybench.data.batches import epoch_order
+from polybench.data.synthetic import character_chunks, image_chunks, image_count, token_chunks
 from polybench.errors import BadInput
 
 
@@ -94,3 +102,87 @@ def test_classes_can_be_learned_but_not_perfectly(seed):
 def test_grey_images_are_the_red_channel_of_colour_images():
     grey, colour = (next(image_chunks(10, 0, "train", (channels, 28, 28))).images for channels in (1, 3))
     np.testing.assert_array_equal(grey, colour[:, :1])
+
+
+def joined(chunks: list[Chunk]) -> tuple[np.ndarray, np.ndarray]:
+    assert [chunk.first for chunk in chunks] == np.cumsum([0, *(len(c.labels) for c in chunks[:-1])]).tolist()
+    return np.concatenate([c.images for c in chunks]), np.concatenate([c.labels for c in chunks])
+
+
+def tokens(split: str = "train", n: int = 2000, vocabulary: int = 1000, classes: int = 2):  # type: ignore[no-untyped-def]
+    return joined(list(token_chunks(n, 0, split, 50, vocabulary, classes)))
+
+
+def characters(split: str = "train", n: int = 600):  # type: ignore[no-untyped-def]
+    return joined(list(character_chunks(n, 0, split, (20, 13), 13)))
+
+
+def test_sequences_have_their_golden_hash() -> None:
+    for found, golden in ((tokens(), TOKENS), (characters(), CHARACTERS)):
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in found))
+        assert digest.hexdigest()[:16] == golden
+
+
+TOKENS, CHARACTERS = "c6bd03342b48177a", "4ccfcc3c1aff222d"
+
+
+def test_octaves_of_tokens_are_equally_likely_and_an_eighth_are_class_tokens() -> None:
+    found, labels = tokens(vocabulary=1 << 12, classes=3)
+    assert found.dtype == np.int32
+    assert (found.min(), found.max() < 1 << 12) == (0, True)
+    np.testing.assert_array_equal(labels, np.arange(2000) % 3)
+    # 64 to 127 belong to the second class; 255 to 4094 are five octaves without class tokens.
+    class_shares = [(found[labels == label] // 64 == 1).mean() for label in range(3)]
+    assert class_shares[1] - class_shares[0] == pytest.approx(1 / 8, abs=0.01)
+    ranks = np.floor(np.log2(found + 1.0))
+    shares = [(ranks == octave).mean() for octave in range(8, 12)]
+    assert shares == pytest.approx([7 / 8 / 12] * 4, abs=0.005)
+
+
+def test_characters_have_few_successors_and_the_label_is_one_of_them() -> None:
+    found, labels = characters(n=4000)
+    assert found.shape == (4000, 20, 13)
+    assert set(np.unique(found)) == {0, 255}
+    assert (found.sum(axis=2, dtype=int) == 255).all()
+    text = found.argmax(axis=2)
+    successors = {(a, b) for a, b in zip(text[:, :-1].ravel(), text[:, 1:].ravel(), strict=True)}
+    assert len(successors) <= 13 * 8
+    assert {(a, b) for a, b in zip(text[:, -1], labels, strict=True)} <= successors
+    commonest = [np.bincount(labels[text[:, -1] == last]).max() for last in range(13) if (text[:, -1] == last).any()]
+    assert sum(commonest) / 4000 > 0.45
+
+
+@pytest.mark.parametrize("generate", [tokens, characters])
+def test_splits_have_no_sequence_in_common(generate) -> None:  # type: ignore[no-untyped-def]
+    train, test = ({row.tobytes() for row in generate(split)[0]} for split in ("train", "test"))
+    assert not train & test
+
+
+def test_batches_have_the_sequences_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic.IMAGES, "train", 40)
+    data = open_dataset("auto", 0, tmp_path, image_shape=(50,), classes=2, vocabulary=1000)
+    assert data.source == "40 synthetic sequences of 50 from 1,000 tokens, seed 0"
+    order = epoch_order(40, 8, seed=0, epoch=0)
+    epoch = write_epoch(data, order, tmp_path)
+    assert (epoch.dtype, Path(epoch.images_path).name) == ("int32", "tokens.i32")
+    batches, labels = open_epoch(epoch)
+    np.testing.assert_array_equal(batches, data.images[order])
+    np.testing.assert_array_equal(labels, data.labels[order])
+    text = open_dataset("auto", 0, tmp_path, image_shape=(20, 13), classes=13)
+    batches, _ = open_epoch(write_epoch(text, order, tmp_path))
+    assert set(np.unique(batches)) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "vocabulary", "message"),
+    [
+        ((20, 13), 12, None, "as many classes as characters"),
+        ((50,), 300, 1000, "at most 2,147,483,648 tokens and 256 classes"),
+        ((50,), 2, 1 << 40, "2,147,483,648 tokens"),
+    ],
+)
+def test_invalid_shape_or_vocabulary_is_rejected(
+    tmp_path: Path, shape: tuple[int, ...], classes: int, vocabulary: int | None, message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        open_dataset("synthetic", 0, tmp_path, image_shape=shape, classes=classes, vocabulary=vocabulary)

@@ -5,22 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polybench.networks import find_model
 from polybench.networks.layers import (
+    LSTM,
     AveragePool,
     BatchNorm,
     Conv,
     Dense,
+    Embedding,
     Flatten,
     GlobalAveragePool,
     Layer,
     MaxPool,
     ReLU,
     Residual,
-    activations,
+    layer_shapes,
     walk,
 )
+from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
+from tests.example_networks import EVERYTHING
 
 
 def starts(length: int, size: int, stride: int, pad: int) -> list[int]:
@@ -101,7 +106,7 @@ def model(layers: tuple[Layer, ...] = LAYERS, classes: int = 2) -> Model:
 
 def test_walk_includes_the_layers_of_a_residual_block() -> None:
     assert list(walk(LAYERS)) == [BLOCK, CONV, NORM, PROJECTION, *LAYERS[1:]]
-    assert list(activations((BLOCK, Flatten()), (3, 7, 7))) == [
+    assert [(layer, after) for layer, _, after in layer_shapes((BLOCK, Flatten()), (3, 7, 7))] == [
         (CONV, (4, 4, 4)),
         (NORM, (4, 4, 4)),
         (PROJECTION, (4, 4, 4)),
@@ -132,3 +137,55 @@ def test_a_model_is_the_same_after_json() -> None:
 def test_a_network_whose_layers_do_not_fit_is_rejected(layers: tuple[Layer, ...], classes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model(layers, classes)
+
+
+def test_convolution_multiplies_its_window_for_every_output_value() -> None:
+    assert Conv("conv", 3, 16, 5).macs((3, 32, 32)) == 3 * 5 * 5 * 16 * 28 * 28
+
+
+def test_dense_layer_multiplies_each_weight_once() -> None:
+    assert Dense("dense", 200, 120).macs((200,)) == 24_000
+
+
+@pytest.mark.parametrize("layer", [ReLU(), MaxPool(2), BatchNorm("norm", 16)])
+def test_other_layers_have_no_macs(layer: ReLU | MaxPool | BatchNorm) -> None:
+    assert layer.macs((16, 28, 28)) == 0
+
+
+def test_lstm_multiplies_its_weights_once_per_gate_and_time_step() -> None:
+    one_direction, both_directions = 7 * 4 * 3 * (5 + 3), 2 * 7 * 4 * 3 * (5 + 3)
+    assert LSTM("lstm", 5, 3).macs((7, 5)) == one_direction
+    assert LSTM("lstm", 5, 3, bidirectional=True, sequence=True).macs((7, 5)) == both_directions
+
+
+def test_first_lstm_of_a_network_has_no_input_gradient() -> None:
+    lstm, dense = LSTM("lstm", 5, 3), Dense("dense", 3, 2)
+    after_features = Model("m", "", (7, 5), 2, (lstm, dense), 1, Optimizer(), 1)
+    assert after_features.training_macs() == 3 * (7 * 4 * 3 * (5 + 3) + 6) - 7 * 4 * 3 * 5
+    after_embedding = Model("m", "", (7,), 2, (Embedding("table", 9, 5), lstm, dense), 1, Optimizer(), 1)
+    assert after_embedding.training_macs() == 3 * (7 * 4 * 3 * (5 + 3) + 6)
+
+
+def test_macs_of_lenet_match_a_hand_calculation() -> None:
+    convolutions = 75 * 16 * 28 * 28, 400 * 8 * 10 * 10
+    dense = 200 * 120 + 120 * 84 + 84 * 10
+    assert LENET.forward_macs() == sum(convolutions) + dense == 1_295_720
+    assert LENET.training_macs() == 3 * 1_295_720 - convolutions[0]
+
+
+def test_each_branch_of_a_residual_block_counts_once() -> None:
+    first = 3 * 9 * 4 * 9 * 8
+    # The block's two convolutions, the nested one, and the projection; each outputs 5 x 4 pixels.
+    block = (4 * 9 + 5 + 4) * 5 * 5 * 4
+    same = 5 * 9 * 5 * 4 * 3  # after a 2 x 2 pooling, every pixel
+    assert EVERYTHING.forward_macs() == first + block + same + 60 + 18
+
+
+def test_macs_of_resnet32_match_a_hand_calculation() -> None:
+    stem = 3 * 9 * 16 * 32**2
+    stages = 10 * 16 * 9 * 16 * 32**2 + sum(
+        (half * 9 * full + 9 * full * 9 * full + half * full) * pixels  # with its projection
+        for half, full, pixels in ((16, 32, 16**2), (32, 64, 8**2))
+    )
+    assert find_model("resnet32").forward_macs() == stem + stages + 64 * 10
+    assert stem + stages == pytest.approx(69e6, rel=0.01)  # the published number

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from polybench.networks import MODELS
-from polybench.networks.flops import training_macs
 from polybench.networks.layers import Operation, Residual
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import split_layers
@@ -66,7 +65,7 @@ def test_operations_together_have_the_flops_of_a_training_step(model: Model) -> 
         for operation in ("forward", *(gradient.operation for gradient in layer.gradients()))
     ]
     flops = sum(split_layers(model)[index].flops(one, batch_size=3) or 0 for index, one in operations)
-    assert flops == 2 * 3 * training_macs(model)
+    assert flops == 2 * 3 * model.training_macs()
     assert all(layer.flops("activation", 1) is None for layer in split_layers(model))
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.networks.optimizer_formulas import Array, State, apply_update
-from polybench.networks.optimizers import OPTIMIZERS, Optimizer
+from polybench.networks.optimizers import OPTIMIZERS, Array, Optimizer, State, apply_update
 from polybench.parity_check.zero_gradients import find_zero_gradients, max_drift
 
 

@@ -10,14 +10,13 @@ import pytest
 from polybench.data import expected_images
 from polybench.engines import ENGINES
 from polybench.machine import host
-from polybench.networks.flops import forward_macs, training_macs
 from polybench.networks.lenet import LENET
 from polybench.planning.estimate import CPU_RATE, STEP_OVERHEAD, WEIGHT_SECONDS, Estimate, estimate
 from polybench.planning.plan import resolve
 from polybench.schema.options import Study
 
 THREADS = 2
-PRODUCTS = 128 * training_macs(LENET) / CPU_RATE / THREADS
+PRODUCTS = 128 * LENET.training_macs() / CPU_RATE / THREADS
 STEP = STEP_OVERHEAD + PRODUCTS + WEIGHT_SECONDS * LENET.parameters()
 STEPS_IN_EPOCH = 50_000 // 128
 
@@ -52,7 +51,7 @@ def test_training_time_is_epochs_times_processes_times_configurations() -> None:
     assert of().trainings == 0
     one, three = (of(processes=4, epochs=epochs).trainings for epochs in (1, 3))
     assert three - one == pytest.approx(2 * 4 * 2 * STEPS_IN_EPOCH * STEP)
-    test_images = 10_000 * forward_macs(LENET) / CPU_RATE / THREADS
+    test_images = 10_000 * LENET.forward_macs() / CPU_RATE / THREADS
     assert of(processes=4, accuracy=True).trainings - one == pytest.approx(4 * 2 * test_images)
     assert of(target_accuracy=0.6).trainings == of(epochs=20, accuracy=True).trainings
 
@@ -71,7 +70,7 @@ def test_rounds_stay_within_the_budget(model: str) -> None:
 def test_a_network_too_large_for_the_budget_has_one_round_per_process() -> None:
     found = of("torch", model="resnet32", budget=1.0)
     model = resolve(Study(model="resnet32")).model
-    step = STEP_OVERHEAD + 128 * training_macs(model) / 20e9 + WEIGHT_SECONDS * model.parameters()
+    step = STEP_OVERHEAD + 128 * model.training_macs() / 20e9 + WEIGHT_SECONDS * model.parameters()
     assert found.rounds == pytest.approx(5 * (5 + 2) * step)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polybench.planning import schedule
+from polybench.planning.schedule import RoundBudget, TimingBlocks
+from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
 
 CONFIGURATIONS = ["torch/cpu", "tf/cpu", "flux/cpu"]
 
@@ -55,3 +58,91 @@ def test_groups_keep_order_and_fit_into_memory_except_single_configurations(size
     assert [configuration for group in grouped for configuration in group] == list(by_configuration)
     for group in grouped:
         assert len(group) == 1 or sum(by_configuration[configuration] for configuration in group) <= available
+
+
+LONG = 10_000
+"""Steps in an epoch: more than in any timing block."""
+
+
+def make_budget(share: float = 1.0, **fields: float) -> RoundBudget:
+    made = RoundBudget(Study(**({"budget": 60.0, "processes": 5} | fields)), share)  # type: ignore[arg-type]
+    made.start_process_run()
+    return made
+
+
+def test_explicit_steps_and_rounds_are_used() -> None:
+    assert make_budget(steps_per_round=7, rounds_per_process=3).calibrate([0.01], LONG) == TimingBlocks(7, 3)
+
+
+def test_a_timing_block_takes_about_half_a_second_per_configuration() -> None:
+    block = make_budget().calibrate([0.01, 0.04], LONG)
+    assert block.steps * (0.01 + 0.04) == pytest.approx(2 * 0.5)
+
+
+def test_the_first_process_run_chooses_for_all() -> None:
+    made = make_budget()
+    first = made.calibrate([0.01], LONG)
+    made.start_process_run()
+    assert made.calibrate([0.02], LONG) == first
+
+
+def test_each_group_is_calibrated_by_its_own_steps() -> None:
+    slow, fast = make_budget(share=0.5), make_budget(share=0.5)
+    assert slow.calibrate([1.0], LONG).steps < fast.calibrate([0.01], LONG).steps
+
+
+def test_process_runs_share_their_groups_budget_and_inherit_unused_time() -> None:
+    made = RoundBudget(Study(budget=60.0, processes=3), share=0.5)
+    assert made.start_process_run() == pytest.approx(10)
+    made.spend(4)
+    assert made.start_process_run() == pytest.approx(13)
+
+
+def test_a_process_run_ends_with_its_rounds_or_its_budget() -> None:
+    made = make_budget(steps_per_round=10, rounds_per_process=3, budget=5.0)
+    made.calibrate([0.01], LONG)
+    assert [made.has_another_round(done) for done in range(4)] == [True, True, True, False]
+    assert not made.cut_short
+    made.spend(0.95)
+    assert not made.has_another_round(1)
+    assert made.cut_short
+
+
+def test_the_first_round_is_always_measured() -> None:
+    made = make_budget(budget=1e-3)
+    made.calibrate([10.0], LONG)
+    assert made.has_another_round(0)
+    assert not made.has_another_round(1)
+
+
+def test_stopping_early_applies_to_all_process_runs() -> None:
+    made = make_budget(steps_per_round=10)
+    before = made.calibrate([0.001], LONG)
+    made.stop_after(5)
+    assert before.rounds > 5
+    assert made.block == TimingBlocks(10, 5)
+    assert not made.has_another_round(5)
+
+
+def test_round_time_includes_untimed_steps() -> None:
+    made = make_budget(steps_per_round=8, budget=5.0)  # a second for this process run
+    assert made.calibrate([0.01], LONG).rounds == 10  # of 0.1 s: with two untimed steps
+    assert WARMUP_STEPS_PER_BLOCK == 2
+
+
+def test_reruns_may_use_time_that_remaining_rounds_do_not_need() -> None:
+    made = make_budget(steps_per_round=8, rounds_per_process=3, budget=50.0)  # 10 s for this process run
+    made.calibrate([0.1], LONG)  # a round takes 1 s
+    assert made.spare_seconds(0) == pytest.approx(10 - 3)
+    made.spend(1.0, reruns=4.0)
+    assert made.spare_seconds(1) == pytest.approx(10 - 5 - 2)
+    made.spend(1.0)
+    made.spend(1.0)
+    assert made.spare_seconds(3) == pytest.approx(3)
+
+
+def test_reruns_do_not_lengthen_the_estimate_of_a_round() -> None:
+    made = make_budget(steps_per_round=8, rounds_per_process=3, budget=25.0)  # 5 s
+    made.calibrate([0.1], LONG)
+    made.spend(1.0, reruns=1.5)
+    assert made.has_another_round(1)

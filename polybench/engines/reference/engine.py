@@ -12,7 +12,7 @@ from polybench.engines.reference.inference import logits
 from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
 from polybench.engines.shared.arrays import as_dtype
 from polybench.engines.shared.dropout_masks import dropout_masks
-from polybench.networks.optimizer_formulas import State, apply_update
+from polybench.networks.optimizers import State, apply_update
 
 _OPTIMIZER = "optimizer/"
 """Prefix of the names of optimizer state."""
