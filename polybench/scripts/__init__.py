@@ -1,9 +1,9 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
-`polybench scripts` prints them; benchmarks/process_overhead.py compares polybench with them. An engine has
-one script that trains, `train_*`, and a file per network, which replaces the line that imports
-`lenet`; a study's settings replace the script's constants. No file has the name of the framework that it imports:
-next to a `torch.py`, `import torch` would find that file.
+`polybench scripts` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
+template that trains (`train_*`, for all networks) and one for a single layer (`layer_*`). Lines `#: if NAMES`
+and `#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file
+has the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from importlib import resources
 from pathlib import Path
 
@@ -24,19 +24,17 @@ from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Work
 STEPS = 58
 """Timed steps of a script if the study does not fix them."""
 
-# ADD A NETWORK: its name, and a file per engine.
+# ADD A NETWORK: its name, and a section in each template.
 NETWORKS = ("lenet", "resnet32", "dlframeworks-cnn")
-_SCRIPTS = {
+TOKEN_MODELS = ("imdb-bilstm",)
+"""Networks with token inputs."""
+_TEMPLATES = {
     "flux": "train_flux.jl",
     "torch": "train_torch.py",
-    "tf": "train_tf.py",
+    "tf": "train_keras.py",
     "jax": "train_jax.py",
     "keras": "train_keras.py",
 }
-TOKEN_MODELS = ("imdb-bilstm",)
-"""Networks with token inputs; the scripts `train_sequence_*` train them."""
-_NETWORK_FILES_OF = {"keras": "tf"}
-"""Engine whose network files a script uses if it has none of its own."""
 _VARIANTS = {
     "flux": tuple(name for name, variant in ENGINES["flux"].variants.items() if variant.changes_thread_pools),
     "torch": ("channels_last", "compile", "foreach"),
@@ -70,13 +68,10 @@ def make_script(configuration: Configuration, workload: Workload, steps: int) ->
         constants["BACKEND"] = configuration.variant or "tensorflow"
     if configuration.engine in ("torch", "tf"):
         constants |= {switch.upper(): switch in configuration.variants for switch in _variants(configuration, workload)}
-    return render(script_file_for(configuration, workload), workload.model, constants)
-
-
-def script_file_for(configuration: Configuration, workload: Workload) -> str:
-    """Return the file that trains this configuration's network; "" without one."""
-    script = _SCRIPTS.get(configuration.engine, "")
-    return script.replace("train_", "train_sequence_") if workload.model in TOKEN_MODELS else script
+    sections = {configuration.engine, workload.model, "tokens" if of_tokens else "images"}
+    text = render(_TEMPLATES[configuration.engine], sections, constants)
+    text = text.replace("Train `lenet`", f"Train `{workload.model}`", 1)
+    return text.replace("in plain Keras", "in plain TensorFlow", 1) if configuration.engine == "tf" else text
 
 
 def _variants(configuration: Configuration, workload: Workload) -> tuple[str, ...]:
@@ -90,7 +85,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, steps: 
     plain = _plain_adam if workload.model in TOKEN_MODELS else _plain_momentum
     in_float32 = ("fp32",) if configuration.engine == "keras" else ("fp32", "tf32")
     missing = {
-        f"the engine {configuration.engine}": configuration.engine not in _SCRIPTS,
+        f"the engine {configuration.engine}": configuration.engine not in _TEMPLATES,
         f"the variant {configuration.variant}": not set(configuration.variants)
         <= set(_variants(configuration, workload)),
         f"the network {workload.model}": workload.model not in (*NETWORKS, *TOKEN_MODELS),
@@ -109,7 +104,7 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
     Raises:
         EngineUnavailable: the interpreter is not on this machine.
     """
-    script = folder / f"script{Path(_SCRIPTS[configuration.engine]).suffix}"
+    script = folder / f"script{Path(_TEMPLATES[configuration.engine]).suffix}"
     if script.suffix == ".py":
         return script, [sys.executable, str(script)]
     check(julia := find(), (*PACKAGES, *SCRIPT_PACKAGES))
@@ -120,7 +115,7 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 
 def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
-    return Path(_SCRIPTS[configuration.engine]).suffix
+    return Path(_TEMPLATES[configuration.engine]).suffix
 
 
 def _plain_momentum(optimizer: Optimizer, steps: int) -> bool:
@@ -138,46 +133,38 @@ def _plain_adam(optimizer: Optimizer, steps: int) -> bool:
     return optimizer == plain and len(optimizer.constant_rate_segments(0, steps)) == 1
 
 
-def render(script: str, network: str, constants: Mapping[str, object]) -> str:
-    """Return a script with another network and other values of its constants.
+def render(template: str, sections: Set[str], constants: Mapping[str, object], **code: str) -> str:
+    """Return a program from a file of this folder.
+
+    Args:
+        template: name of the file.
+        sections: names whose sections remain.
+        constants: values of the program's constants.
+        code: expressions of further constants.
 
     Raises:
-        KeyError: the script does not have a constant.
+        KeyError: the program does not have a constant.
     """
-    name, suffix = script.removeprefix("train_").removeprefix("sequence_").split(".")
-    network_of = read_script(f"{network.replace('-', '_')}_{_NETWORK_FILES_OF.get(name, name)}.{suffix}")
-    text = _insert_network(read_script(script), network_of, suffix == "jl")
-    text = text.replace("Train `lenet`", f"Train `{network}`", 1)
+    text = _select_sections(resources.files(__package__).joinpath(template).read_text("utf-8"), sections)
     # Julia's literals of strings, numbers and booleans are those of JSON.
-    literal = json.dumps if script.endswith(".jl") else repr
-    return replace_constants(text, {constant: literal(value) for constant, value in constants.items()})
-
-
-def replace_constants(text: str, constants: Mapping[str, str]) -> str:
-    """Replace constants of a script by literals of its language.
-
-    Raises:
-        KeyError: the script does not have a constant.
-    """
-    for constant, value in constants.items():
+    literal = json.dumps if template.endswith(".jl") else repr
+    for constant, value in ({name: literal(value) for name, value in constants.items()} | code).items():
         text, found = re.subn(rf"^((?:const )?{constant}) = .*$", rf"\g<1> = {value}", text, flags=re.MULTILINE)
         if not found:
             raise KeyError(constant)
     return text
 
 
-def _insert_network(script: str, network: str, julia: bool) -> str:
-    """Replace the line that imports or includes a network by the network's file."""
-    if julia:
-        before, after = re.split(r'include\("\w+_flux\.jl"\)\n', script)
-        return before + network + after
-    before, after = re.split(r"\nfrom polybench\.scripts\.\w+ import [\w, ]+\n", script)
-    # Two empty lines end the imports; the script may already have some of them.
-    head, _, body = network.partition("\n\n\n")
-    imports = [line for line in head.splitlines() if re.match("import |from ", line)]
-    return before + "".join(f"{line}\n" for line in imports if line not in before) + f"\n\n{body}\n{after}"
+def _select_sections(text: str, names: Set[str]) -> str:
+    """Drop sections for other names: a section has all of its names, and `a|b` stands for either.
 
-
-def read_script(name: str) -> str:
-    """Read a file of this folder."""
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    The next `#: if` also ends a section.
+    """
+    lines, keep = [], True
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#: "):
+            wanted = line.removeprefix("#: if").split() if line.startswith("#: if") else []
+            keep = all(names & set(either.split("|")) for either in wanted)
+        elif keep:
+            lines.append(line)
+    return "".join(lines)

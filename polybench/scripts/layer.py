@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +23,48 @@ from polybench.networks.layers import (
 )
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.options import Workload
-from polybench.scripts import read_script, replace_constants
+from polybench.scripts import render
 
 DATA = "layer.npz"
 KINDS = "convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling and ReLU"
 """Layers that have programs."""
+
+
+_TEMPLATES = ("layer_torch.py", "layer_tf.py", "layer_flux.jl")
+_EXPRESSIONS: dict[type[Layer], tuple[str, str, str]] = {
+    Conv: (
+        "nn.Conv2d({0.inputs}, {0.outputs}, {0.kernel}, stride={0.stride}, padding={0.pad}, bias={0.bias})",
+        'keras.layers.Conv2D({0.outputs}, {0.kernel}, {0.stride}, "{padding}", use_bias={0.bias})',
+        "Conv(({0.kernel}, {0.kernel}), {0.inputs} => {0.outputs}; stride = {0.stride}, pad = {0.pad}, bias = {bias})",
+    ),
+    Dense: (
+        "nn.Linear({0.inputs}, {0.outputs})",
+        "keras.layers.Dense({0.outputs})",
+        "Dense({0.inputs} => {0.outputs})",
+    ),
+    BatchNorm: (
+        "nn.BatchNorm{dimensions}d({0.channels}, eps={0.epsilon})",
+        "keras.layers.BatchNormalization(epsilon={0.epsilon})",
+        "BatchNorm({0.channels}; eps = {0.epsilon}f0)",
+    ),
+    MaxPool: (
+        "nn.MaxPool2d({0.size}, {0.stride})",
+        "keras.layers.MaxPooling2D({0.size}, {0.stride})",
+        "MaxPool(({0.size}, {0.size}); stride = {0.stride})",
+    ),
+    AveragePool: (
+        "nn.AvgPool2d({0.size}, {0.stride})",
+        "keras.layers.AveragePooling2D({0.size}, {0.stride})",
+        "MeanPool(({0.size}, {0.size}); stride = {0.stride})",
+    ),
+    GlobalAveragePool: (
+        "nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())",
+        "keras.layers.GlobalAveragePooling2D()",
+        "Chain(GlobalMeanPool(), Flux.flatten)",
+    ),
+    ReLU: ("nn.ReLU()", "keras.layers.ReLU()", "x -> relu.(x)"),
+}
+"""Expressions of the layer `{0}` in PyTorch, TensorFlow and Flux, for `_TEMPLATES`."""
 
 
 def write_programs(
@@ -52,36 +87,46 @@ def write_programs(
     constants: dict[str, object] = {
         "OPERATION": "input gradient" if operation == "activation" else operation, "THREADS": workload.threads,
     }  # fmt: skip
-    if isinstance(layer, LSTM):
-        programs = _lstm_programs(layer, constants | {"NEEDS_INPUT_GRADIENT": timed_layer.needs_input_gradient})
+    if isinstance(layer, LSTM):  # has more weights, outputs and options
+        constants |= {"BIDIRECTIONAL": layer.bidirectional, "SEQUENCE": layer.sequence}
+        constants |= {"NEEDS_INPUT_GRADIENT": timed_layer.needs_input_gradient}
+        programs = {template: render(template, {"lstm"}, constants) for template in _lstm_templates(layer)}
     else:
-        image = len(timed_layer.input_shape) == 3
+        expressions = layer_expressions(layer, dimensions=len(timed_layer.input_shape) - 1)
         programs = {
-            script: _program(script, constants, {"LAYER": made})
-            for script, expression in _EXPRESSIONS.items()
-            if (made := expression(layer, image))
+            template: render(template, {"layer"}, constants, LAYER=expression)
+            for template, expression in expressions.items()
         }
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
         np.savez(folder / DATA, **_weights(layer, weights), **_arrays(operation, tensors, workload.batch_size))
-    for script, program in programs.items():
-        (folder / script).write_text(program, "utf-8")
+    for file, program in programs.items():
+        (folder / file).write_text(program, "utf-8")
     return [DATA, *programs] if programs else []
 
 
-def _lstm_programs(layer: LSTM, constants: Mapping[str, object]) -> dict[str, str]:
-    """Return the programs of an LSTM, which has its own: it has more weights, outputs and options."""
-    if layer.recurrent_activation != "sigmoid":
+def layer_expressions(layer: Layer, dimensions: int) -> dict[str, str]:
+    """Return the layer in each library by template; empty for a layer without programs.
+
+    Args:
+        layer: the layer.
+        dimensions: 2 for images, else 0.
+    """
+    if type(layer) not in _EXPRESSIONS:
         return {}
-    both = ("lstm_tf.py", "lstm_flux.jl") if layer.biases == 1 else ()  # only PyTorch supports two biases
-    more = {"BIDIRECTIONAL": layer.bidirectional, "SEQUENCE": layer.sequence}
-    return {script: _program(script, {**constants, **more}) for script in ("lstm_torch.py", *both)}
+    details: dict[str, object] = {"dimensions": dimensions or 1}
+    expressions = dict(zip(_TEMPLATES, _EXPRESSIONS[type(layer)], strict=True))
+    if isinstance(layer, Conv):
+        details |= {"padding": "same" if layer.pad else "valid", "bias": str(layer.bias).lower()}
+        if layer.pad and not (layer.stride == 1 and 2 * layer.pad == layer.kernel - 1):
+            del expressions["layer_tf.py"]  # Keras does not have this padding
+    return {template: expression.format(layer, **details) for template, expression in expressions.items()}
 
 
-def _program(script: str, constants: Mapping[str, object], expressions: Mapping[str, str] | None = None) -> str:
-    literal = json.dumps if script.endswith(".jl") else repr
-    literals = {name: literal(value) for name, value in constants.items()}
-    return replace_constants(read_script(script), literals | dict(expressions or {}))
+def _lstm_templates(layer: LSTM) -> list[str]:
+    if layer.recurrent_activation != "sigmoid":
+        return []
+    return list(_TEMPLATES) if layer.biases == 1 else ["layer_torch.py"]  # only PyTorch supports two biases
 
 
 def _weights(layer: Layer, weights: Path) -> dict[str, Any]:
@@ -108,76 +153,3 @@ def _arrays(operation: Operation, tensors: Path, batch_size: int) -> dict[str, A
         case _:
             expected = repeat_batch("z" if operation == "forward" else "dx")
     return {"x": repeat_batch("x"), "dy": repeat_batch("dz"), "expected": expected}
-
-
-def _pytorch(layer: Layer, image: bool) -> str | None:  # noqa: PLR0911 - one line per type
-    match layer:
-        case Conv(inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, bias=bias):
-            return f"nn.Conv2d({inputs}, {outputs}, {kernel}, stride={stride}, padding={layer.pad}, bias={bias})"
-        case Dense(inputs=inputs, outputs=outputs):
-            return f"nn.Linear({inputs}, {outputs})"
-        case BatchNorm(channels=channels, epsilon=epsilon):
-            return f"nn.BatchNorm{'2d' if image else '1d'}({channels}, eps={epsilon})"
-        case MaxPool(size=size, stride=stride):
-            return f"nn.MaxPool2d({size}, {stride})"
-        case AveragePool(size=size, stride=stride):
-            return f"nn.AvgPool2d({size}, {stride})"
-        case GlobalAveragePool():
-            return "nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())"
-        case ReLU():
-            return "nn.ReLU()"
-        case _:
-            return None
-
-
-def _tensorflow(layer: Layer, _: bool) -> str | None:  # noqa: PLR0911
-    match layer:
-        case Conv(outputs=outputs, kernel=kernel, stride=stride, bias=bias):
-            same = stride == 1 and 2 * layer.pad == kernel - 1
-            if layer.pad and not same:  # Keras does not have this padding
-                return None
-            padding = "same" if layer.pad else "valid"
-            return f'keras.layers.Conv2D({outputs}, {kernel}, {stride}, "{padding}", use_bias={bias})'
-        case Dense(outputs=outputs):
-            return f"keras.layers.Dense({outputs})"
-        case BatchNorm(epsilon=epsilon):
-            return f"keras.layers.BatchNormalization(epsilon={epsilon})"
-        case MaxPool(size=size, stride=stride):
-            return f"keras.layers.MaxPooling2D({size}, {stride})"
-        case AveragePool(size=size, stride=stride):
-            return f"keras.layers.AveragePooling2D({size}, {stride})"
-        case GlobalAveragePool():
-            return "keras.layers.GlobalAveragePooling2D()"
-        case ReLU():
-            return "keras.layers.ReLU()"
-        case _:
-            return None
-
-
-def _flux(layer: Layer, _: bool) -> str | None:  # noqa: PLR0911
-    match layer:
-        case Conv(inputs=inputs, outputs=outputs, kernel=kernel, stride=stride):
-            bias = "true" if layer.bias else "false"
-            shape = f"({kernel}, {kernel}), {inputs} => {outputs}"
-            return f"Conv({shape}; stride = {stride}, pad = {layer.pad}, bias = {bias})"
-        case Dense(inputs=inputs, outputs=outputs):
-            return f"Dense({inputs} => {outputs})"
-        case BatchNorm(channels=channels, epsilon=epsilon):
-            return f"BatchNorm({channels}; eps = {epsilon}f0)"
-        case MaxPool(size=size, stride=stride):
-            return f"MaxPool(({size}, {size}); stride = {stride})"
-        case AveragePool(size=size, stride=stride):
-            return f"MeanPool(({size}, {size}); stride = {stride})"
-        case GlobalAveragePool():
-            return "Chain(GlobalMeanPool(), Flux.flatten)"
-        case ReLU():
-            return "x -> relu.(x)"
-        case _:
-            return None
-
-
-_EXPRESSIONS: dict[str, Callable[[Layer, bool], str | None]] = {
-    "layer_torch.py": _pytorch,
-    "layer_tf.py": _tensorflow,
-    "layer_flux.jl": _flux,
-}

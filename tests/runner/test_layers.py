@@ -115,9 +115,9 @@ def test_scripts_for_an_lstm_are_written(tmp_path: Path) -> None:
     run_layers(slow_lstm(IMDB_BILSTM), progress, scripts_folder=tmp_path)
     assert not [text for text in progress.warnings if "scripts" in text]
     assert {file.name for file in tmp_path.iterdir()} == {
-        "layer.npz", "lstm_torch.py", "lstm_tf.py", "lstm_flux.jl",
+        "layer.npz", "layer_torch.py", "layer_tf.py", "layer_flux.jl",
     }  # fmt: skip
-    script = (tmp_path / "lstm_torch.py").read_text()
+    script = (tmp_path / "layer_torch.py").read_text()
     assert "OPERATION = 'weight gradient'" in script
     assert "NEEDS_INPUT_GRADIENT = True" in script
     assert "BIDIRECTIONAL = False" in script

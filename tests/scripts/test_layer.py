@@ -18,13 +18,13 @@ from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import LSTM, Dense, Operation
+from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
-from polybench.scripts.layer import write_programs
+from polybench.scripts.layer import layer_expressions, write_programs
 from polybench.worker.layers import write_layer_tensors
 
 LSTMS = msgspec.structs.replace(
@@ -85,18 +85,6 @@ ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main_
 """Code that runs all programs in one process, because importing the framework takes time."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
-def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, framework: str, script: str) -> None:
-    if find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
-    folders = [tmp_path / str(number) for number in range(len(CASES))]
-    for folder, (name, part) in zip(folders, CASES, strict=True):
-        assert script in written(lenet, folder, name, part)
-    programs = [str(folder / script) for folder in folders]
-    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], times=len(CASES))
-
-
 CASES_OF_LSTMS: list[tuple[str, Operation]] = [
     ("first", "forward"),
     ("first", "weight gradient"),  # whole: its input has no gradient
@@ -105,17 +93,19 @@ CASES_OF_LSTMS: list[tuple[str, Operation]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "script"), [("torch", "lstm_torch.py"), ("tensorflow", "lstm_tf.py")])
-def test_the_lstm_program_computes_the_expected_result(
-    lstms: Path, tmp_path: Path, framework: str, script: str
+@pytest.mark.parametrize("lstm", [False, True])
+@pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
+def test_a_program_computes_the_expected_result(
+    lenet: Path, lstms: Path, tmp_path: Path, framework: str, script: str, lstm: bool
 ) -> None:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
-    folders = [tmp_path / str(number) for number in range(len(CASES_OF_LSTMS))]
-    for folder, (name, part) in zip(folders, CASES_OF_LSTMS, strict=True):
-        assert script in written(lstms, folder, name, part, LSTMS)
+    cases, tensors, model = (CASES_OF_LSTMS, lstms, LSTMS) if lstm else (CASES, lenet, LENET)
+    folders = [tmp_path / str(number) for number in range(len(cases))]
+    for folder, (name, part) in zip(folders, cases, strict=True):
+        assert script in written(tensors, folder, name, part, model)
     programs = [str(folder / script) for folder in folders]
-    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(programs), differences=True)
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(cases), differences=lstm)
 
 
 def test_only_frameworks_that_support_the_lstm_get_a_program(lstms: Path, tmp_path: Path) -> None:
@@ -125,24 +115,19 @@ def test_only_frameworks_that_support_the_lstm_get_a_program(lstms: Path, tmp_pa
         piece = TimedLayer("first", "first", (LSTM("first", 5, 4, sequence=True, **options),), **shape)
         return write_programs(tmp_path, piece, "forward", lstms / "0.npz", lstms / "weights.npz", WORKLOAD)
 
-    assert scripts() == ["layer.npz", "lstm_torch.py", "lstm_tf.py", "lstm_flux.jl"]
+    assert scripts() == ["layer.npz", "layer_torch.py", "layer_tf.py", "layer_flux.jl"]
     assert scripts(recurrent_activation="hard_sigmoid") == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "part"), CASES_OF_LSTMS[-3:])
-def test_the_lstm_program_in_flux_computes_the_expected_result(
-    lstms: Path, tmp_path: Path, name: str, part: Operation
+@pytest.mark.slow  # Julia takes half a minute
+@pytest.mark.parametrize(("name", "part"), [CASES[2], *CASES_OF_LSTMS[-3:]])
+def test_the_flux_program_computes_the_expected_result(
+    lenet: Path, lstms: Path, tmp_path: Path, name: str, part: Operation
 ) -> None:
-    assert "lstm_flux.jl" in written(lstms, tmp_path, name, part, LSTMS)
-    run_julia(tmp_path, "lstm_flux.jl", differences=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "part"), [CASES[2]])  # Julia takes half a minute
-def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path, name: str, part: Operation) -> None:
-    assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
-    run_julia(tmp_path, "layer_flux.jl")
+    lstm = name == "both_last"
+    tensors, model = (lstms, LSTMS) if lstm else (lenet, LENET)
+    assert "layer_flux.jl" in written(tensors, tmp_path, name, part, model)
+    run_julia(tmp_path, "layer_flux.jl", differences=lstm)
 
 
 def run_julia(folder: Path, script: str, *, differences: bool = False) -> None:
@@ -178,10 +163,17 @@ def test_an_addition_has_no_program(tmp_path: Path) -> None:
 
 
 def test_every_layer_with_weights_has_a_program_in_each_language() -> None:
-    from polybench.scripts.layer import _EXPRESSIONS
-
     for piece in split_layers(RESNET32):
         if piece.weight_shapes():
-            texts = {script: make(piece.layer, True) for script, make in _EXPRESSIONS.items()}
-            assert texts["layer_torch.py"], piece.name
-            assert texts["layer_flux.jl"], piece.name
+            assert {"layer_torch.py", "layer_flux.jl"} <= layer_expressions(piece.layer, 2).keys(), piece.name
+
+
+def test_expressions_have_the_options_of_the_layer() -> None:
+    layer = Conv("conv", 3, 16, 5, stride=2, padding=1, bias=False)
+    assert layer_expressions(layer, 2) == {  # Keras does not have this padding
+        "layer_torch.py": "nn.Conv2d(3, 16, 5, stride=2, padding=1, bias=False)",
+        "layer_flux.jl": "Conv((5, 5), 3 => 16; stride = 2, pad = 1, bias = false)",
+    }
+    same = msgspec.structs.replace(layer, stride=1, padding="same")
+    assert layer_expressions(same, 2)["layer_tf.py"] == 'keras.layers.Conv2D(16, 5, 1, "same", use_bias=False)'
+    assert layer_expressions(BatchNorm("norm", 16), 0)["layer_torch.py"] == "nn.BatchNorm1d(16, eps=1e-05)"
