@@ -18,7 +18,6 @@ from pathlib import Path
 from polybench.engines import ENGINES
 from polybench.engines.flux.julia.discovery import PACKAGES, SCRIPT_PACKAGES, check, find
 from polybench.engines.flux.julia.environment import threads
-from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Workload
 
 STEPS = 58
@@ -82,7 +81,8 @@ def _variants(configuration: Configuration, workload: Workload) -> tuple[str, ..
 def unsupported_reason(configuration: Configuration, workload: Workload, steps: int = 1) -> str:
     """Return the setting of this configuration that scripts do not support; "" if all are supported."""
     optimizer = workload.optimizer
-    plain = _plain_adam if workload.model in TOKEN_MODELS else _plain_momentum
+    plain = optimizer.name == ("adam" if workload.model in TOKEN_MODELS else "momentum") and not optimizer.weight_decay
+    rates = optimizer.constant_rate_segments(0, WARMUP_STEPS_PER_BLOCK + steps)  # a later change has no effect
     in_float32 = ("fp32",) if configuration.engine == "keras" else ("fp32", "tf32")
     missing = {
         f"the engine {configuration.engine}": configuration.engine not in _TEMPLATES,
@@ -93,7 +93,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, steps: 
         f"the precision {workload.precision}": workload.precision not in in_float32,
         f"{configuration.engine} on {configuration.device}": configuration.engine in ("flux", "keras")
         and configuration.device != "cpu",
-        f"these settings of the optimizer {optimizer.name}": not plain(optimizer, WARMUP_STEPS_PER_BLOCK + steps),
+        f"these settings of the optimizer {optimizer.name}": not plain or len(rates) > 1,
     }
     return next((setting for setting, is_missing in missing.items() if is_missing), "")
 
@@ -116,21 +116,6 @@ def make_command(configuration: Configuration, workload: Workload, folder: Path)
 def extension(configuration: Configuration) -> str:
     """Return the file extension of the configuration's script."""
     return Path(_TEMPLATES[configuration.engine]).suffix
-
-
-def _plain_momentum(optimizer: Optimizer, steps: int) -> bool:
-    """True if scripts support this optimizer: any rate and momentum, without other settings.
-
-    A rate that changes after these steps is ignored.
-    """
-    plain = Optimizer("momentum", optimizer.learning_rate, optimizer.momentum, lr_schedule=optimizer.lr_schedule)
-    return optimizer.name == "momentum" and optimizer == plain and len(optimizer.constant_rate_segments(0, steps)) == 1
-
-
-def _plain_adam(optimizer: Optimizer, steps: int) -> bool:
-    """True if the scripts for tokens support this optimizer."""
-    plain = Optimizer("adam", optimizer.learning_rate, lr_schedule=optimizer.lr_schedule)
-    return optimizer == plain and len(optimizer.constant_rate_segments(0, steps)) == 1
 
 
 def render(template: str, sections: Set[str], constants: Mapping[str, object], **code: str) -> str:
