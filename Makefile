@@ -57,7 +57,7 @@ docs: $(INSTALLED) # the site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --site-dir build/site
 
 schema: $(INSTALLED) # the JSON Schema of a saved study, from its types
-	$(VENV)/bin/python -m polybench.schema.schema
+	$(VENV)/bin/python -m polybench.schema.documents
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -22,8 +22,7 @@ from polybench.schema.measurements import LayersDocument, OverheadDocument, Peak
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
-from polybench.storage.document_loader import load_document
-from polybench.storage.store import Store, results_folder
+from polybench.storage.store import Store, load_document, results_folder
 
 D = TypeVar("D", bound=msgspec.Struct)
 

@@ -25,6 +25,7 @@ from polybench.api.results import (
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import Section, render_report
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.storage.dismissed_changes import load_dismissed
 from polybench.storage.filter_parsing import FILTER_NAMES, filters_from_text
 from polybench.storage.store import Store, results_folder
@@ -53,7 +54,7 @@ def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> Swe
     Raises:
         BadInput: the sweep does not exist or cannot be read.
     """
-    return SweepResult(Store(results_folder(results)).load_sweep(sweep))
+    return SweepResult(Store(results_folder(results)).load_kind(SweepDocument, sweep))
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
@@ -66,7 +67,7 @@ def load_overhead(overhead: str = "overhead-last", *, results: Path | None = Non
     Raises:
         BadInput: the overhead does not exist or cannot be read.
     """
-    return OverheadResult(Store(results_folder(results)).load_overhead(overhead))
+    return OverheadResult(Store(results_folder(results)).load_kind(OverheadDocument, overhead))
 
 
 def diff(

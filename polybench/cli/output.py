@@ -17,7 +17,6 @@ import typer
 
 from polybench.errors import BadInput, PolybenchError, lookup_or_suggest, split_names
 from polybench.render import WIDTH
-from polybench.schema.analyses import ExplanationDocument, HistoryDocument
 from polybench.schema.measurements import LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
@@ -140,19 +139,18 @@ Rows = list[dict[str, Any]]
 
 def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
     """Print rows as one JSON array, or as the text that `table` returns; raise BadInput for other formats."""
-    import msgspec
 
     lookup_or_suggest(format, {"table": None, "json": None}, "format")
     echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
 
 
 if TYPE_CHECKING:
+    from polybench.schema.documents import AnyDocument
     from polybench.schema.measurements import LayersDocument
     from polybench.schema.study import StudyDocument
-    from polybench.storage.document_loader import AnyDocument
     from polybench.storage.store import Store
 
-Document = TypeVar("Document", bound="AnyDocument | ExplanationDocument")
+Document = TypeVar("Document", bound="AnyDocument")
 
 DOCUMENT_HELP = "Document: an ID, a unique prefix, `last`, `sweep-last` or `overhead-last`, or the path of a JSON file."
 """Help of the argument of commands that load any document."""
@@ -160,15 +158,10 @@ DOCUMENT_HELP = "Document: an ID, a unique prefix, `last`, `sweep-last` or `over
 
 def anonymize_if_requested(document: Document, options: OutputOptions) -> Document:
     """Remove host name, user and folders from a document if --anonymous is given."""
-    from polybench.storage.anonymize import UNKNOWN_HOST, anonymize
+    from polybench.storage.anonymize import anonymize
     from polybench.storage.store import results_folder
 
-    if not options.anonymous:
-        return document
-    if isinstance(document, HistoryDocument):
-        series = [msgspec.structs.replace(one, hostname=UNKNOWN_HOST) for one in document.series]
-        return msgspec.structs.replace(document, series=series)
-    return anonymize(document, results_folder(options.results))
+    return anonymize(document, results_folder(options.results)) if options.anonymous else document
 
 
 def find_layers(study: StudyDocument, store: Store) -> LayersDocument:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
-    from polybench.storage.document_loader import AnyDocument
+    from polybench.schema.documents import AnyDocument
 
 _FIGURE_LIST = "; ".join(f"{name}: {spec.summary}" for name, spec in FIGURES.items())
 
@@ -48,8 +48,8 @@ def plot(
     """
     from polybench.figures import draw
     from polybench.figures.image_export import caption_for, export, file_format
-    from polybench.storage.document_loader import describe_kind, load_document
-    from polybench.storage.store import Store, results_folder
+    from polybench.schema.documents import DOCUMENT_KINDS
+    from polybench.storage.store import Store, load_document, results_folder
 
     suffix = file_format(output)
     store = Store(results_folder(options.results))
@@ -62,18 +62,22 @@ def plot(
     if kind != required:
         available = ", ".join(one for one, spec in FIGURES.items() if spec.kind == kind)
         raise BadInput(
-            f"--figure {name}: expected {describe_kind(required)}, but {document} is {describe_kind(kind)};"
+            f"--figure {name}: expected {DOCUMENT_KINDS[required].description}, but {document} is"
+            f" {DOCUMENT_KINDS[kind].description};"
             f" its figures are: {available}"
         )
-    loaded = anonymize_if_requested(loaded, options)
-    image = export(draw(name, loaded), caption_for(loaded), suffix)
+    drawable: Any = anonymize_if_requested(loaded, options)
+    image = export(draw(name, drawable), caption_for(drawable), suffix)
     check_writable(output)
     write(image, output)
     echo(f"wrote {output}", err=True)
 
 
 def _kind(document: AnyDocument) -> Kind:
-    from polybench.storage.document_loader import document_kind
+    from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 
+    kind = kind_of(document.schema)
     kinds: dict[str, Kind] = {spec.kind: spec.kind for spec in FIGURES.values()}
-    return kinds[document_kind(document)]
+    if kind not in kinds:
+        raise BadInput(f"{DOCUMENT_KINDS[kind].description} has no figure")
+    return kinds[kind]

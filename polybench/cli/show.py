@@ -22,7 +22,7 @@ from polybench.render import FORMATS, TABLE_FORMATS, render
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
-    from polybench.storage.document_loader import AnyDocument
+    from polybench.schema.documents import AnyDocument
 
 
 @with_options("columns", "published", "format", "output", "results", "anonymous", "quiet")
@@ -34,8 +34,7 @@ def show(
 
     Example: polybench show last --format markdown
     """
-    from polybench.storage.document_loader import load_document
-    from polybench.storage.store import Store, results_folder
+    from polybench.storage.store import Store, load_document, results_folder
 
     document = load_document(study, Store(results_folder(options.results)))
     if not isinstance(document, StudyDocument):
@@ -54,14 +53,14 @@ def show(
 
 def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:
     """Print a document other than a study as its own command prints it."""
-    from polybench.storage.document_loader import describe_kind, document_kind
+    from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 
-    kind = document_kind(document)
+    kind = kind_of(document.schema)
     given = {
         "--columns": options.columns,
         "--published": options.published and kind != "sweep",
     }
-    reject_options(given, f"{name} is {describe_kind(kind)}")
+    reject_options(given, f"{name} is {DOCUMENT_KINDS[kind].description}")
     lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
     document = anonymize_if_requested(document, options)
     check_writable(options.output)

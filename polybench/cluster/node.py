@@ -47,8 +47,9 @@ from polybench.runner.resume import resume_study
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import run_study
 from polybench.schema.encoding import encode
+from polybench.schema.metadata import Document
 from polybench.schema.study import StudyDocument
-from polybench.storage.store import Document, Store
+from polybench.storage.store import Store
 
 Send = Callable[[Message], None]
 

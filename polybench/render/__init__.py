@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 from polybench.render.table import WIDTH, TableOptions
+from polybench.schema.documents import kind_of
 
 __all__ = ["FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "render"]
 
@@ -80,13 +81,8 @@ def render(document: Any, format: str = "table", *, kind: str = "", width: int =
         from polybench.schema.encoding import encode
 
         return encode(document).decode()
-    module = import_module(f"{__name__}.{kind or _kind(document)}")
+    module = import_module(f"{__name__}.{kind or kind_of(document.schema)}")
     source = getattr(module, spec.source)(document, TableOptions(**options, width=width if spec.has_width else None))
     file, _, function = spec.function.partition(".")
     text: str = getattr(import_module(f"{__name__}.{file}"), function)(source, *([width] if spec.has_width else []))
     return text
-
-
-def _kind(document: Any) -> str:
-    name: str = document.schema.removeprefix("polybench.").partition("/")[0]
-    return name.replace("-", "_")

@@ -99,6 +99,7 @@ def build_peak_document(
         fastest[timing.kind] = max(best, timing, key=lambda one: median(one.rates))
     peaks = [_peak(timing, study) for timing in fastest.values()]
     return PeakDocument(
+        id=study.id,
         created=study.created,
         polybench=study.polybench,
         argv=study.argv,

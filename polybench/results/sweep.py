@@ -14,9 +14,8 @@ from polybench.engines import ENGINES
 from polybench.results.comparisons import compare_throughput, device_count
 from polybench.results.interference import unaffected_step_times
 from polybench.results.warnings import sweep_warnings
+from polybench.schema.documents import DOCUMENT_KINDS
 from polybench.schema.measurements import (
-    OVERHEAD_ID,
-    SWEEP_ID,
     ConfigurationOverhead,
     Curve,
     OverheadDocument,
@@ -85,7 +84,7 @@ def build_sweep_document(
     ]
     models = dict.fromkeys(document.settings.model for _, document in points)
     return SweepDocument(
-        id=f"{SWEEP_ID}{min(document.id for _, document in points)}",
+        id=DOCUMENT_KINDS["sweep"].id_prefix + min(document.id for _, document in points),
         created=min(document.created for _, document in points),
         polybench=any_document.polybench,
         argv=list(argv),
@@ -197,7 +196,7 @@ def build_overhead_document(
     """
     first = next(iter(documents.values()))
     return OverheadDocument(
-        id=f"{OVERHEAD_ID}{min(document.id for document in documents.values())}",
+        id=DOCUMENT_KINDS["overhead"].id_prefix + min(document.id for document in documents.values()),
         created=min(document.created for document in documents.values()),
         polybench=first.polybench,
         argv=list(argv),

@@ -157,6 +157,7 @@ def _receive_profile(
 
 def _build_document(study: StudyDocument, profiles: dict[str, AllocationProfile]) -> AllocationsDocument:
     return AllocationsDocument(
+        id=study.id,
         created=study.created,
         polybench=study.polybench,
         argv=study.argv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ import msgspec
 
 from polybench.errors import install_command
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 _UNRELEASED = "1"
 """The version of every document kind before the first release; version 2 renamed their fields."""
@@ -26,21 +27,31 @@ def decode(text: bytes, kind: type[T], schema: str | None = None) -> T:
 
     Args:
         kind: its type, or a struct with some of its fields.
-        schema: the expected kind and version; None to leave the kind to the caller.
+        schema: the expected kind and version; by default those of the type.
 
     Raises:
         msgspec.ValidationError: it is of another kind, or another version of polybench wrote it.
         msgspec.DecodeError: it is not JSON.
     """
-    _check_schema(_decode(text, _Header).schema, schema)
+    _check_schema(find_schema(text), schema or _schema_of(kind))
     return _decode(text, kind)
 
 
-def _check_schema(found: str, expected: str | None) -> None:
+def find_schema(text: bytes) -> str:
+    """Return the schema of a document; "" without one."""
+    return _decode(text, _Header).schema
+
+
+@functools.cache
+def _schema_of(kind: type[msgspec.Struct]) -> str:
+    return str(next(field.default for field in msgspec.structs.fields(kind) if field.name == "schema"))
+
+
+def _check_schema(found: str, expected: str) -> None:
     family, _, version = found.partition("/")
     if family.startswith("polybench.") and version == _UNRELEASED:
         raise msgspec.ValidationError(f"{found} was written by an unreleased version of polybench; measure again")
-    if expected is None or found == expected:
+    if found == expected:
         return
     problem = f"schema is {found!r}, this version reads {expected!r}"
     expected_family, _, expected_version = expected.partition("/")

@@ -12,8 +12,7 @@ import msgspec
 
 from polybench.networks.layers import Operation
 from polybench.networks.model import Model
-from polybench.schema.encoding import decode
-from polybench.schema.metadata import Host, InputKind, PublishedResult, RoundInterference, Settings, ToolVersion
+from polybench.schema.metadata import Document, InputKind, PublishedResult, RoundInterference, Settings
 from polybench.schema.options import Workload
 from polybench.schema.resources import PeakComparison
 from polybench.schema.result import ConfigurationStatus, Interval, StepTimes
@@ -70,34 +69,20 @@ class ConfigurationLayers(ConfigurationStatus, kw_only=True):
     """As in the results of a study."""
 
 
-class LayersDocument(msgspec.Struct, kw_only=True):
+class LayersDocument(Document, kw_only=True):
     """The saved document. `study` is the measured study as TOML."""
 
     schema: str = "polybench.layers/2"
     id: str
-    created: str
-    polybench: ToolVersion
-    argv: list[str]
     study: str
     settings: Settings
-    host: Host
     interference: list[RoundInterference] = []
     """An entry per round."""
-    warnings: list[str] = []
     configurations: list[ConfigurationLayers] = []
 
     def configuration(self, name: str) -> ConfigurationLayers | None:
         """The configuration of this name; None if it was not requested."""
         return next((one for one in self.configurations if one.configuration == name), None)
-
-
-def layers_from_json(text: bytes) -> LayersDocument:
-    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
-    return decode(text, LayersDocument)
-
-
-OVERHEAD_ID = "overhead-"
-"""Prefix of an overhead's ID; the rest is the ID of its first study."""
 
 
 class OverheadPoint(msgspec.Struct, frozen=True):
@@ -134,33 +119,18 @@ class ConfigurationOverhead(ConfigurationStatus, kw_only=True):
     points: list[OverheadPoint] = []
 
 
-class OverheadDocument(msgspec.Struct, kw_only=True):
+class OverheadDocument(Document, kw_only=True):
     """The overheads of all configurations of a sweep over batch sizes."""
 
     schema: str = "polybench.overhead/2"
-    id: str | None = None
-    created: str
-    polybench: ToolVersion
-    argv: list[str]
     model: str
     input_kind: InputKind = "image"
     threads: int
-    host: Host
     batch_sizes: list[int] = []
     """As requested."""
     studies: list[str] = []
     """IDs of the saved studies, in the order of their batch sizes."""
     configurations: list[ConfigurationOverhead]
-    warnings: list[str] = []
-
-
-def overhead_from_json(text: bytes) -> OverheadDocument:
-    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
-    return decode(text, OverheadDocument)
-
-
-SWEEP_ID = "sweep-"
-"""Prefix of a sweep's ID; the rest is the ID of its first study."""
 
 
 class PointResult(msgspec.Struct, frozen=True):
@@ -234,17 +204,12 @@ class Curve(msgspec.Struct, frozen=True):
     """The smallest value of the only axis that reaches 90 % of the best throughput."""
 
 
-class SweepDocument(msgspec.Struct, kw_only=True):
+class SweepDocument(Document, kw_only=True):
     """A whole sweep."""
 
     schema: str = "polybench.sweep/2"
-    id: str | None = None
-    created: str
-    polybench: ToolVersion
-    argv: list[str]
     model: str
     input_kind: InputKind = "image"
-    host: Host
     axes: dict[str, list[int]]
     points: list[SweepPoint]
     curves: list[Curve]
@@ -252,15 +217,9 @@ class SweepDocument(msgspec.Struct, kw_only=True):
     """The reference of relative times and costs: the baseline at the first point that has one."""
     thread_pools: list[ThreadPoolGrid] = []
     """For engines with two thread pools, if both sizes vary."""
-    warnings: list[str] = []
     title: str | None = None
     published: list[PublishedResult] = []
     """Numbers that the author of a study file's sweep published."""
-
-
-def sweep_from_json(text: bytes) -> SweepDocument:
-    """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
-    return decode(text, SweepDocument)
 
 
 PeakKind = Literal["gemm", "convolution", "memory_bandwidth"]
@@ -310,13 +269,10 @@ class ConfigurationPeaks(ConfigurationStatus, kw_only=True):
     versions: dict[str, str] = {}
 
 
-class PeakDocument(msgspec.Struct, kw_only=True):
+class PeakDocument(Document, kw_only=True):
     """The saved document. The convolutions are those of `model` with `batch_size` images."""
 
     schema: str = "polybench.peak/2"
-    created: str
-    polybench: ToolVersion
-    argv: list[str]
     model: str
     network: Model | None = None
     """The network itself, if it came from a user's file."""
@@ -325,12 +281,10 @@ class PeakDocument(msgspec.Struct, kw_only=True):
     malloc: str
     numpy: str | None = None
     """The version of NumPy, which measured memory bandwidth, and matrix products beside the engines."""
-    host: Host
     interference: list[RoundInterference] = []
     """An entry per round."""
     peaks: list[PeakMeasurement]
     configurations: list[ConfigurationPeaks]
-    warnings: list[str] = []
 
 
 class AllocationSite(msgspec.Struct, frozen=True):
@@ -365,17 +319,12 @@ class ConfigurationAllocations(ConfigurationStatus, kw_only=True):
     sites: list[AllocationSite] = []
 
 
-class AllocationsDocument(msgspec.Struct, kw_only=True):
+class AllocationsDocument(Document, kw_only=True):
     """The document. `study` is the profiled study as TOML."""
 
     schema: str = "polybench.allocations/2"
-    created: str
-    polybench: ToolVersion
-    argv: list[str]
     study: str
     settings: Settings
-    host: Host
     interference: list[RoundInterference] = []
     """An entry per round."""
-    warnings: list[str] = []
     configurations: list[ConfigurationAllocations] = []

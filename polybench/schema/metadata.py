@@ -85,6 +85,18 @@ class ToolVersion(msgspec.Struct, frozen=True):
     commit: str | None
 
 
+class Document(msgspec.Struct, kw_only=True):
+    """The header of every document that was measured. `created` is UTC, ISO 8601."""
+
+    schema: str
+    id: str | None = None
+    created: str
+    polybench: ToolVersion
+    argv: list[str]
+    host: Host
+    warnings: list[str] = []
+
+
 class PhaseSeconds(msgspec.Struct, frozen=True, kw_only=True):
     """Wall-clock seconds of each phase of a study; estimates of later studies start from these.
 

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import datetime
 
-import msgspec
-
 from polybench.schema.analyses import Statement
 from polybench.schema.encoding import decode, encode
 from polybench.schema.metadata import (
-    Host,
+    Document,
     PhaseSeconds,
     PublishedResult,
     Resumed,
     RoundInterference,
     Settings,
-    ToolVersion,
 )
 from polybench.schema.result import Result
 
 SCHEMA = "polybench.study/2"
 
 
-class StudyDocument(msgspec.Struct, kw_only=True):
+class StudyDocument(Document, kw_only=True):
     """The saved document. `study` is the whole study as TOML; running it repeats the measurement.
 
     `finished` is false while the study runs, and true after it ends, even if Ctrl-C ended it. `title` and
@@ -36,26 +33,24 @@ class StudyDocument(msgspec.Struct, kw_only=True):
 
     schema: str = SCHEMA
     id: str
-    created: str
     finished: bool | None = None
     phase_seconds: PhaseSeconds | None = None
     """Null if the study was interrupted and resumed."""
-    polybench: ToolVersion
-    argv: list[str]
     resumed: list[Resumed] = []
     title: str | None = None
     machine_label: str | None = None
     """The label of the machine in the study file, if the file names several machines."""
     study: str
     settings: Settings
-    host: Host
     interference: list[RoundInterference] = []
     """An entry per round."""
-    warnings: list[str] = []
     results: list[Result] = []
     published: list[PublishedResult] = []
     explanation: list[Statement] = []
     """The statements of `compare --explain`."""
+
+    def __post_init__(self) -> None:
+        datetime.datetime.fromisoformat(self.created)
 
     def result(self, configuration: str) -> Result:
         """The result of the configuration of this name, which must exist."""
@@ -69,9 +64,4 @@ def to_json(study: StudyDocument) -> bytes:
 
 def from_json(text: bytes) -> StudyDocument:
     """Read a saved document; raises msgspec.ValidationError or msgspec.DecodeError with the location."""
-    study = decode(text, StudyDocument, SCHEMA)
-    try:
-        datetime.datetime.fromisoformat(study.created)
-    except ValueError as error:
-        raise msgspec.ValidationError(f"{error} - at `$.created`") from None
-    return study
+    return decode(text, StudyDocument)

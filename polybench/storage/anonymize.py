@@ -12,11 +12,12 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import platformdirs
 
+from polybench.schema.documents import AnyDocument
 from polybench.schema.metadata import Host
 
 UNKNOWN_HOST = "<host>"
@@ -41,14 +42,7 @@ _BELOW = rf"(?:/+{_NAME}(?: +{_NAME})*(?=/))*/+(?=[^{_ENDS}])"
 """Matches the path from a known folder to the last name."""
 
 
-class HasHost(Protocol):
-    """Has a host."""
-
-    host: Host
-
-
-Document = TypeVar("Document", bound=HasHost)
-"""Document of any kind that has a host."""
+Document = TypeVar("Document", bound=AnyDocument)
 
 
 def is_anonymized(host: Host) -> bool:
@@ -65,12 +59,9 @@ def anonymize(document: Document, results: Path | None = None) -> Document:
     """
     plain: dict[str, Any] = msgspec.to_builtins(document)
     folders = {*_program_folders(), *_document_folders(plain), *([results] if results else [])}
-    rules = _rules(folders, document.host.hostname)
     if "argv" in plain:
         plain["argv"] = [_WORD.sub(rf"\1{_FOLDER}", word) for word in plain["argv"]]
-    plain = _apply(plain, rules)
-    plain["host"]["hostname"] = UNKNOWN_HOST  # rules skip host names that are too short
-    return msgspec.convert(plain, type(document))
+    return msgspec.convert(_apply(plain, _rules(folders, *_hostnames(plain))), type(document))
 
 
 def scrub_text(text: str, hostname: str) -> str:
@@ -83,8 +74,18 @@ Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 """Pattern and its replacement."""
 
 
-def _rules(folders: Iterable[Path], hostname: str) -> list[Rule]:
-    return [*_folder_rules(folders), (_QUOTED, _FOLDER), (_ABSOLUTE, _FOLDER), *_name_rules(hostname)]
+def _rules(folders: Iterable[Path], *hostnames: str) -> list[Rule]:
+    return [*_folder_rules(folders), (_QUOTED, _FOLDER), (_ABSOLUTE, _FOLDER), *_name_rules(hostnames)]
+
+
+def _hostnames(value: Any) -> set[str]:
+    """Return the host names anywhere in a document."""
+    if isinstance(value, list):
+        return set().union(*map(_hostnames, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {value["hostname"]} if "hostname" in value else set()
+    return own.union(*map(_hostnames, value.values()))
 
 
 def _program_folders() -> Iterator[Path]:
@@ -139,8 +140,8 @@ def _replacement(name: str) -> Callable[[re.Match[str]], str]:
     return lambda found: _FOLDER if found[1] else f"{_FOLDER}{name}"
 
 
-def _name_rules(hostname: str) -> list[Rule]:
-    hosts = [hostname, socket.gethostname()]
+def _name_rules(hostnames: Iterable[str]) -> list[Rule]:
+    hosts = [*hostnames, socket.gethostname()]
     names = dict.fromkeys((name for host in hosts for name in (host, host.partition(".")[0])), UNKNOWN_HOST)
     for user in (getpass.getuser, lambda: Path.home().name):
         with contextlib.suppress(ImportError, KeyError, OSError, RuntimeError):  # the name is unknown
@@ -159,7 +160,8 @@ def _apply(value: Any, rules: list[Rule]) -> Any:
             value = pattern.sub(replacement, value)
         return value
     if isinstance(value, dict):
-        return {key: _apply(item, rules) for key, item in value.items()}
+        # Rules skip host names that are too short.
+        return {key: UNKNOWN_HOST if key == "hostname" else _apply(item, rules) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_apply(item, rules) for item in value]
     return value

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,18 +15,11 @@ import platformdirs
 
 from polybench.data.disk import atomic_write, is_file, read_regular_file, remove_stale
 from polybench.errors import BadInput
-from polybench.schema.encoding import encode
-from polybench.schema.measurements import (
-    OVERHEAD_ID,
-    SWEEP_ID,
-    LayersDocument,
-    OverheadDocument,
-    SweepDocument,
-    layers_from_json,
-    overhead_from_json,
-    sweep_from_json,
-)
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.documents import DOCUMENT_KINDS, AnyDocument, kind_of, read_document
+from polybench.schema.encoding import decode, encode
+from polybench.schema.measurements import LayersDocument, SweepDocument
+from polybench.schema.metadata import Document
+from polybench.schema.study import StudyDocument
 from polybench.storage.study_index import StudyIndex
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 
@@ -39,12 +32,7 @@ STUDY_ID = re.compile(r"\d{8}-\d{6}-")
 _MAX_NAMES = 5
 """Number of names that an error message lists."""
 
-_LAYERS, _SWEEPS, _OVERHEADS = "layers", "sweeps", "overheads"
-"""Subfolders of other kinds of documents."""
-
-Document = StudyDocument | LayersDocument | SweepDocument | OverheadDocument
-
-T = TypeVar("T")
+D = TypeVar("D", bound=AnyDocument)
 
 
 def results_folder(given: Path | None = None) -> Path:
@@ -93,8 +81,9 @@ class Store:
         return path
 
     def _document_path(self, document: Document) -> Path:
-        folders = {LayersDocument: _LAYERS, SweepDocument: _SWEEPS, OverheadDocument: _OVERHEADS}
-        return self.folder / folders.get(type(document), "") / f"{document.id}.json"
+        folder = DOCUMENT_KINDS[kind_of(document.schema)].folder
+        assert folder is not None
+        return self.folder / folder / f"{document.id}.json"
 
     def try_to_save(self, document: Document) -> str | None:
         """Save the document and return None, or an error message if it cannot be saved.
@@ -120,46 +109,31 @@ class Store:
 
     def studies(self, filters: Filters = NO_FILTERS) -> Iterator[StudyDocument]:
         """Yield the matching readable studies one at a time, the newest first."""
-        return _readable(
-            (self._path(study) for study in reversed(self.summaries()) if filters.matches(study)), from_json
-        )
+        paths = (self._path(study) for study in reversed(self.summaries()) if filters.matches(study))
+        return _readable(paths, StudyDocument)
 
     def _path(self, study: StudySummary) -> Path:
         return self.folder / f"{study.file}.json"
 
     def layers(self) -> list[LayersDocument]:
         """Return all readable layers documents, the newest first."""
-        paths = sorted(self.folder.glob(f"{_LAYERS}/*.json"), reverse=True)
-        return list(_readable(paths, layers_from_json))
+        return list(_readable(reversed(self.files("layers")), LayersDocument))
 
     def sweeps(self) -> Iterator[SweepDocument]:
         """Yield all readable sweeps one at a time, the newest first."""
-        return _readable(reversed(self.sweep_files()), sweep_from_json)
+        return _readable(reversed(self.files("sweep")), SweepDocument)
 
-    def sweep_files(self) -> list[Path]:
-        """Return the paths of all sweeps, readable or not, the oldest first."""
-        return sorted(self.folder.glob(f"{_SWEEPS}/*.json"))
+    def files(self, kind: str) -> list[Path]:
+        """Return the paths of all documents of a kind other than studies, readable or not, the oldest first."""
+        return sorted(self.folder.glob(f"{DOCUMENT_KINDS[kind].folder}/*.json"))
 
-    def overhead_files(self) -> list[Path]:
-        """Return the paths of all overheads, readable or not, the oldest first."""
-        return sorted(self.folder.glob(f"{_OVERHEADS}/*.json"))
-
-    def load_sweep(self, name: str) -> SweepDocument:
-        """Load the sweep with this ID, unique prefix of an ID, path, or `sweep-last`.
+    def load_kind(self, type_: type[D], name: str) -> D:
+        """Load the document of a type by its ID, a unique prefix of it, its path, or `sweep-last` for a sweep.
 
         Raises:
-            BadInput: no sweep or several sweeps match, or the document cannot be read.
+            BadInput: no document or several documents match, or the document cannot be read.
         """
-        return _load(_find_by_prefix(self.sweep_files(), name, SWEEP_ID), "sweep", sweep_from_json)
-
-    def load_overhead(self, name: str) -> OverheadDocument:
-        """Load the overhead with this ID, unique prefix of an ID, path, or `overhead-last`.
-
-        Raises:
-            BadInput: no overhead or several overheads match, or the document cannot be read.
-        """
-        path = _find_by_prefix(self.overhead_files(), name, OVERHEAD_ID)
-        return _load(path, "overhead", overhead_from_json)
+        return _load(_find_by_prefix(self.files(_kind(type_)), name, _kind(type_)), type_)
 
     def read(self, study: StudySummary) -> StudyDocument:
         """Load the document of a summary.
@@ -167,7 +141,7 @@ class Store:
         Raises:
             BadInput: it cannot be read.
         """
-        return _load(self._path(study), "study", from_json)
+        return _load(self._path(study), StudyDocument)
 
     def load(self, name: str) -> StudyDocument:
         """Load the study with this ID, unique prefix of an ID, path, or `last`, the one started last.
@@ -175,7 +149,7 @@ class Store:
         Raises:
             BadInput: no study or several studies match, or the document cannot be read.
         """
-        return _load(self._find(name), "study", from_json)
+        return _load(self._find(name), StudyDocument)
 
     def _find(self, name: str) -> Path:
         # The folder may contain other JSON files, with any name.
@@ -186,11 +160,11 @@ class Store:
             return Path(name)
         if matches := _matching(paths, name):
             return _only(matches, name, "studies")
-        if name.startswith(SWEEP_ID):
+        if name.startswith(DOCUMENT_KINDS["sweep"].id_prefix):
             raise BadInput(f"{name!r} is a sweep, not a study; use polybench show, report or plot")
-        if name.startswith(OVERHEAD_ID):
+        if name.startswith(DOCUMENT_KINDS["overhead"].id_prefix):
             raise BadInput(f"{name!r} is an overhead, not a study; use polybench show or plot")
-        if any(path.stem.startswith(name) for path in self.folder.glob(f"{_LAYERS}/*.json")):
+        if any(path.stem.startswith(name) for path in self.files("layers")):
             raise BadInput(
                 f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
                 " `polybench explain` finds a study's layers document by itself"
@@ -203,12 +177,11 @@ def is_document_path(name: str) -> bool:
     return name.endswith(".json") and is_file(Path(name))
 
 
-def _find_by_prefix(paths: Sequence[Path], name: str, id_prefix: str) -> Path:
-    """Return the path of the document with this name, among documents whose IDs start with `id_prefix`."""
+def _find_by_prefix(paths: Sequence[Path], name: str, kind: str) -> Path:
+    """Return the path of the document of a kind with this name."""
     if is_document_path(name):
         return Path(name)
-    kind = id_prefix.rstrip("-")
-    matches = paths[-1:] if name == f"{id_prefix}last" else _matching(paths, name)
+    matches = paths[-1:] if name == f"{DOCUMENT_KINDS[kind].id_prefix}last" else _matching(paths, name)
     if not matches:
         raise BadInput(f"no saved {kind} {name!r}; polybench {kind} saves one")
     return _only(matches, name, f"{kind}s")
@@ -227,11 +200,15 @@ def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
     return matches[0]
 
 
-def _load(path: Path, kind: str, read: Callable[[bytes], T]) -> T:
+def _kind(type_: type[D]) -> str:
+    return next(kind for kind, row in DOCUMENT_KINDS.items() if row.type is type_)
+
+
+def _load(path: Path, type_: type[D]) -> D:
     try:
-        return read(read_regular_file(path))
+        return decode(read_regular_file(path), type_)
     except (OSError, msgspec.MsgspecError) as error:
-        raise BadInput(f"cannot read the {kind} {path}: {error}") from error
+        raise BadInput(f"cannot read the {_kind(type_)} {path}: {error}") from error
 
 
 def _is_study(one: StudySummary) -> bool:
@@ -247,10 +224,10 @@ def _save_copy(document: Document) -> str:
     return f"; saved a copy to {path}"
 
 
-def _readable(paths: Iterable[Path], read: Callable[[bytes], T]) -> Iterator[T]:
+def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
     for path in paths:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield read(read_regular_file(path))
+            yield decode(read_regular_file(path), type_)
 
 
 def _first_names(names: Iterable[str]) -> str:
@@ -263,3 +240,20 @@ def write_file_atomically(path: Path, content: bytes) -> None:
     """Replace the file; readers and crashes see the old content or the new one, never a part of it."""
     with atomic_write(path) as file:
         file.write(content)
+
+
+def load_document(name: str, store: Store) -> AnyDocument:
+    """Load a study, sweep or overhead by its ID, prefix or `last`, or any document by its path.
+
+    Raises:
+        BadInput: no document or several documents match, or the document cannot be read.
+    """
+    if not is_document_path(name):
+        for row in DOCUMENT_KINDS.values():
+            if row.id_prefix and name.startswith(row.id_prefix):
+                return store.load_kind(row.type, name)
+        return store.load(name)
+    try:
+        return read_document(Path(name).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {name}: {error}") from error

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
-from polybench.schema.measurements import OverheadDocument, SweepDocument, overhead_from_json, sweep_from_json
+from polybench.schema.encoding import decode
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.options import EngineName
 from polybench.storage.store import Store
 from polybench.storage.study_summary import (
     ConfigurationSummary,
     FastestPoint,
     Filters,
-    Kind,
     StudySummary,
     SweepPoints,
     parse_time,
@@ -68,21 +69,16 @@ def summarize_overhead(overhead: OverheadDocument) -> StudySummary:
 
 def sweep_summaries(store: Store) -> list[StudySummary]:
     """Return summaries of all saved sweeps and overheads, readable or not."""
-    sweeps = [_summarize_file(path, "sweep", _read_sweep) for path in store.sweep_files()]
-    return [*sweeps, *(_summarize_file(path, "overhead", _read_overhead) for path in store.overhead_files())]
+    sweeps = [_summarize_file(path, "sweep") for path in store.files("sweep")]
+    return [*sweeps, *(_summarize_file(path, "overhead") for path in store.files("overhead"))]
 
 
-def _read_sweep(text: bytes) -> StudySummary:
-    return summarize_sweep(sweep_from_json(text))
-
-
-def _read_overhead(text: bytes) -> StudySummary:
-    return summarize_overhead(overhead_from_json(text))
-
-
-def _summarize_file(path: Path, kind: Kind, read: Callable[[bytes], StudySummary]) -> StudySummary:
+def _summarize_file(path: Path, kind: Literal["sweep", "overhead"]) -> StudySummary:
     try:
-        return read(read_regular_file(path))
+        text = read_regular_file(path)
+        if kind == "sweep":
+            return summarize_sweep(decode(text, SweepDocument))
+        return summarize_overhead(decode(text, OverheadDocument))
     except (OSError, msgspec.MsgspecError) as error:
         written = 0.0
         with suppress(OSError):

@@ -19,7 +19,8 @@ from polybench.cli.explain import explain_study
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import ConfigurationFailed
 from polybench.runner.progress import NullProgress
-from polybench.schema.measurements import layers_from_json
+from polybench.schema.encoding import decode
+from polybench.schema.measurements import LayersDocument
 from tests import small_datasets
 from tests.cli.test_live import on_screen
 from tests.commands import FAST, printed, printed_json, refused
@@ -88,7 +89,7 @@ def test_the_layers_of_an_anonymous_study_are_anonymous_and_apply_to_it(own_fold
     text = printed("compare", *ENGINES, *QUICK, "--data", data, "--explain", "--anonymous")
     assert "Most of the difference comes from dense3, weight gradient: " in text
     (layers,) = (own_folders / "results" / "layers").glob("*.json")
-    assert layers_from_json(layers.read_bytes()).host.hostname == "<host>"
+    assert decode(layers.read_bytes(), LayersDocument).host.hostname == "<host>"
     assert socket.gethostname() not in layers.read_text()
     assert str(tmp_path) not in layers.read_text()
     assert "Most of the difference comes from dense3, weight gradient: " in printed("explain", "last")

@@ -10,8 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from polybench.schema.schema import FILE as SCHEMA_FILE
-from polybench.schema.schema import study_schema
+from polybench.schema.documents import JSON_SCHEMA, study_schema
 from polybench.schema.study import from_json, to_json
 from tests import golden
 from tests.factories import trainings, typical_study
@@ -23,12 +22,12 @@ MACHINE_DEPENDENT |= {"inconclusive_reason", "full_collections"}
 
 @pytest.fixture(scope="module")
 def schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(SCHEMA_FILE.read_text()))
+    return Draft202012Validator(json.loads(JSON_SCHEMA.read_text()))
 
 
 def test_the_schema_matches_the_types() -> None:
-    Draft202012Validator.check_schema(json.loads(SCHEMA_FILE.read_text()))
-    assert SCHEMA_FILE.read_text() == study_schema(), "outdated: run make schema"
+    Draft202012Validator.check_schema(json.loads(JSON_SCHEMA.read_text()))
+    assert JSON_SCHEMA.read_text() == study_schema(), "outdated: run make schema"
 
 
 def test_the_golden_document_follows_the_schema(schema: Draft202012Validator) -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from polybench.networks import MODELS
 from polybench.results.usage import NVML_BY_PROCESS
-from polybench.schema.measurements import sweep_from_json
+from polybench.schema.encoding import decode
+from polybench.schema.measurements import SweepDocument
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument, from_json
 from polybench.schema.units import format_seconds
@@ -296,7 +297,7 @@ def test_another_process_on_the_gpu_is_reported(polybench: Polybench, findings: 
 
 def test_every_batch_size_is_measured(polybench: Polybench, findings: Findings) -> None:
     found: dict[str, list[tuple[Any, Any]]] = {}
-    for point in sweep_from_json(polybench.run("sweep", 120)).points:
+    for point in decode(polybench.run("sweep", 120), SweepDocument).points:
         for one in point.configurations:
             found.setdefault(one.configuration, []).append((*point.parameters.values(), one))
     for configuration, points in found.items():

@@ -1,0 +1,93 @@
+"""The kinds of documents. ADD A DOCUMENT KIND: a record with its `schema`, and its row here."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from polybench.schema.analyses import DiffDocument, ExplanationDocument, HistoryDocument, MergeDocument
+from polybench.schema.encoding import decode, find_schema
+from polybench.schema.measurements import (
+    AllocationsDocument,
+    LayersDocument,
+    OverheadDocument,
+    PeakDocument,
+    SweepDocument,
+)
+from polybench.schema.study import SCHEMA, StudyDocument
+
+AnyDocument = (
+    StudyDocument
+    | LayersDocument
+    | SweepDocument
+    | OverheadDocument
+    | PeakDocument
+    | AllocationsDocument
+    | DiffDocument
+    | HistoryDocument
+    | MergeDocument
+    | ExplanationDocument
+)
+
+
+class DocumentKind(NamedTuple):
+    """A kind of document, with the schema `polybench.KIND/2`.
+
+    Attributes:
+        type: its record.
+        description: the kind with its article, for messages.
+        folder: the subfolder of saved documents, or None if they are not saved.
+        id_prefix: the start of their IDs; the rest is the ID of the first study.
+    """
+
+    type: type[AnyDocument]
+    description: str
+    folder: str | None = None
+    id_prefix: str = ""
+
+
+DOCUMENT_KINDS = {
+    "study": DocumentKind(StudyDocument, "a study", ""),
+    "layers": DocumentKind(LayersDocument, "a layers document", "layers"),
+    "sweep": DocumentKind(SweepDocument, "a sweep", "sweeps", "sweep-"),
+    "overhead": DocumentKind(OverheadDocument, "an overhead", "overheads", "overhead-"),
+    "peak": DocumentKind(PeakDocument, "a peak"),
+    "allocations": DocumentKind(AllocationsDocument, "an allocations document"),
+    "diff": DocumentKind(DiffDocument, "a diff"),
+    "history": DocumentKind(HistoryDocument, "a history"),
+    "merge": DocumentKind(MergeDocument, "a merge"),
+    "explanation": DocumentKind(ExplanationDocument, "an explanation"),
+}
+
+
+def kind_of(schema: str) -> str:
+    """Return the kind of a schema: `sweep` for `polybench.sweep/2`."""
+    return schema.removeprefix("polybench.").partition("/")[0]
+
+
+def read_document(text: bytes) -> AnyDocument:
+    """Read a document of any kind; raises msgspec.ValidationError or msgspec.DecodeError."""
+    kind = DOCUMENT_KINDS.get(kind_of(find_schema(text)), DOCUMENT_KINDS["study"])
+    return decode(text, kind.type)
+
+
+JSON_SCHEMA = Path(__file__).with_name("study.schema.json")
+
+
+def study_schema() -> str:
+    """Return the JSON Schema of a study as indented JSON."""
+    (reference,), definitions = msgspec.json.schema_components([StudyDocument], ref_template="#/$defs/{name}")
+    for definition in definitions.values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
+    header = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA}
+    full_schema: dict[str, Any] = {**header, **reference, "$defs": dict(sorted(definitions.items()))}
+    return json.dumps(full_schema, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    JSON_SCHEMA.write_text(study_schema())
