@@ -19,6 +19,7 @@ from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
 from polybench.errors import lookup_or_suggest
 from polybench.render import FORMATS, TABLE_FORMATS, render
+from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def show(
 
 def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:
     """Print a document other than a study as its own command prints it."""
+    from polybench.render import explanation
     from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 
     kind = kind_of(document.schema)
@@ -61,7 +63,11 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
         "--published": options.published and kind != "sweep",
     }
     reject_options(given, f"{name} is {DOCUMENT_KINDS[kind].description}")
-    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
+    formats = explanation.FORMATS if kind == "explanation" else TABLE_FORMATS
+    lookup_or_suggest(options.format, dict.fromkeys(formats), "format")
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
-    write(render(document, options.format, published=options.published), options.output)
+    if isinstance(document, ExplanationDocument):
+        write(explanation.render(document, options.format), options.output)
+    else:
+        write(render(document, options.format, published=options.published), options.output)

@@ -32,7 +32,6 @@ def malicious_study() -> StudyDocument:
     return msgspec.structs.replace(
         document,
         id=text,
-        created=text,
         title=text,
         study=f'engines = ["{text}"]',
         host=host,
