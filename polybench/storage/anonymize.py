@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 import platformdirs
 
+from polybench.errors import BadInput
+from polybench.schema.analyses import MergeDocument
 from polybench.schema.documents import AnyDocument
 from polybench.schema.metadata import Host
 
@@ -56,7 +58,12 @@ def anonymize(document: Document, results: Path | None = None) -> Document:
     Args:
         document: of this machine or of another one.
         results: the folder where it is saved, if any.
+
+    Raises:
+        BadInput: it is a merge, which would be unreadable without the names of its machines.
     """
+    if isinstance(document, MergeDocument):
+        raise BadInput("a merge has the names of its machines: merge anonymous studies instead")
     plain: dict[str, Any] = msgspec.to_builtins(document)
     folders = {*_program_folders(), *_document_folders(plain), *([results] if results else [])}
     if "argv" in plain:
