@@ -134,17 +134,10 @@ def open_dataset(
 ) -> Dataset:
     """Read or generate a data set with a few megabytes of memory, except for IMDb's text.
 
-    Args:
-        data: `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
-            `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder
-            of MNIST's files, or of a folder of images with one subfolder per class.
-        seed: seed of the synthetic data.
-        scratch: folder for the mapped file, 154 MB for 50,000 images.
-        split: "train" or "test".
-        image_shape: input shape of the network: (channels, height, width), (time, features), or tokens
-            (time,).
-        classes: number of the network's classes.
-        vocabulary: number of the network's tokens; None if it does not take tokens.
+    `data` is `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
+    `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder of MNIST's
+    files, or of a folder of images with one subfolder per class. The network takes `image_shape`: (channels,
+    height, width), (time, features), or tokens (time,). `scratch` receives the mapped file, 154 MB for 50,000 images.
 
     Raises:
         BadInput: the data does not exist, is not in a known format, does not fit the network, or `scratch`
@@ -170,9 +163,6 @@ def expected_images(data: str, split: Split, image_shape: Shape = IMAGE_SHAPE) -
     """Estimate how many images `open_dataset` will find, without opening them: the number of synthetic ones.
 
     CIFAR-10 has the same number, MNIST a fifth more, and IMDb half as many training reviews.
-
-    Raises:
-        BadInput: `data` is a folder of images without this split.
     """
     if len(image_shape) == 3 and image_shape[0] == 3 and _is_user_image_folder(data):
         return len(find_images(_path(data), split).files)

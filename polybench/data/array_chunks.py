@@ -42,12 +42,9 @@ class Chunk(NamedTuple):
 
 
 def write_chunks(chunks: Iterable[Chunk], path: Path) -> int:
-    """Write all images in NCHW layout, then all labels; accepts chunks in any order.
+    """Write all images in NCHW layout, then all labels; accepts chunks in any order. Return the number of images.
 
     A value takes one byte, a token four.
-
-    Returns:
-        The number of images.
     """
     labels: dict[int, Pixels] = {}
     image_bytes = 0

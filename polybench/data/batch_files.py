@@ -55,12 +55,8 @@ def write_epoch(
 ) -> EpochFile:
     """Write the batches of `order`, with pixels as float32 in 0..1 (value / 255); tokens are not converted.
 
-    Args:
-        dataset: source of the images.
-        order: (steps, batch) indices, as from `epoch_order`.
-        folder: target of `images.f32` or `tokens.i32`, and of `labels.i64`; 614 MB for 50,000 images.
-        max_steps: write only this many steps.
-        augmentations: (steps, batch, 3), applied to the images.
+    `folder` receives `images.f32` or `tokens.i32`, and `labels.i64`; 614 MB for 50,000 images. Only the first
+    `max_steps` of the (steps, batch) indices are written. `augmentations` are (steps, batch, 3).
 
     Raises:
         BadInput: the folder has too little space for the files, or is not writable.
@@ -79,11 +75,7 @@ def write_epoch(
 
 
 def cached_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
-    """Provide the files of `write_epoch`, from the cache if an earlier study had the same data and order.
-
-    Raises:
-        BadInput: as from `write_epoch`.
-    """
+    """Provide the files of `write_epoch`, from the cache if an earlier study had the same data and order."""
 
     def write() -> str:
         write_epoch(dataset, order, folder)
@@ -176,11 +168,7 @@ class PipelineFiles(msgspec.Struct, frozen=True):
 
 
 def write_images(dataset: Dataset, folder: Path) -> ImageFiles:
-    """Write `images.npy` and `labels.npy`, which all pipelines share.
-
-    Raises:
-        BadInput: the folder has too little space for the files, or is not writable.
-    """
+    """Write `images.npy` and `labels.npy`, which all pipelines share."""
     files = ImageFiles(folder / "images.npy", folder / "labels.npy")
     with check_free_space(folder, dataset.images.nbytes + 8 * len(dataset.labels)):
         np.save(files.images, dataset.images)
@@ -197,11 +185,7 @@ def write_pipeline_files(
     loader_workers: int,
     steps_per_epoch: int,
 ) -> PipelineFiles:
-    """Write `order.npy` and, with augmentation, `augmentations.npy` for these images.
-
-    Raises:
-        BadInput: the folder has too little space for the files, or is not writable.
-    """
+    """Write `order.npy` and, with augmentation, `augmentations.npy` for these images."""
     order_path, augmentations_path = folder / "order.npy", folder / "augmentations.npy"
     with check_free_space(folder, 2 * order.nbytes):
         np.save(order_path, order)

@@ -43,19 +43,14 @@ Augmentations = NDArray[np.int8]
 def epoch_order(images: int, batch_size: int, seed: int, epoch: int) -> Order:
     """Return the batches of one epoch: (steps, batch) indices of images, each at most once.
 
-    Raises:
-        BadInput: a batch would be empty, or larger than the data.
+    Raises BadInput if a batch would be empty, or larger than the data.
     """
     steps = _steps_per_epoch(images, batch_size)
     return _permutation(images, seed, epoch)[: steps * batch_size].reshape(steps, batch_size)
 
 
 def batch_stream(images: int, batch_size: int, seed: int, steps: int) -> Order:
-    """Return the first `steps` batches of training over consecutive epochs: (steps, batch) indices of images.
-
-    Raises:
-        BadInput: a batch would be empty, or larger than the data.
-    """
+    """Return the first `steps` batches of training over consecutive epochs: (steps, batch) indices of images."""
     per_epoch = _steps_per_epoch(images, batch_size)
     epochs = range(-(-steps // per_epoch))
     orders = [epoch_order(images, batch_size, seed, epoch) for epoch in epochs]

@@ -123,11 +123,7 @@ def locate(path: Path) -> Path | None:
 
 
 def read(source: Path, split: Split) -> Iterator[Chunk]:
-    """Yield the images of one split in chunks, in the order of the archive's files.
-
-    Args:
-        source: result of `locate`.
-        split: "train" or "test".
+    """Yield the images of one split of a source that `locate` found, in chunks, in the order of the archive's files.
 
     Raises:
         BadInput: a file is missing, truncated, damaged or not CIFAR-10; the message names it.
@@ -146,9 +142,7 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
 def is_official_archive(source: Path, split: Split) -> bool:
     """Return True if the files of this split are, bit for bit, the published ones.
 
-    Args:
-        source: result of `locate`; an archive is compared as a whole, since its members are not unpacked.
-        split: "train" or "test".
+    An archive is compared as a whole, since its members are not unpacked.
     """
     if source.is_file():
         return _digest(source, "sha256") in {published.sha256 for published in ARCHIVES.values()}
@@ -174,11 +168,7 @@ class VerifiedArchive(NamedTuple):
 
 
 def verify(path: Path) -> VerifiedArchive:
-    """Read both splits of the CIFAR-10 that `path` is or contains.
-
-    Raises:
-        BadInput: CIFAR-10 is missing, or a file is missing, truncated, damaged or unknown; the message names it.
-    """
+    """Read both splits of the CIFAR-10 that `path` is or contains; raise BadInput as `read` does."""
     source = locate(path)
     if source is None:
         raise BadInput(f"CIFAR-10 not found in {path}; {HINT}")
@@ -188,10 +178,7 @@ def verify(path: Path) -> VerifiedArchive:
 
 
 def fetch(version: Version, folder: Path) -> Path:
-    """Download one version to `folder` and unpack it, unless it is already there.
-
-    Returns:
-        The unpacked folder.
+    """Download one version to `folder` and unpack it, unless it is already there; return the unpacked folder.
 
     Raises:
         BadInput: the network is unreachable, the disk is too small, or the file is not the published one.
@@ -378,8 +365,7 @@ class _Unpickler(pickle.Unpickler):
 def read_pickle(content: IO[bytes], size: int) -> tuple[Pixels, Pixels]:
     """Return pixels (n, 3072) and labels (n,) of one file of `size` bytes.
 
-    Raises:
-        ValueError: it is not a pickle, refers to an unexpected name, or is not a batch of CIFAR-10.
+    Raises ValueError if it is not a pickle, refers to an unexpected name, or is not a batch of CIFAR-10.
     """
     if size > _MAX_PICKLE_BYTES:
         raise ValueError(f"{size} bytes, expected about 31 million")

@@ -43,8 +43,7 @@ def is_file(path: Path) -> bool:
 def read_regular_file(path: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Read a whole file; pipes and devices are rejected, since they may block or never end.
 
-    Raises:
-        OSError: it is unreadable, not a regular file, or larger than `max_bytes`.
+    Raises OSError if it is unreadable, not a regular file, or larger than `max_bytes`.
     """
     # Opened this way, a pipe does not block; a file is read as usual.
     with open(path, "rb", opener=_open_nonblocking) as file:

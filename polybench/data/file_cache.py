@@ -69,11 +69,8 @@ def partial_sha256(path: Path) -> str:
 class FileCache(Generic[T]):
     """A folder of entries; if they exceed `limit` bytes, the least recently used ones are removed.
 
-    Args:
-        folder: folder of the entries; created if it is missing.
-        note: type of the entries' notes.
-        limit: bytes of all entries. The cache is disabled if the disk has less free space.
-        checksum: function that detects damaged files.
+    The cache is disabled if the disk has less free space than `limit`. `note` is the type of the entries' notes;
+    `checksum` detects damaged files.
     """
 
     def __init__(self, folder: Path, note: type[T], limit: int, checksum: Callable[[Path], str] = sha256) -> None:
@@ -81,15 +78,10 @@ class FileCache(Generic[T]):
         self._decoder = msgspec.json.Decoder(_Manifest[note])  # type: ignore[valid-type]
 
     def fetch(self, key: str, into: Path, build: Callable[[], T]) -> T:
-        """Put the files of an entry into a folder; they belong to the caller, who must not write to them.
+        """Put the files of an entry into a folder for them alone; return the entry's note.
 
-        Args:
-            key: name of the entry, which depends on everything that determines its files.
-            into: a folder for these files alone.
-            build: writes the files there if the entry is missing or damaged; a damaged entry is removed.
-
-        Returns:
-            The entry's note.
+        The files belong to the caller, who must not write to them. `key` depends on everything that determines them;
+        `build` writes them if the entry is missing or damaged.
         """
         cached = self._take(key, into)
         if cached is not None:

@@ -42,8 +42,7 @@ def is_image_folder(folder: Path) -> bool:
 def find_images(folder: Path, split: Split) -> ImageFolder:
     """List the images without opening them; files whose names are not those of images are ignored.
 
-    Raises:
-        BadInput: Pillow is missing, this split or a class has no images.
+    Raises BadInput if Pillow is missing, or this split or a class has no images.
     """
     root = _root(folder, split)
     extensions = _extensions()
@@ -60,11 +59,7 @@ def find_images(folder: Path, split: Split) -> ImageFolder:
 
 
 def read_images(images: ImageFolder, shape: Shape) -> Iterator[Chunk]:
-    """Yield all images in order, each of `shape` (3, height, width).
-
-    Raises:
-        BadInput: Pillow cannot read a file; the message names it.
-    """
+    """Yield all images in order, each of `shape` (3, height, width); BadInput names a file that Pillow cannot read."""
     with ThreadPoolExecutor() as pool:
         for first in range(0, len(images.files), _BATCH_IMAGES):
             batch = slice(first, first + _BATCH_IMAGES)

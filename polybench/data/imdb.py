@@ -74,13 +74,9 @@ def locate(path: Path) -> Path | None:
 
 
 def read(source: Path, split: Split, length: int, vocabulary: int) -> Iterator[Chunk]:
-    """Yield the reviews of one split as sequences of `length` tokens below `vocabulary`.
+    """Yield the reviews of one split as sequences of `length` tokens below `vocabulary`, at least `MIN_TOKENS`.
 
-    Args:
-        source: result of `locate`.
-        split: "train" or "test"; the training reviews define the words of both.
-        length: length of each sequence.
-        vocabulary: number of the network's tokens, at least `MIN_TOKENS`.
+    The training reviews define the words of both splits. `locate` has found the source.
 
     Raises:
         BadInput: the source is not IMDb, too large, or cannot be read; the message names the file.

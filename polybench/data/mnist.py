@@ -44,11 +44,7 @@ def locate(path: Path) -> Path | None:
 
 
 def read(folder: Path, split: Split) -> Iterator[Chunk]:
-    """Yield the images of one split in chunks, in their order.
-
-    Args:
-        folder: result of `locate`.
-        split: "train" or "test".
+    """Yield the images of one split of a folder that `locate` found, in chunks, in their order.
 
     Raises:
         BadInput: a file is missing, truncated, damaged or not MNIST; the message names the file and position.

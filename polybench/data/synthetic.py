@@ -58,11 +58,7 @@ MAX_VOCABULARY = 1 << 31
 
 
 def image_count(split: Split, shape: Shape = IMAGE_SHAPE) -> int:
-    """Return the number of images of this shape.
-
-    Raises:
-        BadInput: a single image exceeds the total size.
-    """
+    """Return the number of images of this shape; raise BadInput if a single one exceeds the total size."""
     total_bytes = IMAGES[split] * IMAGE_BYTES
     if math.prod(shape) > total_bytes:
         shape_text = " x ".join(map(str, shape))
@@ -76,14 +72,10 @@ def image_count(split: Split, shape: Shape = IMAGE_SHAPE) -> int:
 def image_chunks(
     images: int, seed: int, split: Split, shape: Shape = IMAGE_SHAPE, classes: int = CLASSES
 ) -> Iterator[Chunk]:
-    """Yield `images` synthetic images in order; image i has label i mod `classes`, which balances the
-    classes.
+    """Yield synthetic images in order; image i has label i mod `classes`, which balances the classes.
 
-    The splits of a seed share classes and noise, but no image.
-
-    Raises:
-        BadInput: `shape` is not (3, height, width) or (1, height, width), which is the red channel; or there
-            are more than 256 classes, which do not fit in a byte.
+    The splits of a seed share classes and noise, but no image. `shape` is (3, height, width), or (1, height, width),
+    which is the red channel.
     """
     if len(shape) != 3 or shape[0] not in (1, 3) or classes > 256:
         raise BadInput(

@@ -20,11 +20,7 @@ _VERSION_2 = ""
 
 
 def cpu_quota(process: Path = PROC_SELF) -> float | None:
-    """Return the number of processors whose time these groups may use; None without a limit.
-
-    Args:
-        process: this process's folder in /proc.
-    """
+    """Return the number of processors whose time these groups may use; None without a limit."""
     quotas = (_group_quota(group) for group in _groups("cpu", process))
     return min((quota for quota in quotas if quota is not None), default=None)
 

@@ -42,12 +42,9 @@ def usable_cpus() -> set[int]:
 
 
 def physical_cores(cpus: Collection[int] | None = None, cpu_folder: Path = CPU_FOLDER) -> list[Core]:
-    """Return the physical cores with a usable CPU, ordered by number; empty if the system does not describe
-    them.
+    """Return the physical cores with a usable CPU (by default, of this process), ordered by number.
 
-    Args:
-        cpus: usable logical CPUs, by default those of this process.
-        cpu_folder: the kernel's folder that describes the CPUs.
+    Returns an empty list if the system does not describe them.
     """
     cores: dict[int, Core] = {}
     for cpu in sorted(usable_cpus() if cpus is None else cpus):
@@ -84,9 +81,7 @@ def select_cores(cores: Iterable[Core], count: int) -> tuple[int, ...]:
 def split_cores(cpus: Collection[int], processes: int) -> list[tuple[int, ...]]:
     """Return each process's logical CPUs, on whole physical cores; () for each if there are too few.
 
-    Args:
-        cpus: CPUs to split; empty stands for all that this process may use.
-        processes: number of processes; cores that remain after an even split are unused.
+    Empty `cpus` stand for all that this process may use. Cores that remain after an even split are unused.
     """
     all_cpus = list(cpus) or sorted(usable_cpus())
     cores = [core.cpus for core in physical_cores(all_cpus)] or [(cpu,) for cpu in all_cpus]
@@ -125,10 +120,7 @@ def last_level_cache_bytes(
 ) -> int | None:
     """Return the total size of the last-level caches that `threads` threads can use; None if it is unknown.
 
-    Args:
-        threads: number of threads on separate cores, each of which may have its own cache.
-        cpus: usable logical CPUs, by default those of this process.
-        cpu_folder: the kernel's folder that describes the CPUs.
+    The threads run on separate cores, each of which may have its own cache.
     """
     bytes_by_sharing_cpus: dict[str, int] = {}
     for cpu in usable_cpus() if cpus is None else cpus:

@@ -54,13 +54,10 @@ class BlockMeter:
 
 
 def has_interference(load: MachineLoad, cpu_seconds: float, cpu_wait_seconds: float | None) -> bool:
-    """Return True if the hypervisor or other processes kept a worker from its cores.
+    """Return True if the hypervisor or other processes kept a worker, with this CPU time, from its cores.
 
-    Args:
-        load: load of the machine during the block.
-        cpu_seconds: CPU time of the worker.
-        cpu_wait_seconds: time that its threads waited for a core. If the kernel does not report it, the CPU
-            pressure of the machine is used. Without that too, a busy machine is enough.
+    `cpu_wait_seconds` is the time that its threads waited for a core. If the kernel does not report it, the CPU
+    pressure of the machine is used. Without that too, a busy machine is enough.
     """
     if not load.is_busy:
         return False

@@ -174,13 +174,9 @@ def _cpu_seconds() -> dict[tuple[int, float], tuple[str, float]]:
 class IdleWait:
     """Waits for other programs to stop, up to a total number of seconds; no worker runs meanwhile.
 
-    Args:
-        seconds: maximum total wait; 0 never waits, but measures once which programs are busy.
-        report: called with the reason for the wait.
-
-    Attributes:
-        waited_seconds: total wait so far.
-        busiest_programs: the programs that kept the machine busy in the last measurement that found any.
+    0 seconds never wait, but measure once which programs are busy. `report` is called with the reason for a wait.
+    `waited_seconds` is the total wait so far; `busiest_programs` kept the machine busy in the last measurement that
+    found any.
     """
 
     def __init__(

@@ -30,13 +30,10 @@ MODEL_NAMES = tuple(_CATDOG_FAMILY if name == "catdog-2" else name for name in M
 
 
 def find_model(name: str | Model) -> Model:
-    """Return the network of this name: a row of MODELS, `catdog-N` with a depth N, or a layer (see
-    `single_layer`).
+    """Return the network of this name: a row of MODELS, `catdog-N` with a depth N, or a layer (see `single_layer`).
 
-    `NAME@SIZE` is the same network for images of SIZE x SIZE pixels. A `Model` is returned unchanged.
-
-    Raises:
-        BadInput: the name is unknown; the message suggests the nearest names, or the valid depths.
+    `NAME@SIZE` is the same network for images of SIZE x SIZE pixels. A `Model` is returned unchanged. If the name is
+    unknown, BadInput suggests the nearest names, or the valid depths.
     """
     if isinstance(name, Model):
         return name

@@ -23,11 +23,7 @@ DEPTHS = range(2, 1001)
 
 
 def catdog(depth: int, size: int | None = None) -> Model:
-    """Build the network with `depth` convolutions for images of `size` x `size` pixels.
-
-    Raises:
-        BadInput: the depth is out of range, or the image is too small for the poolings.
-    """
+    """Build the network with `depth` convolutions for images of `size` x `size` pixels."""
     if depth not in DEPTHS:
         raise BadInput(f"catdog-{depth}: expected {DEPTHS[0]} to {DEPTHS[-1]} convolutions")
     default_size = 64 if depth < 4 else 128

@@ -79,16 +79,9 @@ class _Training(msgspec.Struct, frozen=True):
 
 
 def network_of(text: TomlText, table: Mapping[str, Any], above: KeyPath = (), default_name: str = "network") -> Model:
-    """Build the network of a table. Its name is that in the table, or the default, with a fingerprint.
+    """Build the network of a table at the key path `above`; BadInput has the text's name and the line.
 
-    Args:
-        text: the text with the table.
-        table: the keys of a network file.
-        above: key path of the table.
-        default_name: name of a network without one.
-
-    Raises:
-        BadInput: the table does not describe a network; the message has the text's name and the line.
+    Its name is that in the table, or the default, with a fingerprint.
     """
     network = text.read_struct(table, above, _Network, "key")
     place = (*above, "input")

@@ -79,13 +79,9 @@ class _Entry(NamedTuple):
 
 
 class LayerReader:
-    """Reads the layers of one network.
+    """Reads the layers of one network, whose table is at the key path `above`.
 
-    Args:
-        text: the text with the network, for errors.
-        above: key path of the network's table.
-        blocks: lists of layers by block name.
-        vocabulary: number of tokens of the input; None without tokens.
+    `blocks` are lists of layers by block name; `vocabulary` is the number of tokens of the input, None without tokens.
     """
 
     def __init__(self, text: TomlText, above: KeyPath, blocks: Mapping[str, Any], vocabulary: int | None) -> None:
@@ -99,9 +95,8 @@ class LayerReader:
     def read(self, layers: list[Any], shape: Shape, classes: int) -> tuple[Layer, ...]:
         """Read the layers of a network with inputs of `shape`, (time,) for tokens, and `classes` outputs.
 
-        Raises:
-            BadInput: an unknown type or option, a value or shape that does not fit, a repeated name, a recursive
-                block, or a network that is too large; with the line.
+        BadInput has the line of an unknown type or option, a value or shape that does not fit, a repeated name, a
+        recursive block, or a network that is too large.
         """
         place: KeyPath = (*self._above, "layers")
         made, after = self._read_list(layers, place, shape, _Scope())

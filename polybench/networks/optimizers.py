@@ -98,14 +98,9 @@ FORMULAS: dict[str, str] = {
 def apply_update(
     optimizer: Optimizer, rate: float, w: Array, gradient: Array, state: State
 ) -> tuple[Array, dict[str, Array]]:
-    """Return the weights and the optimizer's state after one step.
+    """Return the weights, in float64, and the optimizer's state after one step at this learning rate.
 
-    Args:
-        optimizer: the formula and its settings, except for the learning rate.
-        rate: the learning rate of this step.
-        w: weights, float64.
-        gradient: of the loss, of the same shape.
-        state: the state that the previous step returned.
+    `state` is that after the previous step.
     """
     import numpy as np
 

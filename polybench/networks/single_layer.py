@@ -44,11 +44,7 @@ _CHANNELS, _CLASSES = 3, 10
 
 
 def single_layer(name: str) -> Model:
-    """Build the network of `LAYER on HEIGHTxWIDTH`; a dense layer needs no image size.
-
-    Raises:
-        BadInput: the text does not describe a layer, or the layer does not fit the image.
-    """
+    """Build the network of `LAYER on HEIGHTxWIDTH`; a dense layer needs no image size."""
     text, _, size_text = name.partition(" on ")
     match = _LAYER_PATTERN.fullmatch(text)
     layer = _parse_layer(match) if match else None

@@ -67,16 +67,9 @@ class TomlText(NamedTuple):
         return self._line_after(lambda table: not _has(table, place), _ENDS) if place else 1
 
     def read_struct(self, table: object, place: KeyPath, kind: type[T], what: str) -> T:
-        """Convert a table to a struct.
+        """Convert the table at this key path to a struct; `what` is the word for a key in errors.
 
-        Args:
-            table: values by field name.
-            place: key path of the table.
-            kind: type of the struct.
-            what: the word for a key in errors.
-
-        Raises:
-            BadInput: with the line of an unknown key, an invalid value, or a table without a required key.
+        BadInput has the line of an unknown key, an invalid value, or a table without a required key.
         """
         keys = self.expect_table(table, place)
         hints = get_type_hints(kind, include_extras=True)

@@ -188,11 +188,7 @@ def _step_seconds(plan: Plan, configuration: Configuration, batch_size: int) -> 
 def _measured_seconds(study: Study, steps: Sequence[float], share: float, steps_in_epoch: int) -> tuple[float, float]:
     """Return seconds of a group of configurations: (all rounds, counting passes).
 
-    Args:
-        study: the study.
-        steps: seconds of a step, one entry per configuration.
-        share: the group's share of the budget.
-        steps_in_epoch: maximum of steps in a timing block.
+    `steps` are seconds of a step of each configuration; `share` is the group's share of the budget.
     """
     round_budget = RoundBudget(study, share)
     budget = round_budget.start_process_run()

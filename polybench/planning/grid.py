@@ -30,13 +30,9 @@ class GridPoint(NamedTuple):
 
 
 def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
-    """Return every combination of the values, the last axis fastest; points share the budget equally.
+    """Return every combination of the values by axis, the last axis fastest; points share the budget equally.
 
     The parity check runs once per model, at its first point, because batch size and threads do not affect it.
-
-    Args:
-        study: the settings that all points share.
-        axes: values by name in AXES.
 
     Raises:
         BadInput: nothing is varied, a value is repeated, or a point is not a valid study.

@@ -144,11 +144,7 @@ def resolve(study: Study) -> Plan:
 
 
 def check_remote(study: Study) -> None:
-    """Check a study for another machine, independent of this machine's devices and cores.
-
-    Raises:
-        BadInput: it is invalid on any machine.
-    """
+    """Check a study for another machine, independent of this machine's devices and cores."""
     if study.devices is None:  # prices may name more devices
         both = () if study.precisions == ("tf32",) else ("cpu",)
         study = msgspec.structs.replace(study, devices=(*both, "cuda"), prices={})
@@ -156,11 +152,7 @@ def check_remote(study: Study) -> None:
 
 
 def resolve_remote(study: Study) -> Plan:
-    """Resolve a study for another machine, assuming this machine's devices and enough cores.
-
-    Raises:
-        BadInput: it is invalid on any machine.
-    """
+    """Resolve a study for another machine, assuming this machine's devices and enough cores."""
     check_remote(study)
     if study.devices is None:
         devices = ("cuda",) if study.precisions == ("tf32",) else _devices_of_machine()

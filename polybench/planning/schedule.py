@@ -42,10 +42,8 @@ def order_of_round(items: Sequence[Item], seed: int, process: int, number: int) 
 def steps_per_round(step_seconds: Sequence[float], share: float, steps_in_epoch: int) -> int:
     """Return the timed steps of a timing block, the same for all configurations.
 
-    Args:
-        step_seconds: seconds of one step, one entry per configuration.
-        share: seconds that one process run may take.
-        steps_in_epoch: maximum before data repeats.
+    `step_seconds` has the seconds of one step of each configuration; `share` are the seconds that one process run
+    may take. Data repeats after `steps_in_epoch`.
     """
     round_seconds = min(_BLOCK_SECONDS * len(step_seconds), share / STOPPING_CHECKS[0])
     fitting = int(round_seconds / sum(step_seconds))
@@ -93,13 +91,9 @@ class RoundBudgetState(NamedTuple):
 class RoundBudget:
     """Timing blocks and rounds of one group of configurations, chosen in its first process run.
 
-    Args:
-        study: the study; `steps_per_round` and `rounds_per_process` override the choice.
-        share: this group's share of the study's budget, by its number of configurations.
-
-    Attributes:
-        block: None until chosen.
-        cut_short: the budget ended before all requested rounds.
+    The study's `steps_per_round` and `rounds_per_process` override the choice. `share` is the group's part of the
+    study's budget, by its number of configurations. `block` is None until chosen; `cut_short` is True if the budget
+    ended before all requested rounds.
     """
 
     def __init__(self, study: Study, share: float = 1.0) -> None:

@@ -63,11 +63,7 @@ class SharedFiles(NamedTuple):
 
 
 def dataset_of(study: Study, model: Model, scratch: Path, split: Split = "train") -> Dataset:
-    """Open the data set of a study.
-
-    Raises:
-        BadInput: the data cannot be read, or does not fit the network.
-    """
+    """Open the data set of a study."""
     takes = model.input_shape, model.classes, model.vocabulary_size
     return open_dataset(study.data, study.seed, scratch, split, *takes)
 

@@ -116,16 +116,9 @@ def with_network(study: Study) -> Study:
 def replace_network(
     text: TomlText, table: dict[str, Any], above: KeyPath = (), folder: Path = Path()
 ) -> dict[str, Any]:
-    """Replace a `model` that is a table or a file by its network, in the fields of a study.
+    """Replace a `model` that is a table or a file by its network, in the fields of a study at the key path `above`.
 
-    Args:
-        text: the text of the study file.
-        table: the fields.
-        above: key path of the table.
-        folder: start of relative paths.
-
-    Raises:
-        BadInput: with the lines in both files.
+    A relative path starts at `folder`. BadInput has the lines in both files.
     """
     model, place = table.get("model"), (*above, "model")
     if isinstance(model, dict):
@@ -139,10 +132,7 @@ def replace_network(
 def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
     """Read a study file and its published results.
 
-    Args:
-        path: path of the file.
-        quick: true if the file should be read like `quick = true`.
-        remote: true if another machine measures it, even if the file names none.
+    `quick` reads it as if it had the key; `remote` checks it for another machine, even if the file names none.
 
     Raises:
         BadInput: the file cannot be read, or the study is invalid on any machine.
@@ -291,11 +281,7 @@ class _Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def published_numbers(path: Path, name: str) -> list[PublishedResult]:
-    """Return the numbers of the publication `name`, in the file's order.
-
-    Raises:
-        BadInput: the file cannot be read, or the publication is missing or invalid.
-    """
+    """Return the numbers of the publication `name`, in the file's order."""
     text = read_toml(path)
     entry = lookup_or_suggest(name, text.load(), f"publication in {path}")
     try:

@@ -36,8 +36,7 @@ _NOT_FOR_PARITY = (
 def measured_study(document: StudyDocument) -> Study:
     """Return the study as measured, with explicit threads.
 
-    Raises:
-        BadInput: another version of polybench wrote it, with unknown settings.
+    Raises BadInput if another version of polybench wrote it, with unknown settings.
     """
     try:
         text = TomlText(f"the study of {document.id}", document.study)

@@ -85,12 +85,9 @@ class Gpu:
         return self._read("memory", lambda: int(self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used), {})
 
     def sample(self, pid: int, gpu_workers: Collection[int], failures: dict[str, str]) -> GpuSample:
-        """Read all sensors once.
+        """Read all sensors once; `failures` receives the reasons of readings that failed.
 
-        Args:
-            pid: the worker that is measured.
-            gpu_workers: process IDs of all workers that may use a GPU now, including `pid`.
-            failures: receives readings that failed -> reason.
+        `pid` is the worker that is measured, one of all `gpu_workers` that may use a GPU now.
         """
         nvml, handle = self._nvml, self._handle
 
@@ -173,18 +170,11 @@ class Sampler:
 
 
 def nvml_index(device: str, environment: Mapping[str, str], uuids: Sequence[str], names: Sequence[str]) -> int:
-    """Return NVML's index of a device: CUDA numbers the visible devices in an order of its own.
+    """Return NVML's index of `cuda` or `cuda:1`: CUDA numbers the visible devices in an order of its own.
 
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
-
-    Args:
-        device: `cuda` or `cuda:1`.
-        environment: environment variables, for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
-        uuids: NVML's UUIDs of all GPUs, in the order of the PCI bus.
-        names: NVML's names of all GPUs, in the same order.
-
-    Raises:
-        LookupError: the device does not exist or its index is ambiguous; the text gives the reason and a fix.
+    `uuids` and `names` are NVML's, of all GPUs in the order of the PCI bus. Raises LookupError, with the reason and
+    a fix, if the device does not exist or its index is ambiguous.
     """
     index = int(device.partition(":")[2] or 0)
     visible = environment.get("CUDA_VISIBLE_DEVICES")

@@ -87,10 +87,7 @@ class Observer:
     def watch_block(self, pid: int, device: str, gpu_workers: Collection[int]) -> Iterator[BlockUsage]:
         """Observe process `pid` on `device`; the yielded usage is complete after the context.
 
-        Args:
-            pid: the worker's process.
-            device: `cpu`, `cuda` or `cuda:1`.
-            gpu_workers: process IDs of all workers that may use a GPU now, including `pid`.
+        `gpu_workers` are the process IDs of all workers that may use a GPU now, including `pid`.
         """
         usage = BlockUsage()
         sampler = self._start_sampler(pid, device, gpu_workers, usage)
