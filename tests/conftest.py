@@ -145,7 +145,17 @@ def own_signals() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path_factory.mktemp("home")
+    return use_own_folders(tmp_path_factory.mktemp("home"), monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same for fixtures that all tests of a file share; each test still has its own folders."""
+    with pytest.MonkeyPatch.context() as patched:
+        yield use_own_folders(tmp_path_factory.mktemp("home"), patched)
+
+
+def use_own_folders(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("POLYBENCH_RESULTS", str(home / "results"))

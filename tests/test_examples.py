@@ -42,7 +42,9 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == REAL else ()) for name in STUDIES]
+)
 def test_study_files_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a study from its file, with tiny settings."""
     table = TABLES[name]

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +17,6 @@ from polybench.runner.progress import NullProgress
 from polybench.schema.encoding import decode
 from polybench.schema.measurements import LayersDocument
 from tests import small_datasets
-from tests.cli.test_live import on_screen
 from tests.commands import FAST, printed, printed_json, refused
 from tests.factories import measured, study
 
@@ -116,20 +110,6 @@ def test_a_single_row_has_nothing_to_explain() -> None:
     text = printed("compare", "--engines", "fake", *QUICK, "--explain")
     assert "fake/cpu vs." not in text
     assert "has only one measured configuration, fake/cpu" in refused("explain", "last")
-
-
-def test_warnings_of_the_explanation_stay_on_a_terminal() -> None:
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake", *FAST, "--explain"]
-    with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave) as program:
-        os.close(slave)
-        written = ""
-        with contextlib.suppress(OSError):  # Linux reports the end of the terminal as an error
-            while part := os.read(master, 1 << 16):
-                written += part.decode(errors="replace")
-        os.close(master)
-    assert program.returncode == 0
-    assert any(line.startswith("warning: nothing to explain: ") for line in on_screen(written))
 
 
 @pytest.mark.parametrize(

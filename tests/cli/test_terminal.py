@@ -85,6 +85,12 @@ def test_a_list_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 40
 
 
+def test_warnings_of_an_explanation_stay(folder: Path) -> None:
+    code, written = on_a_terminal("compare", "--engines", "fake", *FAST, "--data", str(folder), "--explain")
+    assert code == 0
+    assert any(line.startswith("warning: nothing to explain: ") for line in on_screen(written))
+
+
 def test_a_warning_is_printed_once(folder: Path) -> None:
     options = ("--threads", "64", "--engines", "fake", "--data", str(folder), "--no-save")
     _, written = on_a_terminal("compare", *FAST, *options)
