@@ -29,7 +29,7 @@ def view(
 
     Example: polybench view --port 8080 --no-browser
     """
-    from polybench.html_report.csp import csp_with_figures
+    from polybench.html_report.page import csp_with_figures
     from polybench.html_report.routes import Router
     from polybench.html_report.server import Server
     from polybench.html_report.server_pages import error_page

@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from polybench.html_report import csp, scripts
-from polybench.html_report.figure_json import figure_json
-from polybench.html_report.overview import overview
-from polybench.html_report.study_section import StudySection, StudyView, build_view
-from polybench.html_report.sweep_section import SweepView, build_sweep_view
-from polybench.html_report.templating import read_template, render_template
+from polybench.html_report import page
+from polybench.html_report.study_section import StudySection, build_view, overview
+from polybench.html_report.sweep_section import build_sweep_view
 from polybench.schema.measurements import SweepDocument
+from polybench.schema.study import StudyDocument
 
 __all__ = ["Section", "StudySection", "render_report"]
 
 Section = StudySection | SweepDocument
 """A section of a report."""
-
-_View = StudyView | SweepView
 
 
 def render_report(sections: Sequence[Section], home: str | None = None) -> str:
@@ -35,34 +31,23 @@ def render_report(sections: Sequence[Section], home: str | None = None) -> str:
     Raises:
         BadInput: jinja2 or plotly is not installed.
     """
-    views = _with_unique_titles([_view(section, number) for number, section in enumerate(sections, start=1)])
-    studies = [(view.id, view.title, view.study) for view in views if isinstance(view, StudyView)]
-    return render_template(
+    views = [
+        build_sweep_view(section, number) if isinstance(section, SweepDocument) else build_view(section, number)
+        for number, section in enumerate(sections, start=1)
+    ]
+    counts = Counter(view["title"] for view in views)
+    for view in views:
+        if counts[view["title"]] > 1:
+            view["title"] += f", {view['study'].id}"
+    studies = [view for view in views if isinstance(view["study"], StudyDocument)]
+    kinds = "studies" if len(studies) == len(views) else "reports" if studies else "sweeps"
+    return page.render_template(
         "report.html.j2",
         views=views,
         overview=overview(studies) if len(studies) > 1 else None,
-        title=views[0].title if len(views) == 1 else f"{len(views)} {_noun(views)}",
-        css=read_template("report.css"),
-        csp=f"{csp.csp_with_figures()}; form-action 'none'",
-        report_script=scripts.report_script(),
-        plotly_script=scripts.plotly_script(),
-        figure_json=figure_json(figure for view in views for figure in view.all_figures),
+        title=views[0]["title"] if len(views) == 1 else f"{len(views)} {kinds}",
+        css=page.read_template("report.css"),
+        csp=f"{page.csp_with_figures()}; form-action 'none'",
         home=home,
+        **page.figure_scripts(figure for view in views for figure in view["all_figures"]),
     )
-
-
-def _view(section: Section, number: int) -> _View:
-    if isinstance(section, SweepDocument):
-        return build_sweep_view(section, number)
-    return build_view(section, number)
-
-
-def _noun(views: Sequence[_View]) -> str:
-    kinds = {type(view) for view in views}
-    return "reports" if len(kinds) > 1 else "sweeps" if kinds == {SweepView} else "studies"
-
-
-def _with_unique_titles(views: list[_View]) -> list[_View]:
-    """Append the ID to titles that occur more than once."""
-    counts = Counter(view.title for view in views)
-    return [view._replace(title=f"{view.title}, {view.study.id}") if counts[view.title] > 1 else view for view in views]

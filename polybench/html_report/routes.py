@@ -27,7 +27,6 @@ from polybench.html_report.server_pages import (
     list_page,
     report_page,
 )
-from polybench.html_report.study_list import make_page
 from polybench.schema.study import StudyDocument
 from polybench.storage.dismissed_changes import load_dismissed
 from polybench.storage.filter_parsing import filters_from_text
@@ -94,7 +93,7 @@ class Router:
         number = _page_number(dict(query).get("page", "1"))
         is_first = number == 1 and filters == NO_FILTERS
         sweeps = list(itertools.islice(self._store.sweeps(), MAX_SWEEPS)) if is_first else []
-        return list_page(make_page(matching, len(studies), fields, number), sweeps)
+        return list_page(matching, len(studies), fields, number, sweeps)
 
     def _report(self, query: Query) -> Page:
         names = _ids(query)

@@ -12,17 +12,15 @@ from urllib.parse import urlencode
 import msgspec
 
 from polybench.figures import draw
-from polybench.html_report import Section, csp, render_report, scripts
-from polybench.html_report.figure_json import figure_json
-from polybench.html_report.figures import FigureView, make_figure_view
-from polybench.html_report.study_list import StudyListPage
+from polybench.html_report import Section, page, render_report
+from polybench.html_report.page import FigureView, View
 from polybench.html_report.sweep_section import sweep_title
-from polybench.html_report.templating import read_template, render_template
 from polybench.render import diff
 from polybench.render.history import series_table
-from polybench.render.table import Table
-from polybench.schema.analyses import DiffDocument, HistoryDocument, Series
+from polybench.schema import units
+from polybench.schema.analyses import DiffDocument, HistoryDocument
 from polybench.schema.measurements import SweepDocument
+from polybench.storage.study_summary import StudySummary
 
 FORM_ACTION = "form-action 'self'"
 LIST, REPORT, DIFF, HISTORY = "/", "/report", "/diff", "/history"
@@ -49,28 +47,21 @@ class Page(NamedTuple):
 
 def report_page(sections: Sequence[Section]) -> Page:
     """Create a report with a link to the list of studies."""
-    return Page(render_report(sections, home=LIST), f"{csp.csp_with_figures()}; form-action 'none'; {csp.NO_FRAMING}")
+    policy = f"{page.csp_with_figures()}; form-action 'none'; {page.NO_FRAMING}"
+    return Page(render_report(sections, home=LIST), policy)
 
 
-def list_page(page: StudyListPage, sweeps: Sequence[SweepDocument]) -> Page:
-    """Create a page of the list of saved studies, and list sweeps below it."""
-
-    def page_url(number: int) -> str:
-        return f"{LIST}?{urlencode([*page.filters, ('page', str(number))])}"
-
-    return _static_page(
-        "list.html.j2",
-        page=page,
-        filters=dict(page.filters),
-        fields=FIELDS,
-        page_url=page_url,
-        sweeps=[(sweep.id, sweep_title(sweep), sweep.created, sweep.host.hostname) for sweep in sweeps],
-    )
+def _page(template: str, figures: Sequence[FigureView] = (), **values: Any) -> Page:
+    css = page.read_template("report.css") + page.read_template("served.css")
+    scripts = page.figure_scripts(figures) if figures else {"report_script": None}
+    policy = page.csp_with_figures() if figures else page.csp_without_scripts(css)
+    text = page.render_template(template, css=css, **scripts, **values)
+    return Page(text, f"{policy}; {FORM_ACTION}; {page.NO_FRAMING}")
 
 
 def diff_page(document: DiffDocument, names: Sequence[str]) -> Page:
     """Create a comparison of two studies; `names` identify A and B in addresses."""
-    return _static_page(
+    return _page(
         "diff.html.j2",
         document=document,
         names=names,
@@ -80,68 +71,59 @@ def diff_page(document: DiffDocument, names: Sequence[str]) -> Page:
     )
 
 
-class SeriesView(NamedTuple):
-    """Texts about a configuration over time."""
-
-    id: str
-    table: Table
-    figure: FigureView
-
-
 def history_page(document: HistoryDocument, filters: Mapping[str, str], study_count: str) -> Page:
-    """Create a section for each configuration over time.
-
-    Args:
-        document: the history.
-        filters: filters in use.
-        study_count: sentence about the number of studies.
-    """
-    views = [_series(document, series, number) for number, series in enumerate(document.series, start=1)]
-    if not views:
-        return _static_page(
-            "history.html.j2",
-            views=[],
-            filters=filters,
-            fields=FIELDS,
-            study_count=study_count,
-            report_script=None,
-        )
-    return Page(
-        render_template(
-            "history.html.j2",
-            css=_css(),
-            views=views,
-            filters=filters,
-            fields=FIELDS,
-            study_count=study_count,
-            report_script=scripts.report_script(),
-            plotly_script=scripts.plotly_script(),
-            figure_json=figure_json(view.figure for view in views),
-        ),
-        f"{csp.csp_with_figures()}; {FORM_ACTION}; {csp.NO_FRAMING}",
-    )
+    """Create a section for each configuration over time; `study_count` is a sentence about the number of studies."""
+    views: list[View] = []
+    for number, series in enumerate(document.series, start=1):
+        drawn = draw("history", msgspec.structs.replace(document, series=[series]))
+        figure = page.make_figure_view(drawn, "history", f"s{number}")
+        views.append({"id": f"s{number}", "table": series_table(series), "figure": figure})
+    figures = [view["figure"] for view in views]
+    return _page("history.html.j2", figures, views=views, filters=filters, fields=FIELDS, study_count=study_count)
 
 
 def error_page(title: str, reason: str) -> Page:
     """Create an error page with a link to the list of studies."""
-    return _static_page("error.html.j2", title=title, reason=reason)
+    return _page("error.html.j2", title=title, reason=reason)
 
 
-def _series(document: HistoryDocument, series: Series, number: int) -> SeriesView:
-    section_id = f"s{number}"
-    single = msgspec.structs.replace(document, series=[series])
-    return SeriesView(
-        section_id, series_table(series), make_figure_view(draw("history", single), "history", section_id)
+PAGE_SIZE = 50
+"""Studies per page."""
+
+
+def list_page(
+    matching: Sequence[StudySummary],
+    total: int,
+    filters: Sequence[tuple[str, str]],
+    number: int,
+    sweeps: Sequence[SweepDocument],
+) -> Page:
+    """Create a page of the list of saved studies, the newest first, and list sweeps below it.
+
+    Args:
+        matching: studies that match the filters, the oldest first.
+        total: number of saved studies.
+        filters: names and texts of the filters in use.
+        number: of the page, from 1; the last page if it is too large.
+        sweeps: the newest first.
+    """
+    pages = max(1, -(-len(matching) // PAGE_SIZE))
+    number = min(max(1, number), pages)
+    end = len(matching) - (number - 1) * PAGE_SIZE
+
+    def page_url(number: int) -> str:
+        return f"{LIST}?{urlencode([*filters, ('page', str(number))])}"
+
+    return _page(
+        "list.html.j2",
+        studies=matching[max(0, end - PAGE_SIZE) : end][::-1],
+        matching=len(matching),
+        total=total,
+        number=number,
+        pages=pages,
+        filters=dict(filters),
+        fields=FIELDS,
+        page_url=page_url,
+        format_seconds=units.format_seconds,
+        sweeps=[(sweep.id, sweep_title(sweep), sweep.created, sweep.host.hostname) for sweep in sweeps],
     )
-
-
-def _static_page(template: str, **values: Any) -> Page:
-    css = _css()
-    return Page(
-        render_template(template, css=css, **values),
-        f"{csp.csp_without_scripts(css)}; {FORM_ACTION}; {csp.NO_FRAMING}",
-    )
-
-
-def _css() -> str:
-    return read_template("report.css") + read_template("served.css")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from polybench.html_report.environment_table import environment_rows, format_command
-from polybench.html_report.figures import FigureView, figure_views
-from polybench.html_report.overview import title_for
-from polybench.html_report.parity_section import ParityView, build_parity_views
-from polybench.html_report.results_table import ResultsTable, build_results_table
+from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
-from polybench.render.footnotes import footnotes
-from polybench.render.study import header_lines
+from polybench.render.footnotes import failed_parity, footnotes
+from polybench.render.study import header_lines, status_text
 from polybench.render.summary import summary_sentences
-from polybench.render.table import Table
+from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.metadata import Settings
+from polybench.schema.metrics import DEFAULT_COLUMNS, GROUPS, METRICS, Metric
+from polybench.schema.parity import ParityCheck, PrecisionResult, TensorComparison
+from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
@@ -28,95 +26,53 @@ if TYPE_CHECKING:
 
 
 class StudySection(NamedTuple):
-    """A study with its related documents.
-
-    Attributes:
-        study: the document.
-        scripts: configurations and their plain scripts.
-        layers: None if layer times were not measured.
-        explanation: None if there is nothing to compare.
-    """
+    """A study with its related documents, as far as they were measured."""
 
     study: StudyDocument
     scripts: Sequence[tuple[str, str]] = ()
+    """Configurations and their plain scripts."""
     layers: LayersDocument | None = None
     explanation: ExplanationDocument | None = None
 
 
-class ComparisonView(NamedTuple):
-    """Explanation of a comparison: its statements, and a breakdown as a table."""
-
-    comparison: ExplainedComparison
-    breakdown: Table | None
-
-
-class StudyView(NamedTuple):
-    """All texts of a section; element IDs in the page start with `id`."""
-
-    id: str
-    study: StudyDocument
-    title: str
-    headline: str
-    header_lines: list[str]
-    summary: list[str]
-    table: ResultsTable
-    figures: list[FigureView]
-    notes: list[str]
-    parity_views: list[ParityView]
-    comparisons: list[ComparisonView]
-    explanation: ExplanationDocument | None
-    layers: Table | None
-    layer_figures: list[FigureView]
-    scripts: Sequence[tuple[str, str]]
-    published: Table | None
-    command: str
-    versions: list[tuple[str, list[tuple[str, str]]]]
-    environment: list[tuple[str, str]]
-    template: str = "study.html.j2"
-
-    @property
-    def all_figures(self) -> list[FigureView]:
-        """All figures of the section."""
-        return [*self.figures, *self.layer_figures]
-
-
-def build_view(section: StudySection, number: int) -> StudyView:
-    """Build the texts of the section with this number."""
+def build_view(section: StudySection, number: int) -> View:
+    """Build the texts of the section with this number; its element IDs in the page start with `id`."""
     study, explanation, section_id = section.study, section.explanation, f"s{number}"
-    first = headline(study)
-    table = build_results_table(study)
+    settings, first, table = study.settings, headline(study), results_table(study)
     documents: dict[Kind, Drawable] = {"study": study}
     if section.layers:
         documents["layers"] = section.layers
     figures = list(figure_views(documents, section_id))
-    return StudyView(
-        id=section_id,
-        study=study,
-        title=title_for(study),
-        headline=first,
-        header_lines=header_lines(study),
-        summary=[sentence for sentence in summary_sentences(study) if sentence != first],
-        table=table,
-        figures=[figure for figure in figures if figure.kind == "study"],
-        notes=footnotes(study, [column.name for column in table.columns]),
-        parity_views=build_parity_views(study),
-        comparisons=[_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],
-        explanation=explanation,
-        layers=layers.table(section.layers) if section.layers else None,
-        layer_figures=[figure for figure in figures if figure.kind == "layers"],
-        scripts=section.scripts,
-        published=published_results.table(study.published, published_results.from_study(study.results)),
-        command=format_command(study.argv),
-        versions=[
-            (
-                result.configuration,
-                [(name, _format_version(value)) for name, value in result.versions.items()],
-            )
+    return {
+        "template": "study.html.j2",
+        "id": section_id,
+        "study": study,
+        "title": study.title or f"{settings.model} on {settings.dataset}, batch {settings.batch_size}",
+        "headline": first,
+        "header_lines": header_lines(study),
+        "summary": [sentence for sentence in summary_sentences(study) if sentence != first],
+        "table": table,
+        "all_figures": figures,
+        "notes": footnotes(study, [column["name"] for column in table["columns"]]),
+        "parity_views": parity_views(study),
+        "comparisons": [_comparison(comparison) for comparison in explanation.comparisons] if explanation else [],
+        "explanation": explanation,
+        "layers": layers.table(section.layers) if section.layers else None,
+        "scripts": section.scripts,
+        "published": published_results.table(study.published, published_results.from_study(study.results)),
+        "command": format_command(study.argv),
+        "versions": [
+            (result.configuration, [(name, _format_version(value)) for name, value in result.versions.items()])
             for result in study.results
             if result.versions
         ],
-        environment=[*environment_rows(study.host, study.polybench), *_hashes(study.settings)],
-    )
+        "environment": [
+            *environment_rows(study.host, study.polybench),
+            (f"{settings.input_kind}s, SHA-256", settings.data_sha256),
+            ("weights, SHA-256", settings.weights_sha256),
+            ("batches, SHA-256", settings.batches_sha256),
+        ],
+    }
 
 
 def headline(study: StudyDocument) -> str:
@@ -139,9 +95,9 @@ def headline(study: StudyDocument) -> str:
     return f"Measured: {', '.join(measured)}." if measured else "Nothing was measured."
 
 
-def _comparison(comparison: ExplainedComparison) -> ComparisonView:
+def _comparison(comparison: ExplainedComparison) -> View:
     breakdown = comparison.breakdown("layers") or comparison.breakdown("batch size")
-    return ComparisonView(comparison, breakdown_table(comparison, breakdown) if breakdown else None)
+    return {"comparison": comparison, "breakdown": breakdown_table(comparison, breakdown) if breakdown else None}
 
 
 def _format_version(value: Any) -> str:
@@ -151,9 +107,130 @@ def _format_version(value: Any) -> str:
     return str(value)
 
 
-def _hashes(settings: Settings) -> list[tuple[str, str]]:
-    return [
-        (f"{settings.input_kind}s, SHA-256", settings.data_sha256),
-        ("weights, SHA-256", settings.weights_sha256),
-        ("batches, SHA-256", settings.batches_sha256),
+def overview(studies: Sequence[View]) -> View:
+    """Build the overview of several studies: a row per configuration, a column per study with its step times.
+
+    Configurations appear in the order of their first study.
+    """
+    step_times = [
+        {
+            result.configuration: METRICS["step_time"].text(result)
+            for result in view["study"].results
+            if result.is_ranked
+        }
+        for view in studies
     ]
+    configurations = dict.fromkeys(configuration for texts in step_times for configuration in texts)
+    return {
+        "studies": studies,
+        "rows": [
+            (configuration, [texts.get(configuration, "") for texts in step_times]) for configuration in configurations
+        ],
+    }
+
+
+def parity_views(study: StudyDocument) -> list[View]:
+    """Build a view for each configuration that was checked, or measured without a check."""
+    return [
+        _parity_view(result.configuration, result.parity)
+        for result in study.results
+        if result.is_measured or result.parity.status != "skipped"
+    ]
+
+
+_MAX_TENSORS = 12
+"""Comparisons shown per configuration; the saved document contains all of them."""
+
+
+def _parity_view(configuration: str, parity: ParityCheck) -> View:
+    """Errors are those of loss, gradients and weights, in float64, then at the timed precision."""
+    largest = sorted(parity.tensors, key=_relative_to_tolerance, reverse=True)[:_MAX_TENSORS]
+    return {
+        "configuration": configuration,
+        "status": {"pass": "identical", "fail": "differs", "skipped": "not checked"}[parity.status],
+        "reason": parity.reason,
+        "errors": [*_errors(parity.float64), *_errors(parity.timed)],
+        "largest_errors": [(one, _error(one.relative_error, one.tolerance)) for one in largest],
+        "comparisons": len(parity.tensors),
+        "deviations": [
+            f"{one.tensor}: error {units.format_scientific(one.error)}; {one.rule} ({one.source})"
+            for one in parity.known_deviations
+        ],
+    }
+
+
+def _errors(result: PrecisionResult | None) -> list[View | None]:
+    if result is None:
+        return [None, None, None]
+    errors = {"loss": result.max_loss_error, "gradient": result.max_gradient_error, "weight": result.max_weight_error}
+    return [
+        _error(error, result.tolerance[kind]) if kind in result.tolerance else None for kind, error in errors.items()
+    ]
+
+
+def _error(error: float | None, tolerance: float) -> View:
+    text = "not finite" if error is None else units.format_scientific(error)
+    return {"error": text, "tolerance": f"{tolerance:g}", "passed": error is not None and error <= tolerance}
+
+
+def _relative_to_tolerance(comparison: TensorComparison) -> float:
+    """Divide the error by its tolerance; infinity for errors that are not finite."""
+    error, tolerance = comparison.relative_error, comparison.tolerance
+    if error is None:
+        return float("inf")
+    return error / tolerance if tolerance else error
+
+
+_MAX_VISIBLE = 7
+"""Initially visible columns, as many as fit a wide screen."""
+_ROW_KINDS = ("ranked", "unranked", "not-measured")
+"""In the order of the rows; sorting in the page keeps it."""
+
+
+def results_table(study: StudyDocument) -> View:
+    """Build the table of all columns with values; rows of a kind are in the order of measurement."""
+    measured = [result for result in study.results if result.is_measured]
+    metrics = [metric for metric in METRICS.values() if any(metric.value(one) is not None for one in measured)]
+    names = {metric.name for metric in metrics}
+    shown = [name for name in DEFAULT_COLUMNS if name in names][:_MAX_VISIBLE]
+    columns = {metric.name: _column(metric, metric.name in shown, study.settings.input_kind) for metric in metrics}
+    rows = [_row(result, metrics) for result in study.results]
+    return {
+        "groups": _groups(columns),
+        "columns": list(columns.values()),
+        "rows": sorted(rows, key=lambda row: _ROW_KINDS.index(row["kind"])),
+    }
+
+
+def _column(metric: Metric, shown: bool, input_kind: str) -> View:
+    description = ", ".join(filter(None, (metric.unit, metric.description)))
+    return {
+        "name": metric.name,
+        "title": units.with_input_kind(metric.title, input_kind),
+        "description": units.with_input_kind(description, input_kind),
+        "better": metric.better or "",
+        "numeric": metric.unit is not None,
+        "shown": shown,
+    }
+
+
+def _groups(columns: Mapping[str, View]) -> list[tuple[str, list[View]]]:
+    remaining = dict(columns)
+    groups = [
+        (group.replace("_", " "), [remaining.pop(name) for name in names if name in remaining])
+        for group, names in GROUPS.items()
+        if group != "all"
+    ]
+    return [(title, members) for title, members in [*groups, ("other", list(remaining.values()))] if members]
+
+
+def _row(result: Result, metrics: Sequence[Metric]) -> View:
+    """Return a row, with the text and the sort key of each value."""
+    kind = "ranked" if result.is_ranked else "unranked" if failed_parity(result) else "not-measured"
+    values = [(metric.text(result), "" if (value := metric.value(result)) is None else value) for metric in metrics]
+    return {
+        "configuration": result.configuration,
+        "kind": kind,
+        "cells": values,
+        "status_text": status_text(result) if kind == "not-measured" else "",
+    }

@@ -2,60 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from polybench.html_report.environment_table import environment_rows, format_command
-from polybench.html_report.figures import FigureView, figure_views
+from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import sweep as sweep_table
 from polybench.render.sweep import format_point
-from polybench.render.table import Table, TableOptions
+from polybench.render.table import TableOptions
 from polybench.schema import units
 from polybench.schema.measurements import SweepDocument
 
 
-class SweepView(NamedTuple):
-    """All texts of a section; element IDs in the page start with `id`."""
-
-    id: str
-    study: SweepDocument
-    title: str
-    headline: str
-    header_lines: list[str]
-    summary: Sequence[str]
-    table: Table
-    figures: list[FigureView]
-    notes: Sequence[str]
-    published: Table | None
-    command: str
-    points: list[tuple[str, str]]
-    environment: list[tuple[str, str]]
-    template: str = "sweep.html.j2"
-
-    @property
-    def all_figures(self) -> list[FigureView]:
-        """All figures of the section."""
-        return self.figures
-
-
-def build_sweep_view(sweep: SweepDocument, number: int) -> SweepView:
-    """Build the texts of the section with this number."""
+def build_sweep_view(sweep: SweepDocument, number: int) -> View:
+    """Build the texts of the section with this number; its element IDs in the page start with `id`."""
     section_id, table = f"s{number}", sweep_table.table(sweep, TableOptions(published=True))
-    return SweepView(
-        id=section_id,
-        study=sweep,
-        title=sweep_title(sweep),
-        headline=headline(sweep),
-        header_lines=[*table.title, ", ".join(_axis(*axis) for axis in sweep.axes.items())],
-        summary=table.summary,
-        table=table,
-        figures=list(figure_views({"sweep": sweep}, section_id)),
-        notes=table.notes,
-        published=table.published,
-        command=format_command(sweep.argv),
-        points=[(format_point(point.parameters), point.id) for point in sweep.points],
-        environment=environment_rows(sweep.host, sweep.polybench),
-    )
+    return {
+        "template": "sweep.html.j2",
+        "id": section_id,
+        "study": sweep,
+        "title": sweep_title(sweep),
+        "headline": headline(sweep),
+        "header_lines": [*table.title, ", ".join(_axis(*axis) for axis in sweep.axes.items())],
+        "summary": table.summary,
+        "table": table,
+        "all_figures": list(figure_views({"sweep": sweep}, section_id)),
+        "notes": table.notes,
+        "published": table.published,
+        "command": format_command(sweep.argv),
+        "points": [(format_point(point.parameters), point.id) for point in sweep.points],
+        "environment": environment_rows(sweep.host, sweep.polybench),
+    }
 
 
 def sweep_title(sweep: SweepDocument) -> str:

@@ -48,7 +48,7 @@ def test_a_port_in_use_is_bad_input(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_reported_before_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polybench.html_report.scripts import plotly_script
+    from polybench.html_report.page import plotly_script
 
     plotly_script.cache_clear()
     monkeypatch.setitem(sys.modules, "plotly.offline", None)

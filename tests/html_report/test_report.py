@@ -17,9 +17,7 @@ import pytest
 from polybench.analysis.explanation import SavedDocuments, explain
 from polybench.errors import BadInput
 from polybench.html_report import StudySection, render_report
-from polybench.html_report.parity_section import build_parity_views
-from polybench.html_report.results_table import build_results_table
-from polybench.html_report.study_section import build_view, headline
+from polybench.html_report.study_section import build_view, headline, parity_views, results_table
 from polybench.schema.parity import KnownDeviation, ParityCheck, PrecisionResult, TensorComparison
 from polybench.schema.study import StudyDocument
 from tests.factories import measured, saved_again, study, typical_study, unmeasured
@@ -179,16 +177,16 @@ def test_headline_describes_the_fastest_configuration() -> None:
 
 
 def test_important_columns_are_visible_at_first() -> None:
-    table = build_results_table(typical_study())
-    shown = [column.name for column in table.columns if column.shown]
+    table = results_table(typical_study())
+    shown = [column["name"] for column in table["columns"] if column["shown"]]
     assert {"step_time", "speedup", "parity"} <= set(shown)
-    assert len(shown) <= 7 < len(table.columns)
-    assert sorted(column.name for _, group in table.groups for column in group) == sorted(
-        column.name for column in table.columns
+    assert len(shown) <= 7 < len(table["columns"])
+    assert sorted(column["name"] for _, group in table["groups"] for column in group) == sorted(
+        column["name"] for column in table["columns"]
     )
-    assert [row.kind for row in table.rows] == ["ranked"] * 3 + ["unranked"] + ["not-measured"] * 2
-    row = next(row for row in table.rows if row.configuration == "tf/cpu")
-    assert float(row.values[0].sort_key) == pytest.approx(0.00855, rel=1e-3)
+    assert [row["kind"] for row in table["rows"]] == ["ranked"] * 3 + ["unranked"] + ["not-measured"] * 2
+    row = next(row for row in table["rows"] if row["configuration"] == "tf/cpu")
+    assert float(row["cells"][0][1]) == pytest.approx(0.00855, rel=1e-3)
 
 
 def test_parity_section_shows_the_largest_errors() -> None:
@@ -196,18 +194,18 @@ def test_parity_section_shows_the_largest_errors() -> None:
     tensors = [TensorComparison("float64", f"t{n}", 0, "weight", 1e-12 * n, 1e-9) for n in range(40)]
     tensors.append(TensorComparison("timed", "worst", 3, "gradient", None, 5e-2))
     checked = measured("torch/cpu", 0.01, parity=ParityCheck("fail", "why", float64=part, tensors=tensors))
-    (parity,) = build_parity_views(study(checked, unmeasured("tf/cpu", "unavailable", "no tf")))
-    assert [error and (error.error, error.passed) for error in parity.errors[:3]] == [
+    (parity,) = parity_views(study(checked, unmeasured("tf/cpu", "unavailable", "no tf")))
+    assert [error and (error["error"], error["passed"]) for error in parity["errors"][:3]] == [
         ("1.0e-12", True), ("not finite", False), ("3.0e-9", False),
     ]  # fmt: skip
-    assert parity.errors[3:] == [None, None, None]
-    assert (parity.largest_errors[0].name, parity.largest_errors[1].name) == ("worst", "t39")
-    assert (len(parity.largest_errors), parity.comparisons) == (12, 41)
+    assert parity["errors"][3:] == [None, None, None]
+    assert [one.name for one, _ in parity["largest_errors"][:2]] == ["worst", "t39"]
+    assert (len(parity["largest_errors"]), parity["comparisons"]) == (12, 41)
 
 
 def test_command_is_empty_for_studies_from_python() -> None:
     def command(*argv: str) -> str:
-        return build_view(StudySection(msgspec.structs.replace(study(), argv=list(argv))), 1).command
+        return build_view(StudySection(msgspec.structs.replace(study(), argv=list(argv))), 1)["command"]
 
     assert command("compare", "--data", "a b") == "polybench compare --data 'a b'"
     assert command("notebook.py", "x") == ""
@@ -215,11 +213,11 @@ def test_command_is_empty_for_studies_from_python() -> None:
 
 @pytest.mark.parametrize(("module", "name"), [("jinja2", "jinja2"), ("plotly.offline", "plotly")])
 def test_missing_package_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from polybench.html_report import templating
-    from polybench.html_report.scripts import plotly_script
+    from polybench.html_report import page
+    from polybench.html_report.page import plotly_script
 
     plotly_script.cache_clear()
-    templating._environment.cache_clear()
+    page._environment.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BadInput, match=rf"{name} is not installed; pip install 'polybench-dl\[report\]'"):
         render_report([StudySection(study())])

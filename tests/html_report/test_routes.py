@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from polybench.html_report.routes import MAX_SECTIONS, Router
-from polybench.html_report.study_list import PAGE_SIZE
+from polybench.html_report.server_pages import PAGE_SIZE
 from polybench.schema.study import StudyDocument, to_json
 from polybench.storage.store import Store
 from tests.factories import measured, saved_again, study

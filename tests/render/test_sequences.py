@@ -9,7 +9,7 @@ from polybench.analysis.diff import workload_difference
 from polybench.analysis.merge import merge as merged
 from polybench.figures.accuracy import draw as accuracy
 from polybench.figures.scaling import draw as scaling
-from polybench.html_report.results_table import build_results_table
+from polybench.html_report.study_section import results_table
 from polybench.html_report.sweep_section import headline
 from polybench.render import FORMATS, render
 from polybench.results.sweep import build_overhead_document
@@ -36,7 +36,7 @@ def test_column_titles_of_a_study(format: str, input_kind: str) -> None:
 
 
 def test_column_titles_of_a_report(input_kind: str) -> None:
-    titles = [column.title for column in build_results_table(with_input_kind(full_study(), input_kind)).columns]
+    titles = [column["title"] for column in results_table(with_input_kind(full_study(), input_kind))["columns"]]
     assert f"{input_kind}s per s" in titles
     assert (
         f"% of test {input_kind}s"

@@ -1,0 +1,180 @@
+"""What every page needs: escaped templates, the two scripts, the Content-Security-Policy and the figures.
+
+A page contains plotly.js compressed and as plain text. Browsers therefore show the page before they decompress
+the 5 MB of plotly.js, and the page has less than half of that size.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polybench.errors import BadInput, __version__, install_command
+from polybench.figures import FIGURES, Kind, draw
+from polybench.figures.figure import Figure, NoData, template
+from polybench.figures.image_export import plotly_javascript
+from polybench.schema.metadata import Host, ToolVersion
+
+if TYPE_CHECKING:
+    from polybench.figures import Drawable
+
+
+View = dict[str, Any]
+"""What a template shows."""
+
+
+def render_template(template: str, **values: Any) -> str:
+    """Render a template.
+
+    Raises:
+        BadInput: jinja2 is not installed.
+    """
+    text: str = _environment().get_template(template).render(version=__version__, **values)
+    return text
+
+
+def read_template(name: str) -> str:
+    """Read a file of the folder of templates."""
+    return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
+
+
+@cache
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
+    except ImportError as error:
+        raise BadInput(f"jinja2 is not installed; {install_command('report')}") from error
+    environment = Environment(
+        loader=PackageLoader("polybench.html_report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    def soft_break(name: str) -> Markup:
+        """Allow line breaks after `+` and `/`, as in `torch+channels_last/cpu`."""
+        return Markup(re.sub(r"([+/])", r"\1<wbr>", str(escape(name))))
+
+    environment.filters["soft_break"] = soft_break
+    return environment
+
+
+class Script(NamedTuple):
+    """A script in the page."""
+
+    text: str
+    """JavaScript; for plotly.js, compressed with gzip and encoded as base64."""
+    csp_hash: str
+    """Entry in the policy, 'sha256-...'."""
+
+
+def report_script() -> Script:
+    """Load the script that sorts, filters and draws."""
+    text = read_template("report.js")
+    return Script(text, csp_hash(text))
+
+
+@cache
+def plotly_script() -> Script:
+    """Load plotly.js from the package plotly.
+
+    Raises:
+        BadInput: plotly is not installed.
+    """
+    text = plotly_javascript()
+    compressed = gzip.compress(text.encode(), mtime=0)
+    return Script(base64.b64encode(compressed).decode(), csp_hash(text))
+
+
+def csp_hash(text: str) -> str:
+    """Hash a script or style sheet for a policy: 'sha256-...'."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+_DEFAULT = "default-src 'none'; base-uri 'none'"
+NO_FRAMING = "frame-ancestors 'none'"
+"""Prevents other sites from embedding a page; browsers ignore it outside of headers."""
+
+
+def csp_with_figures() -> str:
+    """Build the policy of a page with figures: two scripts, and inline styles, which plotly.js needs.
+
+    Raises:
+        BadInput: plotly is not installed.
+    """
+    allowed = f"script-src {report_script().csp_hash} {plotly_script().csp_hash}"
+    return f"{_DEFAULT}; {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def csp_without_scripts(css: str) -> str:
+    """Build the policy of a page with this style sheet and without scripts."""
+    return f"{_DEFAULT}; style-src {csp_hash(css)}; img-src data:"
+
+
+_MARGIN = {"t": 24, "b": 56, "l": 64, "r": 24}
+
+
+class FigureView(NamedTuple):
+    """A figure with its texts, and data for plotly.js."""
+
+    id: str
+    name: str
+    kind: Kind
+    title: str
+    note: str
+    traces: list[dict[str, Any]]
+    layout: dict[str, Any]
+
+
+def figure_views(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[FigureView]:
+    """Yield the figures of reports for which the documents contain data."""
+    for name, spec in FIGURES.items():
+        if spec.in_report and spec.kind in documents:
+            try:
+                yield make_figure_view(draw(name, documents[spec.kind]), name, prefix)
+            except NoData:
+                continue
+
+
+def make_figure_view(figure: Figure, name: str, prefix: str) -> FigureView:
+    """Convert a figure; its element ID starts with `prefix`."""
+    layout = figure.layout | {"height": figure.height, "margin": _MARGIN | figure.layout.get("margin", {})}
+    return FigureView(f"{prefix}-{name}", name, FIGURES[name].kind, figure.title, figure.note, figure.traces, layout)
+
+
+def figure_scripts(figures: Iterable[FigureView]) -> View:
+    """Return the values of `scripts.html.j2`: both scripts, the figures' data, and the light and dark templates."""
+    data = {figure.id: {"data": figure.traces, "layout": figure.layout} for figure in figures}
+    return {
+        "report_script": report_script(),
+        "plotly_script": plotly_script(),
+        "figure_json": {"figures": data, "light": template(), "dark": template(dark=True)},
+    }
+
+
+def format_command(argv: Sequence[str]) -> str:
+    """Format the command line; "" for studies from Python, whose first argument is a file."""
+    word, *_ = argv or [""]
+    return shlex.join(["polybench", *argv]) if word.isalpha() else ""
+
+
+def environment_rows(host: Host, tool: ToolVersion) -> list[tuple[str, str]]:
+    """List names and values of the environment."""
+    return [
+        ("machine", host.hostname),
+        ("processor", f"{host.cpu}, {host.cores} cores, {host.threads} threads"),
+        *([("GPU", ", ".join(host.gpus))] if host.gpus else []),
+        ("memory", f"{host.memory_bytes / 2**30:.1f} GiB"),
+        ("system", host.os),
+        ("Python", host.python),
+        ("polybench", tool.version + (f", {tool.commit}" if tool.commit else "")),
+    ]
