@@ -1,24 +1,24 @@
-"""Requirements of engines in pyproject.toml; each failure names the missing line."""
+"""The distribution's name, its requirements, and what an import loads; each failure names the missing line."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from polybench import errors
 from polybench.engines import ENGINES, EngineSpec
+from polybench.errors import import_name_conflict, install_command
 from tests.frameworks import PYPROJECT, frameworks_of_engines, packages_of_frameworks
 
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]
-
-
 SEVERAL = {"engines.keras", "engines.shared"}
 """Packages that share frameworks: Keras runs on those of other engines."""
-
-
 OLDEST = Path(__file__).with_name("minimum_versions.txt").read_text()
 
 
@@ -64,3 +64,73 @@ def test_mypy_skips_frameworks(module: str) -> None:
 def test_an_engines_packages_are_those_of_its_extra(row: EngineSpec) -> None:
     assert row.extra is not None
     assert [one.partition(">")[0] for one in EXTRAS[row.extra]] == list(row.packages)
+
+
+ROOT = Path(__file__).parents[1]
+
+SUFFIXES = {".py", ".md", ".ipynb", ".jl", ".j2", ".toml", ".yml"}
+COMMAND = re.compile(r"pip install (?:-\S+ )*['\"]?(polybench[\w-]*)(?:\\?\[([\w,]+)\\?\])?")
+
+
+def test_the_constant_is_the_name_in_pyproject() -> None:
+    assert PYPROJECT["project"]["name"] == errors.DISTRIBUTION
+
+
+def test_install_commands() -> None:
+    assert install_command("tf", "plot") == "pip install 'polybench-dl[tf,plot]'"
+    assert install_command(version="1.2") == "pip install polybench-dl==1.2"
+    assert install_command() == "pip install --upgrade polybench-dl"
+
+
+def test_every_install_command_in_docs_code_and_notebooks_names_our_distribution() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = [
+        (name, *match.groups())
+        for name in listed.splitlines()
+        if Path(name).suffix in SUFFIXES and name != "tests/test_packaging.py" and (ROOT / name).is_file()
+        for match in COMMAND.finditer((ROOT / name).read_text("utf-8"))
+    ]
+    assert found
+    for name, project, extras in found:
+        assert project == errors.DISTRIBUTION, f"{name} installs {project}, which is a stranger's project"
+        for extra in (extras or "").split(","):
+            assert not extra or extra in EXTRAS or name.startswith("tests/"), f"{name}: no extra {extra}"
+
+
+def test_the_requirements_among_extras_name_our_distribution() -> None:
+    own = [line for lines in EXTRAS.values() for line in lines if line.startswith("polybench")]
+    assert own
+    assert all(line.startswith(f"{errors.DISTRIBUTION}[") for line in own)
+
+
+@pytest.mark.parametrize(
+    ("folder", "conflict"), [("polybench-0.3.dist-info", True), ("polybench_dl-1.dist-info", False)]
+)
+def test_the_other_project_of_our_import_name_is_reported(
+    folder: str, conflict: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    message = import_name_conflict()
+    assert (message is not None) == conflict
+    if message:
+        assert "pip uninstall polybench" in message
+        assert errors.DISTRIBUTION in message
+
+
+HEAVY = {*frameworks_of_engines(), "matplotlib", "plotly", "pandas", "scipy"}
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(' '.join(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return {name.partition(".")[0] for name in output.split()}
+
+
+@pytest.mark.parametrize("statement", ["import polybench", "import polybench.cli", "import polybench.runner.study"])
+def test_importing_polybench_loads_no_framework(statement: str) -> None:
+    assert not loaded_by(statement) & HEAVY
+
+
+def test_the_command_line_loads_neither_numpy_nor_a_measuring_library() -> None:
+    assert not loaded_by("import polybench.cli") & {"numpy", "psutil", "pynvml"}
