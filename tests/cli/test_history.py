@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from polybench.analysis import history as over_time
-from polybench.stats.change_points import Segment, segment
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.commands import printed, printed_json, refused
@@ -75,7 +74,8 @@ def test_the_plot_has_versions_beside_it(folder: Path) -> None:
 
 
 def test_a_dismissed_change_point_is_not_reported_again(folder: Path) -> None:
-    assert "dismissed change point" in printed("history", "--engine", "flux", "--dismiss", "20260105")
+    (flux,) = series("--engine", "flux", "--dismiss", "20260105")  # applies at once
+    assert [change["dismissed"] for change in flux["change_points"]] == [True]
     text = printed("history", "--engine", "flux")
     assert "faster by" not in text
     assert "1 dismissed change point (*)" in text
@@ -108,39 +108,21 @@ def test_dismissing_a_study_without_a_change_point_is_bad_input(
     assert not output.exists()
 
 
-def test_a_dismissal_applies_at_once_and_fits_every_series_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted = []
-
-    def counting_segment(*given: Any) -> list[Segment]:
-        fitted.append(given)
-        return segment(*given)
-
-    monkeypatch.setattr(over_time, "segment", counting_segment)
-    (flux,) = series("--engine", "flux", "--dismiss", "20260105")
-    assert [change["dismissed"] for change in flux["change_points"]] == [True]
-    assert len(fitted) == 1
-    (flux,) = series("--engine", "flux")
-    assert [change["dismissed"] for change in flux["change_points"]] == [True]
-
-
-def test_different_settings_make_different_series(folder: Path) -> None:
-    save(folder, 20, 0.1, malloc="system")
-    save(folder, 21, 0.1, malloc="system")
-    two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
-    assert (two["distinguishing_settings"], one["distinguishing_settings"]) == ("malloc system", "malloc retain")
-    assert len(one["points"]) == 7
-
-
 @pytest.mark.parametrize(
-    ("host", "other", "before"),
-    [({"cores": 64}, "cores 64", "cores 2"), ({"gpus": ["H100"]}, "gpus H100", "gpus none")],
+    ("changes", "other", "before"),
+    [
+        ({"malloc": "system"}, "malloc system", "malloc retain"),
+        ({"host": {"cores": 64}}, "cores 64", "cores 2"),
+        ({"host": {"gpus": ["H100"]}}, "gpus H100", "gpus none"),
+    ],
 )
-def test_machines_with_the_same_name_make_different_series(
-    folder: Path, host: dict[str, Any], other: str, before: str
+def test_other_settings_or_another_machine_of_the_same_name_make_another_series(
+    folder: Path, changes: dict[str, Any], other: str, before: str
 ) -> None:
-    save(folder, 20, 0.1, host=host)
+    save(folder, 20, 0.1, **changes)
     two, one = sorted(series("--engine", "flux"), key=lambda one: len(one["points"]))
     assert (two["distinguishing_settings"], one["distinguishing_settings"]) == (other, before)
+    assert len(one["points"]) == 7
 
 
 def test_settings_that_differ_between_workloads_only_are_not_listed(folder: Path) -> None:

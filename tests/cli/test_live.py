@@ -94,19 +94,6 @@ def test_the_bar_shows_the_completed_share(monkeypatch: pytest.MonkeyPatch) -> N
         assert table._bar() == []  # later than expected: the remaining time is unknown
 
 
-def test_the_live_table_shows_stage_time_left_and_warnings() -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, no_color=True)
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        line = LiveTable(live)
-        line.on_stage("round 1 of 5")
-        line.on_time_left(60.0)
-        line.on_warning("noise")
-    assert "round 1 of 5" in screen.getvalue()
-    assert "s left" in screen.getvalue()
-    assert "warning: noise" in screen.getvalue()
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_warning_that_the_result_repeats_disappears_with_the_table(
     fails: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
