@@ -1,9 +1,9 @@
 """The plain programs: the timed training, as a framework's user writes it, without polybench.
 
 `polybench scripts` prints them; benchmarks/process_overhead.py compares polybench with them. A framework has one
-template that trains (`train_*`, for all networks) and one for a single layer (`layer_*`). Lines `#: if NAMES`
-and `#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file
-has the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
+template that trains all networks (`train_*`), and a program for a single layer (`layer_*`). Lines `#: if NAMES` and
+`#: end` enclose sections for some networks or engines only; a study's settings replace the constants. No file has
+the name of the framework that it imports: next to a `torch.py`, `import torch` would find that file.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polybench.networks.layers import (
-    LSTM,
     AveragePool,
     BatchNorm,
     Conv,
@@ -26,7 +25,7 @@ from polybench.schema.options import Workload
 from polybench.scripts import render
 
 DATA = "layer.npz"
-KINDS = "convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling and ReLU"
+KINDS = "convolutions, dense layers, batch norm, pooling and ReLU"
 """Layers that have programs."""
 
 
@@ -87,16 +86,8 @@ def write_programs(
     constants: dict[str, object] = {
         "OPERATION": "input gradient" if operation == "activation" else operation, "THREADS": workload.threads,
     }  # fmt: skip
-    if isinstance(layer, LSTM):  # has more weights, outputs and options
-        constants |= {"BIDIRECTIONAL": layer.bidirectional, "SEQUENCE": layer.sequence}
-        constants |= {"NEEDS_INPUT_GRADIENT": timed_layer.needs_input_gradient}
-        programs = {template: render(template, {"lstm"}, constants) for template in _lstm_templates(layer)}
-    else:
-        expressions = layer_expressions(layer, dimensions=len(timed_layer.input_shape) - 1)
-        programs = {
-            template: render(template, {"layer"}, constants, LAYER=expression)
-            for template, expression in expressions.items()
-        }
+    expressions = layer_expressions(layer, dimensions=len(timed_layer.input_shape) - 1)
+    programs = {template: render(template, set(), constants, LAYER=code) for template, code in expressions.items()}
     if programs:
         folder.mkdir(parents=True, exist_ok=True)
         np.savez(folder / DATA, **_weights(layer, weights), **_arrays(operation, tensors, workload.batch_size))
@@ -121,12 +112,6 @@ def layer_expressions(layer: Layer, dimensions: int) -> dict[str, str]:
         if layer.pad and not (layer.stride == 1 and 2 * layer.pad == layer.kernel - 1):
             del expressions["layer_tf.py"]  # Keras does not have this padding
     return {template: expression.format(layer, **details) for template, expression in expressions.items()}
-
-
-def _lstm_templates(layer: LSTM) -> list[str]:
-    if layer.recurrent_activation != "sigmoid":
-        return []
-    return list(_TEMPLATES) if layer.biases == 1 else ["layer_torch.py"]  # only PyTorch supports two biases
 
 
 def _weights(layer: Layer, weights: Path) -> dict[str, Any]:

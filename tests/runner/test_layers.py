@@ -79,7 +79,7 @@ class RecordingProgress(NullProgress):
         (
             CHAR_LSTM,
             "weight gradient",
-            "only convolutions, dense layers, LSTMs with sigmoid gates, batch norm, pooling and ReLU are supported",
+            "only convolutions, dense layers, batch norm, pooling and ReLU are supported",
         ),
         (
             IMDB_BILSTM,
@@ -91,36 +91,23 @@ class RecordingProgress(NullProgress):
 )
 def test_a_warning_explains_why_no_script_is_written(model: Model, operation: str, hint: str, tmp_path: Path) -> None:
     progress = RecordingProgress()
-    run_layers(slow_lstm(model, recurrent_activation="hard_sigmoid"), progress, scripts_folder=tmp_path)
+    run_layers(slow_lstm(model), progress, scripts_folder=tmp_path)
     (warning,) = (text for text in progress.warnings if "scripts" in text)
     assert warning.startswith(f"no scripts for lstm, {operation}, the largest slowdown: ")
     assert warning.endswith(hint)
     assert not any(tmp_path.iterdir())
 
 
-def slow_lstm(model: Model, **options: Any) -> Study:
+def slow_lstm(model: Model) -> Study:
     """Create a study whose last layer with weights, the injected slow one, is an LSTM."""
     embeddings = [layer for layer in model.layers if isinstance(layer, Embedding)]
     features = 128 if embeddings else model.classes
-    layers = (*embeddings, LSTM("lstm", features, model.classes, **options))
+    layers = (*embeddings, LSTM("lstm", features, model.classes))
     return Study(
         engines=("fake", "fake+slow_last_layer"),
         model=msgspec.structs.replace(model, layers=layers),
         processes=1, rounds_per_process=1, steps_per_round=2, parity=False, **FAST,
     )  # fmt: skip
-
-
-def test_scripts_for_an_lstm_are_written(tmp_path: Path) -> None:
-    progress = RecordingProgress()
-    run_layers(slow_lstm(IMDB_BILSTM), progress, scripts_folder=tmp_path)
-    assert not [text for text in progress.warnings if "scripts" in text]
-    assert {file.name for file in tmp_path.iterdir()} == {
-        "layer.npz", "layer_torch.py", "layer_tf.py", "layer_flux.jl",
-    }  # fmt: skip
-    script = (tmp_path / "layer_torch.py").read_text()
-    assert "OPERATION = 'weight gradient'" in script
-    assert "NEEDS_INPUT_GRADIENT = True" in script
-    assert "BIDIRECTIONAL = False" in script
 
 
 @pytest.mark.slow

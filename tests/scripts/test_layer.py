@@ -18,7 +18,7 @@ from polybench.engines.job import Job
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import LSTM, BatchNorm, Conv, Dense, Operation
+from polybench.networks.layers import BatchNorm, Conv, Operation
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
@@ -27,18 +27,6 @@ from polybench.schema.options import Workload
 from polybench.scripts.layer import layer_expressions, write_programs
 from polybench.worker.layers import write_layer_tensors
 
-LSTMS = msgspec.structs.replace(
-    LENET,
-    name="lstms",
-    input_shape=(6, 5),
-    classes=3,
-    layers=(
-        LSTM("first", 5, 4, sequence=True),
-        LSTM("both", 4, 3, bidirectional=True, sequence=True),
-        LSTM("both_last", 6, 7, bidirectional=True),
-        Dense("dense", 14, 3),
-    ),
-)
 WORKLOAD = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 1)
 PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative error ([\d.e+-]+)")
 
@@ -46,11 +34,6 @@ PRINTED = re.compile(r"(PyTorch|TensorFlow|Flux) \S+: (-?[\d.]+) ms, relative er
 @pytest.fixture(scope="module")
 def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tensors_of(LENET, tmp_path_factory.mktemp("lenet"))
-
-
-@pytest.fixture(scope="module")
-def lstms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tensors_of(LSTMS, tmp_path_factory.mktemp("lstms"))
 
 
 def tensors_of(model: Model, folder: Path) -> Path:
@@ -85,67 +68,37 @@ ONE_AFTER_THE_OTHER = "import runpy, sys; [runpy.run_path(one, run_name='__main_
 """Code that runs all programs in one process, because importing the framework takes time."""
 
 
-CASES_OF_LSTMS: list[tuple[str, Operation]] = [
-    ("first", "forward"),
-    ("first", "weight gradient"),  # whole: its input has no gradient
-    *((name, part) for name in ("both", "both_last") for part in ("forward", "input gradient", "weight gradient")),
-]
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
+def test_a_program_computes_the_expected_result(lenet: Path, tmp_path: Path, framework: str, script: str) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    folders = [tmp_path / str(number) for number in range(len(CASES))]
+    for folder, (name, part) in zip(folders, CASES, strict=True):
+        assert script in written(lenet, folder, name, part)
+    programs = [str(folder / script) for folder in folders]
+    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(CASES))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lstm", [False, True])
-@pytest.mark.parametrize(("framework", "script"), [("torch", "layer_torch.py"), ("tensorflow", "layer_tf.py")])
-def test_a_program_computes_the_expected_result(
-    lenet: Path, lstms: Path, tmp_path: Path, framework: str, script: str, lstm: bool
-) -> None:
-    if find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
-    cases, tensors, model = (CASES_OF_LSTMS, lstms, LSTMS) if lstm else (CASES, lenet, LENET)
-    folders = [tmp_path / str(number) for number in range(len(cases))]
-    for folder, (name, part) in zip(folders, cases, strict=True):
-        assert script in written(tensors, folder, name, part, model)
-    programs = [str(folder / script) for folder in folders]
-    run(tmp_path, [sys.executable, "-c", ONE_AFTER_THE_OTHER, *programs], len(cases), differences=lstm)
-
-
-def test_only_frameworks_that_support_the_lstm_get_a_program(lstms: Path, tmp_path: Path) -> None:
-    shape = {"input_shape": (6, 5), "needs_input_gradient": True}
-
-    def scripts(**options: Any) -> list[str]:
-        piece = TimedLayer("first", "first", (LSTM("first", 5, 4, sequence=True, **options),), **shape)
-        return write_programs(tmp_path, piece, "forward", lstms / "0.npz", lstms / "weights.npz", WORKLOAD)
-
-    assert scripts() == ["layer.npz", "layer_torch.py", "layer_tf.py", "layer_flux.jl"]
-    assert scripts(recurrent_activation="hard_sigmoid") == []
-
-
-@pytest.mark.slow  # Julia takes half a minute
-@pytest.mark.parametrize(("name", "part"), [CASES[2], *CASES_OF_LSTMS[-3:]])
-def test_the_flux_program_computes_the_expected_result(
-    lenet: Path, lstms: Path, tmp_path: Path, name: str, part: Operation
-) -> None:
-    lstm = name == "both_last"
-    tensors, model = (lstms, LSTMS) if lstm else (lenet, LENET)
-    assert "layer_flux.jl" in written(tensors, tmp_path, name, part, model)
-    run_julia(tmp_path, "layer_flux.jl", differences=lstm)
-
-
-def run_julia(folder: Path, script: str, *, differences: bool = False) -> None:
+def test_the_flux_program_computes_the_expected_result(lenet: Path, tmp_path: Path) -> None:
     try:
         check(julia := find())
     except EngineUnavailable as missing:
         pytest.skip(missing.reason)
+    name, part = CASES[2]  # one, because Julia takes half a minute
+    assert "layer_flux.jl" in written(lenet, tmp_path, name, part)
     options = [f"--project={julia.project}", "--startup-file=no", "--threads=1"]
-    run(folder, [julia.executable, *options, str(folder / script)], differences=differences)
+    run(tmp_path, [julia.executable, *options, str(tmp_path / "layer_flux.jl")])
 
 
-def run(folder: Path, command: list[str], times: int = 1, *, differences: bool = False) -> None:
-    """Run programs and check their output; differences of times may be negative."""
+def run(folder: Path, command: list[str], times: int = 1) -> None:
+    """Run programs and check their output."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     printed = PRINTED.findall(done.stdout)
     assert len(printed) == times, done.stdout + done.stderr
     for _, milliseconds, error in printed:
-        assert differences or float(milliseconds) > 0
+        assert float(milliseconds) > 0
         assert float(error) < 1e-5, printed
 
 

@@ -95,8 +95,9 @@ def losses_of_engine(worker, plan, tmp_path):
     scratch.mkdir()
     files = shared_files.write(plan, scratch)
     job = plan.job(plan.configurations[0])
-    layers = [
-        msgspec.structs.replace(layer, rate=0.0) if isinstance(layer, Dropout) else layer for layer in job.model.layers
+    layers = [  # a rate of 0 is invalid
+        msgspec.structs.replace(layer, rate=1e-12) if isinstance(layer, Dropout) else layer
+        for layer in job.model.layers
     ]
     job = msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=tuple(layers)))
     return worker.request(calls.prepare(job, str(files.weights), files.epoch, 2 + TIMED), 240).losses
