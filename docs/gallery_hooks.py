@@ -14,8 +14,8 @@ from polybench.figures.image_export import caption_for
 from polybench.html_report import Section, render_report
 from polybench.html_report.sweep_section import headline, sweep_title
 from polybench.render import render
+from polybench.render.footnotes import summary_sentences
 from polybench.render.markdown import format_rows
-from polybench.render.summary import summary_sentences
 from polybench.render.table import Table, text_columns
 from polybench.schema import units
 from polybench.schema.measurements import SweepDocument

@@ -12,7 +12,7 @@ from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
 from polybench.render.footnotes import failed_parity, footnotes
 from polybench.render.study import header_lines, status_text
-from polybench.render.summary import summary_sentences
+from polybench.render.footnotes import summary_sentences
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument

@@ -80,43 +80,30 @@ def _statement(statement: Statement, as_markdown: bool) -> Iterator[str]:
 def breakdown_table(comparison: ExplainedComparison, breakdown: Breakdown) -> Table:
     """Build the table of a breakdown; the last row is the sum of the others."""
     largest = sorted(breakdown.components, key=lambda one: -abs(one.difference_seconds))[:_MAX_COMPONENTS]
-    shown = [component for component in breakdown.components if component in largest]
     others = [component for component in breakdown.components if component not in largest]
-    rows = [_row(component.name, component, breakdown) for component in shown]
+    rows = [(one.name, [one]) for one in breakdown.components if one in largest]
     if others:
-        rows.append(_row(units.plural(len(others), "other component"), _sum(others), breakdown))
-    rows += [_row(f"unattributed: {one.name}", one, breakdown) for one in breakdown.unattributed]
-    step = Component(
-        name="",
-        kind="",
-        difference_seconds=breakdown.difference_seconds,
-        seconds=comparison.seconds,
-        baseline_seconds=comparison.baseline_seconds,
-    )
-    rows.append(_row("whole step", step, breakdown))
-    numbers = number_columns(comparison.configuration, comparison.baseline, "difference", "share")
-    return Table(columns=[*text_columns("component"), *numbers], rows=rows)
-
-
-def _row(name: str, component: Component, breakdown: Breakdown) -> list[str]:
-    both = (
-        "" if value is None else units.format_seconds(value)
-        for value in (component.seconds, component.baseline_seconds)
-    )
+        rows.append((units.plural(len(others), "other component"), others))
+    rows += [(f"unattributed: {one.name}", [one]) for one in breakdown.unattributed]
     total = breakdown.difference_seconds
-    share = f"{100 * component.difference_seconds / total:.1f}%" if total else ""
-    return [name, *both, units.format_signed_seconds(component.difference_seconds), share]
+    whole = ["whole step", units.format_seconds(comparison.seconds), units.format_seconds(comparison.baseline_seconds)]
+    whole += [units.format_signed_seconds(total), "100.0%" if total else ""]
+    numbers = number_columns(comparison.configuration, comparison.baseline, "difference", "share")
+    return Table(
+        columns=[*text_columns("component"), *numbers],
+        rows=[*([name, *_sum(components, total)] for name, components in rows), whole],
+    )
 
 
-def _sum(components: Sequence[Component]) -> Component:
-    seconds, baseline_seconds = (
-        sum(value for value in values if value is not None)
-        for values in zip(*((one.seconds, one.baseline_seconds) for one in components), strict=True)
+def _sum(components: Sequence[Component], total: float) -> list[str]:
+    """Format the sums over components: the seconds of both configurations, their difference and its share."""
+    both = (
+        [value for one in components if (value := getattr(one, name)) is not None]
+        for name in ("seconds", "baseline_seconds")
     )
-    return Component(
-        name="",
-        kind="",
-        difference_seconds=sum(component.difference_seconds for component in components),
-        seconds=seconds,
-        baseline_seconds=baseline_seconds,
-    )
+    difference = sum(component.difference_seconds for component in components)
+    return [
+        *(units.format_seconds(sum(values)) if values else "" for values in both),
+        units.format_signed_seconds(difference),
+        f"{100 * difference / total:.1f}%" if total else "",
+    ]

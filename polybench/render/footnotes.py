@@ -1,32 +1,28 @@
-"""Footnotes of a table: conditions and limitations of the measurements."""
+"""Texts below the table of a study: conditions and limitations, and each comparison in a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Iterator
 
 from polybench.render.table import INTERVALS, one_line
 from polybench.schema import units
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import Result
+from polybench.schema.result import AccuracyDifference, Comparison, Result
 from polybench.schema.study import StudyDocument
 
 _MIN_PAUSE = 0.01
 """Fraction of the median step time; shorter pauses are below the usual margin of error."""
 
 
-def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
+def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
     """Collect the footnotes of a study.
 
-    Notes about a quantity depend on the shown columns. Notes about differences between rows are always
-    present.
-
-    Args:
-        study: the study that the table shows.
-        columns: names of the shown columns.
+    Notes about a quantity depend on the names of the shown columns. Notes about differences between rows are
+    always present.
     """
+    shown = set(columns)
     return [
         *_interval_notes(study),
         *_environment_notes(study),
@@ -39,18 +35,17 @@ def footnotes(study: StudyDocument, columns: Sequence[str]) -> list[str]:
         ),
         *_deviation_notes(study),
         *_pipeline_notes(study),
-        *data_parallel_notes(study, columns),
+        *data_parallel_notes(study, shown),
         *_gc_notes(study),
-        *_source_notes(study, set(columns)),
-        *(_native_allocation_notes(study) if any(name.startswith("native_") for name in columns) else ()),
-        *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in columns else ()),
-        *(_training_notes(study) if {"accuracy", "time_to_accuracy"} & set(columns) else ()),
+        *_source_notes(study, shown),
+        *(peak_notes(one.peak for one in study.results if one.peak) if "pct_of_peak" in shown else ()),
+        *(_training_notes(study) if {"accuracy", "time_to_accuracy"} & shown else ()),
         *(
             f"{result.configuration}: interrupted: {one_line(result.reason or 'times cover the finished rounds')}"
             for result in study.results
             if result.is_ranked and result.status == "interrupted"
         ),
-        *(one_line(warning) for warning in study.warnings),
+        *map(one_line, study.warnings),
         *(f"{one.configuration}: {one_line(warning)}" for one in study.results for warning in one.warnings),
     ]
 
@@ -60,24 +55,33 @@ def failed_parity(result: Result) -> bool:
     return result.is_measured and result.parity.status == "fail"
 
 
-def _interval_notes(study: StudyDocument) -> list[str]:
-    measured = [result.step_times for result in study.results if result.step_times]
-    if not measured:
-        return []
-    if max(len(times.values) for times in measured) > 1:
-        return [INTERVALS]
-    return ["intervals: 95% confidence, within a single process, so comparisons are inconclusive"]
+def _share_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Format pairs of a name and a text: one line per text, with all names."""
+    names: dict[str, dict[str, None]] = {}
+    for name, text in notes:
+        names.setdefault(text, {})[name] = None
+    return [f"{', '.join(found)}: {text}" for text, found in names.items()]
 
 
-def _environment_notes(study: StudyDocument) -> list[str]:
+def _interval_notes(study: StudyDocument) -> Iterator[str]:
+    processes = [len(result.step_times.values) for result in study.results if result.step_times]
+    if max(processes, default=0) > 1:
+        yield INTERVALS
+    elif processes:
+        yield "intervals: 95% confidence, within a single process, so comparisons are inconclusive"
+
+
+def _environment_notes(study: StudyDocument) -> Iterator[str]:
     """List the versions of engines that ran in a Python environment, or the versions that differ."""
     ran = [result for result in study.results if len(result.versions) > 1]  # the launcher sets one
-    notes = []
     for engine in dict.fromkeys(result.engine for result in ran if result.environment is not None):
         by_environment: dict[str | None, dict[str, str]] = {}
         for result in ran:
             if result.engine == engine:
-                by_environment.setdefault(result.environment, _versions(result, study.host.python))
+                # The default Python version is that of polybench itself.
+                versions = {"python": study.host.python} | result.versions
+                texts = {package: one_line(text) for package, text in versions.items() if isinstance(text, str)}
+                by_environment.setdefault(result.environment, texts)
         for environment, versions in by_environment.items():
             others = [other for name, other in by_environment.items() if name != environment]
             different = [
@@ -86,64 +90,55 @@ def _environment_notes(study: StudyDocument) -> list[str]:
                 if not others or any(other.get(package) != version for other in others)
             ]
             name = EngineName(engine, (), environment)
-            notes.append(f"{name}: {', '.join(different) or 'same versions as the other environments'}")
-    return notes
-
-
-def _versions(result: Result, python: str) -> dict[str, str]:
-    """Collect the versions of a result; the default Python version is that of polybench itself."""
-    versions = {"python": python} | result.versions
-    return {package: one_line(text) for package, text in versions.items() if isinstance(text, str)}
+            yield f"{name}: {', '.join(different) or 'same versions as the other environments'}"
 
 
 def _reused_check_notes(study: StudyDocument) -> list[str]:
     """Date the parity checks that the study reused from earlier studies."""
-    by_date: dict[str, list[str]] = {}
-    for result in study.results:
-        checked = result.parity.checked_at
-        if result.is_ranked and checked is not None and checked < study.created:  # both in UTC, ISO 8601
-            by_date.setdefault(one_line(checked[:16].replace("T", " ")), []).append(result.configuration)
-    return [
-        f"{', '.join(names)}: reused the parity check of {date} UTC; repeat it with --recheck"
-        for date, names in by_date.items()
+    reused = [
+        (result.configuration, one_line(checked[:16].replace("T", " ")))
+        for result in study.results
+        if result.is_ranked
+        and (checked := result.parity.checked_at) is not None
+        and checked < study.created  # both in UTC, ISO 8601
     ]
+    return _share_lines(
+        (configuration, f"reused the parity check of {date} UTC; repeat it with --recheck")
+        for configuration, date in reused
+    )
 
 
-def _deviation_notes(study: StudyDocument) -> list[str]:
+def _deviation_notes(study: StudyDocument) -> Iterator[str]:
     """Describe each known deviation of an engine, with its largest error."""
     largest: dict[tuple[str, str, str], KnownDeviation] = {}
     for result in study.results:
         for deviation in result.parity.known_deviations:
             key = (result.engine, deviation.rule, deviation.source)
-            if key not in largest or deviation.error > largest[key].error:
-                largest[key] = deviation
-    return [
-        f"{engine}: known deviation: {rule} ({source}); "
-        f"largest error {units.format_scientific(deviation.error)}, in {deviation.tensor}"
-        for (engine, rule, source), deviation in largest.items()
-    ]
+            largest[key] = max(largest.get(key, deviation), deviation, key=lambda one: one.error)
+    for (engine, rule, source), deviation in largest.items():
+        yield (
+            f"{engine}: known deviation: {rule} ({source}); "
+            f"largest error {units.format_scientific(deviation.error)}, in {deviation.tensor}"
+        )
 
 
-def _pipeline_notes(study: StudyDocument) -> list[str]:
+def _pipeline_notes(study: StudyDocument) -> Iterator[str]:
     """Compare the throughput of each input pipeline with that of its two stages alone."""
-    notes = []
     for result in study.results:
         pipeline, rate = result.pipeline, result.items_per_second
         if pipeline is None or rate is None:
             continue
         loading, training = pipeline.pipeline_items_per_second, pipeline.training_items_per_second
         if loading and training:
-            notes.append(
+            yield (
                 f"{result.configuration}: {units.format_count(rate)} images/s, "
                 f"{rate / min(loading, training):.0%} of the rate of its slower stage "
                 f"(input pipeline {units.format_count(loading)}, training {units.format_count(training)})"
             )
-    return notes
 
 
-def _gc_notes(study: StudyDocument) -> list[str]:
+def _gc_notes(study: StudyDocument) -> Iterator[str]:
     """State the share of garbage collection in mean steps, if the median excludes its pauses."""
-    notes = []
     for result in study.results:
         means, steps, pauses = result.mean_step_time, result.step_time, result.gc.seconds_per_step
         if not (result.is_ranked and means and steps and pauses):
@@ -159,39 +154,31 @@ def _gc_notes(study: StudyDocument) -> list[str]:
         if comparison and comparison.mean_speedup is not None and comparison.baseline != result.configuration:
             speedup = units.format_with_ci(comparison.mean_speedup, comparison.mean_ci95)
             note += f"; speedup of mean times: {speedup}"
-        notes.append(note)
-    return notes
+        yield note
 
 
-def _source_notes(study: StudyDocument, columns: AbstractSet[str]) -> list[str]:
-    """Name the sources of shown allocations and energy, and what they cover; one line per source."""
-    sources: dict[str, list[str]] = {}
+def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
+    """Name the sources of shown allocations and energy, and what they cover."""
+    shown = {
+        "": "alloc_bytes_per_step" in columns or "allocs_per_step" in columns,
+        "device ": "device_alloc_bytes_per_step" in columns or "device_allocs_per_step" in columns,
+        "native ": any(name.startswith("native_") for name in columns),
+    }
+    notes: list[tuple[str, str]] = []
+    native: list[tuple[str, str]] = []
     for result in study.results:
-        allocations = (("", result.allocations.host), ("device_", result.allocations.device))
-        for prefix, allocation in allocations:
-            shown = {f"{prefix}alloc_bytes_per_step", f"{prefix}allocs_per_step"} & columns
-            if allocation is not None and shown:
-                kind = prefix.replace("_", " ")
-                text = f"{kind}allocations from {allocation.source}; coverage: {allocation.coverage}"
-                sources.setdefault(text, []).append(result.engine_name)
+        found = result.allocations
+        for kind, one in (("", found.host), ("device ", found.device), ("native ", found.native)):
+            if one is not None and shown[kind]:
+                text = f"{kind}allocations from {one.source}; coverage: {one.coverage}"
+                (native if kind == "native " else notes).append((result.engine_name, text))
         if result.energy.source and "energy" in columns:
-            sources.setdefault(f"energy from {result.energy.source}", []).append(result.device)
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in sources.items()]
-
-
-def _native_allocation_notes(study: StudyDocument) -> list[str]:
-    """Describe the counter of native allocations and its coverage; one line per coverage."""
-    by_coverage: dict[str, list[str]] = {}
-    for result in study.results:
-        if (native := result.allocations.native) is not None:
-            text = f"native allocations from {native.source}; coverage: {native.coverage}"
-            by_coverage.setdefault(text, []).append(result.engine_name)
-    notes = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in by_coverage.items()]
+            notes.append((result.device, f"energy from {result.energy.source}"))
     comparable = (
         "native allocations: counted in the same way in all engines, so ratios between engines are valid;"
         " other counts are not comparable"
     )
-    return [*notes, comparable] if notes else []
+    return [*_share_lines(notes), *_share_lines(native), *([comparable] if native else [])]
 
 
 def peak_notes(peaks: Iterable[PeakComparison]) -> list[str]:
@@ -203,49 +190,37 @@ def peak_notes(peaks: Iterable[PeakComparison]) -> list[str]:
     ]
 
 
-def _training_notes(study: StudyDocument) -> list[str]:
+def _training_notes(study: StudyDocument) -> Iterator[str]:
     """State the epochs and seeds behind accuracies, and trainings that these exclude."""
     trained = [result for result in study.results if result.trainings]
     if not trained:
-        return []
+        return
     seeds = max(sum(training.complete for training in result.trainings) for result in trained)
     epochs = max(len(training.epochs) for result in trained for training in result.trainings)
     spread = "mean ± standard deviation over" if seeds > 1 else "from"
-    return [
-        f"accuracy: {spread} {units.plural(seeds, 'seed')}, after at most {units.plural(epochs, 'epoch')}",
-        *(
-            f"{result.configuration}: accuracy excludes {units.plural(unfinished, 'unfinished training')}"
-            for result in trained
-            if (unfinished := sum(not training.complete for training in result.trainings))
-        ),
-        *(
-            f"{result.configuration}: {goal.seeds_reached} of {units.plural(goal.seeds, 'seed')} reached"
-            f" accuracy {goal.accuracy:g}"
-            for result in trained
-            if (goal := result.time_to_accuracy) and goal.seeds_reached < goal.seeds
-        ),
-    ]
+    yield f"accuracy: {spread} {units.plural(seeds, 'seed')}, after at most {units.plural(epochs, 'epoch')}"
+    for result in trained:
+        if unfinished := sum(not training.complete for training in result.trainings):
+            yield f"{result.configuration}: accuracy excludes {units.plural(unfinished, 'unfinished training')}"
+    for result in trained:
+        if (goal := result.time_to_accuracy) and goal.seeds_reached < goal.seeds:
+            yield (
+                f"{result.configuration}: {goal.seeds_reached} of {units.plural(goal.seeds, 'seed')} reached"
+                f" accuracy {goal.accuracy:g}"
+            )
 
 
 def data_parallel_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
-    """Describe how each configuration divides its batch, and what the shown columns mean.
-
-    Args:
-        study: the study that the table shows.
-        columns: names of the shown columns.
-    """
-    grouped: dict[str, list[str]] = {}
-    for result in study.results:
-        if result.is_ranked and result.workload.replicas > 1:
-            text = _describe_replicas(result, study.settings.input_kind)
-            grouped.setdefault(text, []).append(result.configuration)
-    notes = [f"{', '.join(configurations)}: {text}" for text, configurations in grouped.items()]
+    """Describe how each configuration divides its batch, and what the shown columns mean."""
+    input_kind = study.settings.input_kind
+    parallel = [result for result in study.results if result.is_ranked and result.workload.replicas > 1]
+    notes = _share_lines((result.configuration, _describe_replicas(result, input_kind)) for result in parallel)
     if not notes:
         return []
     if "parallel_efficiency" in columns and any(result.scaling for result in study.results):
         on_gpus = any(result.scaling and result.scaling.devices > 1 for result in study.results)
         baseline = "one GPU, divided by the number of GPUs" if on_gpus else "one replica on the same threads"
-        notes.append(f"parallel efficiency: {study.settings.input_kind}s/s relative to {baseline}")
+        notes.append(f"parallel efficiency: {input_kind}s/s relative to {baseline}")
     if "allreduce_share" in columns:
         sources = dict.fromkeys(one.communication.source for one in study.results if one.communication)
         notes += [f"all-reduce share: {source}" for source in sources]
@@ -263,3 +238,89 @@ def _describe_replicas(result: Result, input_kind: str) -> str:
         f"{replicas} processes with {threads} and {shard}; times, page faults and context switches are those"
         " of rank 0, memory and allocations are totals"
     )
+
+
+def summary_sentences(study: StudyDocument) -> list[str]:
+    """Compare ranked configurations with the baseline, GPUs with the CPU, and accuracies."""
+    by_configuration = {result.configuration: result for result in study.results}
+    ranked = [result for result in study.results if result.is_ranked]
+    compared = [
+        (by_configuration[one.baseline], result, one)
+        for result in ranked
+        if (one := result.vs_baseline) and one.baseline != result.configuration and one.baseline in by_configuration
+    ]
+    accuracies = [
+        (by_configuration[difference.baseline], result, difference)
+        for result in ranked
+        if (difference := result.accuracy_difference) and difference.baseline in by_configuration
+    ]
+    return [
+        *(_sentence(*one) for one in compared),
+        *(_gpu_sentence(result, result.gpu_speedup) for result in ranked if result.gpu_speedup),
+        *(_accuracy_sentence(*one) for one in accuracies),
+    ]
+
+
+def _gpu_sentence(result: Result, speedup: Comparison) -> str:
+    """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
+    times = units.format_with_ci(speedup.speedup, speedup.ci95)
+    names = f"{times} times as fast as {speedup.baseline}"
+    if speedup.is_significant is None:
+        return f"{result.configuration} ran {names} (inconclusive: {_inconclusive_reason(speedup)})."
+    if not speedup.is_significant:
+        return f"No significant difference between {result.configuration} and {speedup.baseline}: ratio {times}."
+    saved = 1 - 1 / speedup.speedup
+    percent = units.format_number(100 * abs(saved))
+    return f"{result.configuration} is {names}: {percent}% {'less' if saved >= 0 else 'more'} time."
+
+
+def _sentence(baseline: Result, other: Result, comparison: Comparison) -> str:
+    faster, slower = _names(other, baseline)
+    speedup, interval = comparison.speedup, comparison.ci95
+    if comparison.is_significant is False:
+        return (
+            f"No significant difference between {faster} and {slower}: ratio {units.format_with_ci(speedup, interval)}."
+        )
+    if speedup < 1:
+        faster, slower = _names(baseline, other)
+        speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
+    names = f"{units.format_with_ci(speedup, interval)} times as fast as {slower}"
+    if comparison.is_significant is None:
+        return f"{faster} ran {names} (inconclusive: {_inconclusive_reason(comparison)})."
+    return f"{faster} is {names}."
+
+
+def _inconclusive_reason(comparison: Comparison) -> str:
+    return comparison.inconclusive_reason or "single process"
+
+
+def _accuracy_sentence(baseline: Result, other: Result, difference: AccuracyDifference) -> str:
+    """State both accuracies with their spread over seeds, and whether they differ significantly."""
+    first, second = _names(other, baseline)
+    after = f"after {units.plural(difference.epochs, 'epoch')}"
+    both = " and ".join(
+        units.format_with_std(result.accuracy or 0.0, result.accuracy_std) for result in (other, baseline)
+    )
+    if difference.ci95 is None:
+        return f"Accuracy of {first} and {second} {after}: {both} (inconclusive: one seed)."
+    both = f"{both} over {units.plural(difference.seeds, 'seed')}"
+    low, high = difference.ci95
+    if low <= 0 <= high:
+        amount = units.format_difference(difference.value, difference.ci95)
+        names = f"{first} and {second}"
+        return f"No significant difference in accuracy between {names} {after}: {both}, difference {amount}."
+    if difference.value < 0:
+        amount, relation = units.format_difference(-difference.value, (-high, -low)), "below"
+    else:
+        amount, relation = units.format_difference(difference.value, difference.ci95), "above"
+    return f"The accuracy of {first} is {amount} {relation} that of {second} {after}: {both}."
+
+
+def _names(first: Result, second: Result) -> tuple[str, str]:
+    """Name both configurations; if they share a device, only the second name contains it."""
+    name = _name(first) if first.device == second.device else f"{_name(first)} on {first.device}"
+    return name, f"{_name(second)} on {second.device}"
+
+
+def _name(result: Result) -> str:
+    return result.configuration.replace(f"/{result.device}", "")

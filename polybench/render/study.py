@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from polybench.render import published_results
-from polybench.render.footnotes import failed_parity, footnotes
-from polybench.render.summary import summary_sentences
+from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
 from polybench.render.table import DEFAULTS, Column, Records, Table, TableOptions, one_line, with_reason
 from polybench.render.terminal import table_width
 from polybench.schema import units

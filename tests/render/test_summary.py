@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.render.summary import summary_sentences
+from polybench.render.footnotes import summary_sentences
 from polybench.schema.parity import ParityCheck
 from polybench.schema.result import AccuracyDifference, BaselineComparison, Comparison, Result
 from tests.factories import measured, study
