@@ -25,17 +25,18 @@ def columns(format: TableOrJson = "table") -> None:
 
 
 def _table(rows: Rows) -> str:
-    from tabulate import tabulate
+    from polybench.render.table import Column, Table, text_columns
+    from polybench.render.terminal import format_rows
 
     lines = [
         (
             row["column"],
-            row["unit"],
-            row["better"],
+            row["unit"] or "",
+            row["better"] or "",
             ", ".join(group for group in row["groups"] if group != "all"),
             row["description"].replace("`", ""),
         )
         for row in rows
     ]
-    headers = ["column", "unit", "better", "groups", "description"]
-    return tabulate(lines, headers=headers, maxcolwidths=[None, None, None, None, 60])
+    columns = [*text_columns("column", "unit", "better", "groups"), Column("description", width=60)]
+    return format_rows(Table(columns=columns, rows=lines))

@@ -52,7 +52,8 @@ def _row(name: str, spec: EngineSpec) -> dict[str, Any]:
 
 
 def _table(rows: Rows) -> str:
-    from tabulate import tabulate
+    from polybench.render.table import Column, Table
+    from polybench.render.terminal import format_rows
 
     lines = []
     for row in rows:
@@ -64,8 +65,8 @@ def _table(rows: Rows) -> str:
     if rows:
         variants = rows[0]["variants"]
         lines += [_line(f"ENGINE+{variant}", variants[variant]) for variant in ALLOCATOR_VARIANTS]
-    headers = ["engine", "what is timed", "requires", "installed"]
-    return tabulate(lines, headers=headers, maxcolwidths=[None, _SUMMARY_WIDTH, None, None])
+    columns = [Column("engine"), Column("what is timed", width=_SUMMARY_WIDTH), Column("requires"), Column("installed")]
+    return format_rows(Table(columns=columns, rows=lines))
 
 
 def _line(name: str, row: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -86,9 +86,9 @@ def _row(model: Model) -> dict[str, Any]:
 
 
 def _table(rows: Rows) -> str:
-    from tabulate import tabulate
-
     from polybench.networks.catdog import DEPTHS
+    from polybench.render.table import Column, Table, number_columns, text_columns
+    from polybench.render.terminal import render
     from polybench.schema import units
 
     lines = [
@@ -97,23 +97,18 @@ def _table(rows: Rows) -> str:
             row["summary"],
             f"{row['parameters']:,}",
             f"{units.format_number(row['training_macs'] / 1e6)} M",
-            row["batch_size"],
+            str(row["batch_size"]),
             f"{row['optimizer'].name} {row['optimizer'].learning_rate:g}",
         )
         for row in rows
     ]
-    header = ["model", "summary", "parameters", "multiply-adds\nper input", "batch", "optimizer"]
-    table = tabulate(
-        lines,
-        headers=header,
-        maxcolwidths=[None, 40, None, None, None, None],
-        colalign=["left", "left", "right", "right", "right", "left"],
-        disable_numparse=True,
-    )
-    return (
-        f"{table}\n\ncatdog-2 is the shallowest: catdog-N has N convolutions, {DEPTHS[0]} to {DEPTHS[-1]}."
-        "\nTo write a network file of your own, start from: polybench models lenet --format toml"
-    )
+    columns = [Column("model"), Column("summary", width=40)]
+    columns += [*number_columns("parameters", "multiply-adds per input", "batch"), *text_columns("optimizer")]
+    hints = [
+        f"catdog-2 is the shallowest: catdog-N has N convolutions, {DEPTHS[0]} to {DEPTHS[-1]}.",
+        "To write a network file of your own, start from: polybench models lenet --format toml",
+    ]
+    return render(Table(columns=columns, rows=lines, summary=hints)).removesuffix("\n")
 
 
 def layer_details(model: Model) -> dict[str, Any]:
@@ -128,7 +123,8 @@ def layer_details(model: Model) -> dict[str, Any]:
 
 def format_network(model: Model, row: dict[str, Any]) -> str:
     """Format a network as text: its input, its layers and its training."""
-    from tabulate import tabulate
+    from polybench.render.table import Table, number_columns, text_columns
+    from polybench.render.terminal import render
 
     lines = [
         (
@@ -140,22 +136,23 @@ def format_network(model: Model, row: dict[str, Any]) -> str:
         )
         for layer in row["layers"]
     ]
-    table = tabulate(
-        lines,
-        headers=["layer", "type", "output", "parameters", "multiply-adds\nforward"],
-        colalign=["left", "left", "left", "right", "right"],
-        disable_numparse=True,
-    )
     vocabulary = "" if model.vocabulary_size is None else f" of {model.vocabulary_size:,} tokens"
     optimizer = model.optimizer
-    return (
-        f"{model.name}: {model.summary}\n"
-        f"input {_format_shape(model.input_shape)}{vocabulary}, {model.classes} classes\n\n{table}\n\n"
-        f"{model.parameters():,} parameters, {units.format_number(row['training_macs'] / 1e6)} million"
-        f" multiply-adds to train on one {model.input_kind}\n"
-        f"batch {model.batch_size}, {optimizer.name} {optimizer.learning_rate:g},"
-        f" {model.initialization.capitalize()} initialization"
+    table = Table(
+        title=[
+            f"{model.name}: {model.summary}",
+            f"input {_format_shape(model.input_shape)}{vocabulary}, {model.classes} classes",
+        ],
+        columns=[*text_columns("layer", "type", "output"), *number_columns("parameters", "multiply-adds forward")],
+        rows=lines,
+        summary=[
+            f"{model.parameters():,} parameters, {units.format_number(row['training_macs'] / 1e6)} million"
+            f" multiply-adds to train on one {model.input_kind}",
+            f"batch {model.batch_size}, {optimizer.name} {optimizer.learning_rate:g},"
+            f" {model.initialization.capitalize()} initialization",
+        ],
     )
+    return render(table).removesuffix("\n")
 
 
 def _layer_row(layer: Layer, input_shape: Shape, output_shape: Shape) -> dict[str, Any]:

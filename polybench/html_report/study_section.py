@@ -10,9 +10,8 @@ import msgspec
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import layers, published_results
 from polybench.render.explanation import breakdown_table
-from polybench.render.footnotes import failed_parity, footnotes
+from polybench.render.footnotes import failed_parity, footnotes, summary_sentences
 from polybench.render.study import header_lines, status_text
-from polybench.render.footnotes import summary_sentences
 from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, ExplanationDocument
 from polybench.schema.measurements import LayersDocument

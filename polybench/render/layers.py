@@ -30,22 +30,11 @@ Key = tuple[str, str]
 UNATTRIBUTED: Key = ("unattributed", "")
 _SUM, _, _STEP = _TOTALS = [("sum of operations", ""), UNATTRIBUTED, ("whole step", "")]
 
-_FIELDS = {
-    "configuration": None,
-    "layer": None,
-    "operation": None,
-    "seconds_per_step": "s",
-    "low": "s",
-    "high": "s",
-    "share": None,
-    "flops": None,
-    "flops_per_second": None,
-    "fraction_of_peak": None,
-    "min_bytes_moved": "B",
-    "gc_seconds_per_step": "s",
-    "native_bytes": "B",
-    "slowdown": "s",
-}
+_FIELDS = (
+    "configuration", "layer", "operation", "seconds_per_step [s]", "low [s]", "high [s]", "share", "flops",
+    "flops_per_second", "fraction_of_peak", "min_bytes_moved [B]", "gc_seconds_per_step [s]", "native_bytes [B]",
+    "slowdown [s]",
+)  # fmt: skip
 """Fields of a record, with their units."""
 
 
@@ -78,32 +67,32 @@ def table(document: LayersDocument, options: TableOptions = DEFAULTS) -> Table:
 
 def records(document: LayersDocument, options: TableOptions) -> Records:
     """List a record for each operation of each configuration."""
-    rows = (list(record.values()) for record in layer_records(document, options.sort))
-    return Records([f"{name} [{unit}]" if unit else name for name, unit in _FIELDS.items()], rows)
+    return Records(_FIELDS, [list(record.values()) for record in layer_records(document, options.sort)])
 
 
 def layer_records(document: LayersDocument, sort: Sort = "network") -> list[dict[str, Any]]:
     """List a record for each operation of each configuration, in SI units, as in CSV."""
     baseline = find_baseline(document)
-    baseline_seconds = {(row.layer, row.operation): row.seconds_per_step for row in baseline.rows} if baseline else {}
-    records = []
-    for key in sort_operations(document, sort):
-        for configuration in document.configurations:
-            for row in configuration.rows:
-                if (row.layer, row.operation) != key:
-                    continue
-                seconds, step, peak = row.seconds_per_step, configuration.step_seconds, configuration.peak
-                low, high = row.ci95 or (None, None)
-                share = seconds / step if step else None
-                rate = row.flops / seconds if row.flops and seconds > 0 else None
-                fraction = rate / peak.flops_per_second if rate and peak else None
-                slowdown = seconds - baseline_seconds[key] if key in baseline_seconds else None
-                values = (
-                    configuration.configuration, *key, seconds, low, high, share, row.flops, rate, fraction,
-                    row.min_bytes_moved, row.gc_seconds_per_step, row.native_bytes, slowdown,
-                )  # fmt: skip
-                records.append(dict(zip(_FIELDS, values, strict=True)))
-    return records
+    baseline_seconds = {_key(row): row.seconds_per_step for row in baseline.rows} if baseline else {}
+    order = {key: number for number, key in enumerate(sort_operations(document, sort))}
+    found = [(configuration, row) for configuration in document.configurations for row in configuration.rows]
+    return [
+        _record(configuration, row, baseline_seconds.get(_key(row)))
+        for configuration, row in sorted(found, key=lambda one: order[_key(one[1])])
+    ]
+
+
+def _record(configuration: ConfigurationLayers, row: LayerRow, baseline_seconds: float | None) -> dict[str, Any]:
+    seconds, step, peak = row.seconds_per_step, configuration.step_seconds, configuration.peak
+    share = seconds / step if step else None
+    rate = row.flops / seconds if row.flops and seconds > 0 else None
+    fraction = rate / peak.flops_per_second if rate and peak else None
+    slowdown = None if baseline_seconds is None else seconds - baseline_seconds
+    values = (
+        configuration.configuration, row.layer, row.operation, seconds, *(row.ci95 or (None, None)), share, row.flops,
+        rate, fraction, row.min_bytes_moved, row.gc_seconds_per_step, row.native_bytes, slowdown,
+    )  # fmt: skip
+    return dict(zip((field.partition(" ")[0] for field in _FIELDS), values, strict=True))
 
 
 def sort_operations(document: LayersDocument, sort: Sort) -> list[Key]:
