@@ -40,7 +40,7 @@ def test_the_text_lists_changes_and_then_verdicts() -> None:
     lines = result.stdout.splitlines()
     assert lines[0].startswith("A: 20250101-000000-abcd on host")
     assert lines[3:6] == ["Changes:", "", "  torch/cpu: torch: 2.12.0 -> 2.13.0\\x1b[2J"]
-    torch, tf = lines[9:11]
+    torch, tf = lines[10:12]
     assert torch.split()[:3] == ["torch/cpu", "10.0", "ms"]
     assert torch.endswith("slower")
     assert tf.endswith("no difference")
