@@ -10,14 +10,13 @@ import numpy as np
 
 from polybench.engines.base import Array, Snapshot, Weights
 from polybench.engines.job import Job
-from polybench.engines.reference import sequences
+from polybench.engines.reference import layers
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.reference.layers import Output
+from polybench.engines.reference.layers import Activation, Output
 from polybench.engines.reference.network import LayerObserver, Pass
-from polybench.engines.reference.sequences import Activation
 from polybench.networks.layers import GATES, REVERSE
 
-right = sequences.lstm
+right = layers.lstm
 
 
 class SwappedGates(ReferenceEngine):
@@ -63,7 +62,7 @@ class _OtherLSTM(ReferenceEngine):
     wrong: ClassVar[object]
 
     def _compute(self, step: int, *watch: LayerObserver) -> Pass:
-        with patch.object(sequences, "lstm", self.wrong):
+        with patch.object(layers, "lstm", self.wrong):
             return super()._compute(step, *watch)
 
 

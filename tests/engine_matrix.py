@@ -47,7 +47,6 @@ LENET_CELLS = (
 SLOW_CELLS = (
     "torch+compile",
     *(configuration for configuration in LENET_CELLS if configuration.startswith("flux+")),  # each starts its own Julia
-    *CHAINED,
 )
 
 OPTIMIZERS = {
@@ -107,9 +106,9 @@ class Network(NamedTuple):
 COMPILING = ("flux", "lux", "jax")
 """Engines that compile every network again, layer by layer, in both precisions: half a minute, minutes for a deep
 one."""
-COMPILED = ("resnet8", "dlframeworks-cnn")
-"""Networks that these engines compile in CI. The network of all layers covers the layers of the others, and
-other engines train those; `make test-all` trains all.
+IN_CI = "dlframeworks-cnn"
+"""The published network that CI trains in every engine. The networks of all layers cover the layers of the others,
+which `make test-all` trains.
 """
 _NOT_COMPILING = tuple(engine for engine in _EVERY_NETWORK if engine not in COMPILING)
 

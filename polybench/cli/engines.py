@@ -24,7 +24,7 @@ def engines(
 
     To start each installed engine and show its version, run: polybench doctor
     """
-    from polybench.engines.plugins import load_all_engines
+    from polybench.engines import load_all_engines
 
     specs, broken = load_all_engines()
     rows = [_row(name, spec) for name, spec in specs.items() if show_all or not spec.internal]

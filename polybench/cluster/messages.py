@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from polybench.engines.plugins import find_engine
+from polybench.engines import find_engine
 from polybench.errors import __version__, install_command
-from polybench.parity_check.check_cache import source_files
+from polybench.parity_check.check import source_files
 from polybench.runner.progress import ConfigurationProgress
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study

@@ -1,109 +1,80 @@
-"""Registry of engines.
+"""Table of engines.
 
-ADD AN ENGINE: a folder with a class that implements `engines.base.Engine`, and an entry here.
-An entry is plain data: no framework is imported until a worker loads `factory`.
+ADD AN ENGINE: a folder with a class that implements `engines.base.Engine`, and an entry here. An entry is plain
+data: no framework is imported until a worker loads `factory`. Other packages declare an `EngineSpec` as an entry
+point of the group `polybench.engines`; polybench reads these when it plans a study, and loads only the requested ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Literal
 
 import msgspec
 
-from polybench.errors import install_command
+from polybench.errors import BadInput, install_command, lookup_or_suggest
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """Software that an engine or variant needs in addition to the packages of its extra.
-
-    Attributes:
-        name: name for users, such as "Enzyme.jl".
-        install: command that installs it.
-    """
+    """Software that an engine or variant needs besides its packages: its name, and the command that installs it."""
 
     name: str
     install: str
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """Alternative configuration of an engine, requested as `engine+variant`.
-
-    Attributes:
-        summary: one line for `polybench engines`.
-        cuda_only: the variant exists on CUDA devices only.
-        compiled_as_whole: the step is compiled or replayed as a whole, so layers cannot be timed.
-        changes_thread_pools: the plain engine with other thread pool sizes; a sweep shows these as a grid.
-        diagnostic_only: it shows the cost of a feature and is not meant for training; never recommended.
-        needs_extra_package: it needs a package that the engine's setup does not install; never recommended.
-        requires: software that it needs in addition to its engine.
-    """
+    """Alternative configuration of an engine, requested as `engine+variant`."""
 
     summary: str
     cuda_only: bool = False
+    # The step is compiled or replayed as a whole, so layers cannot be timed.
     compiled_as_whole: bool = False
+    # The plain engine with other thread pool sizes; a sweep shows these as a grid.
     changes_thread_pools: bool = False
+    # Never recommended: it shows the cost of a feature, or it needs a package that the engine's setup does not install.
     diagnostic_only: bool = False
     needs_extra_package: bool = False
     requires: Requirement | None = None
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
-    """Location, requirements and capabilities of an engine.
+    """Location, requirements and capabilities of an engine."""
 
-    Attributes:
-        factory: `module:class`.
-        summary: one-line description of what is timed.
-        extra: polybench extra that installs the framework.
-        variants: variants by name, as in `torch+compile`.
-        runs_on: supported devices, as text.
-        devices: supported device types.
-        environment: variables of its workers; `{threads}` in a value stands for the study's thread count.
-        cuda_environment: variables of its workers on a GPU, by precision.
-        environment_factory: `module:function` that returns variables known only at run time. It takes device,
-            threads and variants; an engine with `project_files` also takes the project to use.
-        packages: pip names of the packages that the extra installs, for environments other than polybench's.
-        requires: software that it needs in addition to `packages`.
-        requirement_check: `module:function` that takes variants and raises EngineUnavailable if software that
-            the engine or these variants require is missing. It does not start the framework.
-        project_files: a folder that contains one of these files is accepted as an environment (`--env`).
-        memory_bytes: anonymous memory of a worker after training `lenet` with the largest variant, without
-            data. The default is an upper bound: an unmeasured engine gets fewer simultaneous workers.
-        startup_seconds: cold start of a worker for `lenet`, measured with two other engines on two cores;
-            used for estimates only.
-        copies_data: `load` makes a private copy of the batches.
-        computes: False for an engine that only simulates training and cannot be checked.
-        compiled_as_whole: as in `Variant`, for all variants: the engine lacks `build_layer_operations`.
-        replicas: how replicas train together: as `processes`, each with its own engine and `Rank`, or as
-            `devices` of one process. None: no data-parallel training.
-        replicas_environment: variables of its workers in data-parallel training; `{replicas}` stands for
-            the number of replicas.
-        no_data_parallel_reason: the reason if `replicas` is None.
-        internal: part of polybench's own checks; `polybench engines` lists it with `--all` only.
-    """
-
-    factory: str
-    summary: str
-    extra: str | None = None
+    factory: str  # `module:class`
+    summary: str  # what is timed
+    extra: str | None = None  # polybench's extra that installs the framework
     variants: dict[str, Variant] = {}
-    runs_on: str = "CPU"
+    runs_on: str = "CPU"  # `devices`, as text
     devices: tuple[str, ...] = ("cpu",)
+    # Variables of its workers; `{threads}` in a value stands for the study's threads.
     environment: dict[str, str] = {}
+    # Variables of its workers on a GPU, by precision.
     cuda_environment: dict[str, dict[str, str]] = {}
+    # `module:function` that returns variables known only at run time. It takes device, threads and variants; with
+    # `project_files` also the project to use.
     environment_factory: str | None = None
+    # Pip names of the packages that the extra installs, for environments other than polybench's.
     packages: tuple[str, ...] = ()
     requires: Requirement | None = None
+    # `module:function` that takes variants and raises EngineUnavailable if software is missing, without the framework.
     requirement_check: str | None = None
+    # A folder that contains one of these files is accepted as an environment (`--env`).
     project_files: tuple[str, ...] = ()
+    # Anonymous memory of a worker after training `lenet` with the largest variant, without data. The default is an
+    # upper bound: an unmeasured engine gets fewer simultaneous workers.
     memory_bytes: int = 1 << 30
+    # Cold start of a worker for `lenet` beside two other engines on two cores; used for estimates only.
     startup_seconds: float = 10.0
-    copies_data: bool = True
-    computes: bool = True
-    compiled_as_whole: bool = False
+    copies_data: bool = True  # `load` makes a private copy of the batches
+    computes: bool = True  # False: it only simulates training and cannot be checked
+    compiled_as_whole: bool = False  # all variants are: the engine lacks `build_layer_operations`
+    # Replicas are `processes`, each with its own engine and `Rank`, or `devices` of one process; None: unsupported.
     replicas: Literal["processes", "devices"] | None = None
-    replicas_environment: dict[str, str] = {}
+    replicas_environment: dict[str, str] = {}  # `{replicas}` in a value stands for their number
     no_data_parallel_reason: str = "this engine has no data-parallel training in polybench"
-    internal: bool = False
+    internal: bool = False  # part of polybench's own checks; `polybench engines` lists it with `--all` only
 
     def supports_layer_timing(self, variants: Iterable[str]) -> bool:
         """Return True if these variants time each layer separately."""
@@ -129,6 +100,12 @@ def _julia_package(name: str) -> Requirement:
     return Requirement(f"{name}.jl", f"polybench setup flux --add-package {name}")
 
 
+def _julia_variant(summary: str, package: str, *, compiled_as_whole: bool = True) -> Variant:
+    requires = _julia_package(package)
+    return Variant(summary, compiled_as_whole=compiled_as_whole, needs_extra_package=True, requires=requires)
+
+
+_NEEDS_MPI = "needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench setup flux` installs neither"
 _CUDA_UNTESTED = "CPU; CUDA is implemented but has not been tested on a GPU yet"
 
 ENGINES: dict[str, EngineSpec] = {
@@ -151,29 +128,10 @@ ENGINES: dict[str, EngineSpec] = {
                 "a full garbage collection after each step, included in its time", diagnostic_only=True
             ),
             "gc_off": Variant("garbage collection between timing blocks only", diagnostic_only=True),
-            "enzyme": Variant(
-                "gradients by Enzyme.jl, into a `Duplicated` model",
-                compiled_as_whole=True,
-                needs_extra_package=True,
-                requires=_julia_package("Enzyme"),
-            ),
-            "mooncake": Variant(
-                "gradients by Mooncake.jl (`AutoMooncake()`)",
-                compiled_as_whole=True,
-                needs_extra_package=True,
-                requires=_julia_package("Mooncake"),
-            ),
-            "reactant": Variant(
-                "step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays",
-                compiled_as_whole=True,
-                needs_extra_package=True,
-                requires=_julia_package("Reactant"),
-            ),
-            "mkl": Variant(
-                "Intel MKL in place of OpenBLAS (MKL.jl)",
-                needs_extra_package=True,
-                requires=_julia_package("MKL"),
-            ),
+            "enzyme": _julia_variant("gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme"),
+            "mooncake": _julia_variant("gradients by Mooncake.jl (`AutoMooncake()`)", "Mooncake"),
+            "reactant": _julia_variant("step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays", "Reactant"),
+            "mkl": _julia_variant("Intel MKL in place of OpenBLAS (MKL.jl)", "MKL", compiled_as_whole=False),
             "train": Variant("steps by `Flux.train!` in place of `withgradient` and `update!`"),
         },
         runs_on=_CUDA_UNTESTED,
@@ -185,8 +143,7 @@ ENGINES: dict[str, EngineSpec] = {
         requires=Requirement("Julia and Flux.jl", "polybench setup flux"),
         requirement_check="polybench.engines.flux.julia.discovery:check_requirements",
         project_files=("Project.toml", "JuliaProject.toml"),
-        no_data_parallel_reason="Flux's DistributedUtils needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench"
-        " setup flux` installs neither",
+        no_data_parallel_reason="Flux's DistributedUtils " + _NEEDS_MPI,
         memory_bytes=700 << 20,
         startup_seconds=17.4,
         copies_data=False,
@@ -201,8 +158,7 @@ ENGINES: dict[str, EngineSpec] = {
         requirement_check="polybench.engines.flux.lux:check_requirements",
         project_files=("Project.toml", "JuliaProject.toml"),
         compiled_as_whole=True,
-        no_data_parallel_reason="Lux's DistributedUtils needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench"
-        " setup flux` installs neither",
+        no_data_parallel_reason="Lux's DistributedUtils " + _NEEDS_MPI,
         copies_data=False,
     ),
     "torch": EngineSpec(
@@ -210,7 +166,7 @@ ENGINES: dict[str, EngineSpec] = {
         "eager PyTorch, NCHW",
         extra="torch",
         packages=("torch",),
-        requirement_check="polybench.engines.torch.requirements:check_requirements",
+        requirement_check="polybench.engines.torch.device:check_requirements",
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
             "compile": Variant(
@@ -333,3 +289,64 @@ ENGINES: dict[str, EngineSpec] = {
         replicas="processes",
     ),
 }
+
+
+GROUP = "polybench.engines"
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of all engines, polybench's own first, without importing any plugin."""
+    return tuple(dict.fromkeys((*ENGINES, *_entry_points())))
+
+
+def find_engine(name: str) -> EngineSpec:
+    """Return the spec of a built-in engine or of a plugin.
+
+    Raises:
+        BadInput: the engine is unknown, two packages declare it, or its plugin cannot be imported.
+    """
+    plugins = _entry_points().get(name, ())
+    owners = [*(["polybench"] if name in ENGINES else []), *sorted(map(_package_name, plugins))]
+    if len(owners) > 1:
+        raise BadInput(
+            f"engine {name!r} is declared by {' and '.join(owners)}: expected one package:"
+            f" uninstall {' or '.join(owners[1:])}, or rename its entry point of {GROUP}"
+        )
+    lookup_or_suggest(name, dict.fromkeys(engine_names()), "engine")
+    return _load(plugins[0]) if plugins else ENGINES[name]
+
+
+def load_all_engines() -> tuple[dict[str, EngineSpec], dict[str, str]]:
+    """Return the specs of all engines by name, and the errors of those that cannot be loaded."""
+    specs, errors = {}, {}
+    for name in engine_names():
+        try:
+            specs[name] = find_engine(name)
+        except BadInput as error:
+            errors[name] = str(error)
+    return specs, errors
+
+
+@functools.cache
+def _entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Entry points by engine name; more than one if packages conflict."""
+    by_name: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=GROUP):
+        by_name[point.name] = (*by_name.get(point.name, ()), point)
+    return by_name
+
+
+@functools.cache
+def _load(point: EntryPoint) -> EngineSpec:
+    source = f"engine {point.name!r} of {_package_name(point)} (entry point {point.value})"
+    try:
+        spec = point.load()
+    except Exception as error:  # a plugin's module may raise anything
+        raise BadInput(f"{source} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(spec, EngineSpec):
+        raise BadInput(f"{source} is not a polybench.engines.EngineSpec: {spec!r}")
+    return spec
+
+
+def _package_name(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unnamed package"

@@ -22,23 +22,15 @@ Weights = Mapping[str, Array]
 
 
 class PipelineInput(NamedTuple):
-    """Data set and batch order for an input pipeline; all arrays are read-only.
+    """Data set and batch order for an input pipeline; all arrays are read-only."""
 
-    Attributes:
-        images: (N, channels, height, width) uint8, memory-mapped.
-        labels: (N,) int64.
-        order: (steps, batch) int64, the image indices of each batch.
-        augmentations: (steps, batch, 3) int8, or None for no augmentation. The columns are flip (left-right,
-            0 or 1), dy and dx, with |dy|, |dx| <= MAX_CROP_OFFSET. Pixel (y, x) is the flipped image's pixel
-            (y + dy, x + dx), or 0 outside the image.
-        workers: number of workers that prepare batches; with 0, the training thread does.
-    """
-
-    images: Array
-    labels: Array
-    order: Array
+    images: Array  # (N, channels, height, width) uint8, memory-mapped
+    labels: Array  # (N,) int64
+    order: Array  # (steps, batch) int64, the image indices of each batch
+    # (steps, batch, 3) int8: flip (left-right, 0 or 1), dy and dx, with |dy|, |dx| <= MAX_CROP_OFFSET. Pixel (y, x) is
+    # the flipped image's pixel (y + dy, x + dx), or 0 outside the image. None: no augmentation.
     augmentations: Array | None
-    workers: int
+    workers: int  # prepare batches; with 0, the training thread does
 
 
 class Snapshot(NamedTuple):
@@ -53,31 +45,20 @@ class Snapshot(NamedTuple):
 
 
 class LayerTensors(NamedTuple):
-    """Tensors of one layer in a training step, in the canonical layout.
-
-    Attributes:
-        x: input.
-        dy: gradient of the loss with respect to the output.
-        y: output.
-        dx: gradient of the loss with respect to the input.
-        gradients: gradients of the layer's weights, by tensor (`weight`, `bias`).
-    """
+    """Tensors of one layer in a training step, in the canonical layout; d is the gradient of the loss."""
 
     x: Array
     dy: Array
     y: Array
     dx: Array
-    gradients: Weights
+    gradients: Weights  # of the layer's weights, by tensor (`weight`, `bias`)
 
 
 class TimedOperation(NamedTuple):
     """Operation of a layer or of the training step that can be timed separately.
 
-    Attributes:
-        run: executes the operation n times and returns the total seconds; the device is synchronized before
-            the clock stops.
-        overhead: executes an empty operation n times in the same way, if whole steps do not have this call
-            overhead. Its seconds are subtracted.
+    `run` executes it n times and returns the total seconds; the device is synchronized before the clock stops.
+    `overhead` does so with an empty operation, if whole steps do not have this call overhead. It is subtracted.
     """
 
     run: Callable[[int], float]
@@ -97,21 +78,14 @@ class Engine(Protocol):
     """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
 
     def load_framework(self) -> None:
-        """Import the framework and set its thread pools.
-
-        Raises:
-            EngineUnavailable: with the reason and a hint.
-        """
+        """Import the framework and set its thread pools; raises EngineUnavailable."""
         ...
 
     def join_process_group(self, rank: Rank) -> None:
         """Train data-parallel with other processes: from `build` on, `load` gets this rank's shards.
 
-        Gradients and losses are means over all ranks. All ranks call `reset`, `run_steps`, `loss` and
-        `snapshot` at the same time.
-
-        Raises:
-            NotImplementedError: the engine has no replicas that are processes.
+        Gradients and losses are means over all ranks. All ranks call `reset`, `run_steps`, `loss` and `snapshot`
+        at the same time.
         """
         raise NotImplementedError
 
@@ -122,8 +96,7 @@ class Engine(Protocol):
     def build(self, job: Job, weights: Weights) -> None:
         """Build model, optimizer and training step with these initial weights.
 
-        Raises:
-            EngineUnavailable: the device does not exist, or the engine does not support the job.
+        Raises EngineUnavailable if the device does not exist, or the engine does not support the job.
         """
         ...
 
@@ -134,23 +107,17 @@ class Engine(Protocol):
     def load(self, images: Array, labels: Array) -> None:
         """Copy batches to the device in the engine's own layout.
 
-        Args:
-            images: (steps, batch, *input_shape), float32 in 0..1, or int32 tokens; C order, read-only.
-            labels: (steps, batch), int64.
+        Images are (steps, batch, *input_shape), float32 in 0..1, or int32 tokens, in C order and read-only. Labels
+        are (steps, batch), int64.
         """
         ...
 
     def open_pipeline(self, source: PipelineInput) -> None:  # noqa: ARG002
         """Read batches from the framework's own input pipeline during training; called instead of `load`.
 
-        A batch is float32 pixels in 0..1 (value / 255) of augmented images. Reading batches in order must
-        not restart the pipeline; any other access may.
-
-        The time of a single step depends on how far the pipeline has prefetched, so `timing_resolution`
-        becomes "block".
-
-        Raises:
-            EngineUnavailable: the engine has no input pipeline.
+        A batch is float32 pixels in 0..1 (value / 255) of augmented images. Reading batches in order must not
+        restart the pipeline; any other access may. `timing_resolution` becomes "block", since the time of a single
+        step depends on how far the pipeline has prefetched.
         """
         raise EngineUnavailable("this engine has no input pipeline", "use --input preload")
 
@@ -163,11 +130,10 @@ class Engine(Protocol):
         ...
 
     def training_state(self) -> Weights:
-        """Copies of everything except the batch that the next step depends on: a checkpoint.
+        """Copies of everything except the batch that the next step depends on, with any names, shapes and types.
 
-        That is weights, running statistics, optimizer state and dropout generator, with any names, shapes and
-        types. `restore_training_state` takes them for the same job in another process with the same versions.
-        If the result is empty, this engine cannot resume a training in another process.
+        `restore_training_state` takes them for the same job in another process with the same versions. If the
+        result is empty, this engine cannot resume a training in another process.
         """
         return {}
 
@@ -178,8 +144,7 @@ class Engine(Protocol):
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps) with the scheduled learning rates.
 
-        Returns:
-            Wall-clock seconds of the n steps; the device is synchronized before the clock stops.
+        Return the wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
         ...
 
@@ -192,13 +157,9 @@ class Engine(Protocol):
         ...
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        """Count the images whose largest logit is that of the label, at the current weights.
+        """Count the images, as in `load` but any number, whose largest logit is that of the label.
 
         Inference mode: no dropout, batch norm with its running statistics. No state changes.
-
-        Args:
-            images: (n, *input_shape), as in `load`; any n, whatever the training's batch size.
-            labels: (n,), int64.
         """
         ...
 
@@ -211,11 +172,7 @@ class Engine(Protocol):
         raise NotImplementedError
 
     def drain_pipeline(self, first: int, n: int) -> float:
-        """Read batches first, first + 1, ... from the pipeline to the device without training.
-
-        Returns:
-            Wall-clock seconds of the n batches.
-        """
+        """Read n batches from the pipeline to the device without training, and return the seconds."""
         raise NotImplementedError
 
     def data_wait_seconds(self) -> float | None:
@@ -246,11 +203,7 @@ class Engine(Protocol):
         return Allocations()
 
     def allocation_sites(self, first: int, n: int) -> AllocationProfile:  # noqa: ARG002
-        """Train as `run_steps` does, and find which operators or functions allocate. Never timed.
-
-        Raises:
-            EngineUnavailable: no source reports allocation sites.
-        """
+        """Train as `run_steps` does, and find which operators or functions allocate. Never timed."""
         raise EngineUnavailable(
             "this engine has no source of allocation sites",
             "polybench compare --columns native_bytes_per_step counts the total",
@@ -261,10 +214,10 @@ class Engine(Protocol):
         return ""
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:
-        """Compute every layer's tensors for batch `step` at the current weights; reference engine only.
+        """Compute every layer's tensors for batch `step`, without changing any state; reference engine only.
 
-        In the order of `model.activations()`, without changing any state. A residual block stands for the sum
-        at its end, as x + x with x the output of its body.
+        In the order of `model.activations()`. A residual block stands for the sum at its end, as x + x with x the
+        output of its body.
         """
         raise NotImplementedError
 
@@ -275,12 +228,12 @@ class Engine(Protocol):
         x: Array,  # noqa: ARG002
         dy: Array,  # noqa: ARG002
     ) -> Mapping[Operation, TimedOperation]:
-        """Build one layer of the network separately, as `build` builds it, to time its operations.
+        """Build one layer, of the job's model or of any other, as `build` builds it, to time its operations.
 
         Gradients are computed as in a training step, from the values that the forward pass saved.
 
         Args:
-            timed_layer: layer of the job's model or of any other.
+            timed_layer: the layer.
             weights: all tensors of `timed_layer.tensor_shapes()`, canonical layout.
             x: (batch, *timed_layer.input_shape), float32, or int32 tokens.
             dy: gradient of the loss with respect to the output, after the ReLU; float32.
@@ -288,9 +241,6 @@ class Engine(Protocol):
         Returns:
             "forward", the operations of `timed_layer.gradients()`, and "activation" if the layer has a ReLU.
             A gradient with respect to input and weights computes both, as one call of the framework does.
-
-        Raises:
-            EngineUnavailable: the step is compiled or replayed as a whole, so layers cannot be timed.
         """
         raise EngineUnavailable("this engine cannot run a single layer", "only its whole step can be timed")
 

@@ -87,7 +87,7 @@ class Job(msgspec.Struct, frozen=True):
     `dtype` applies to weights, activations and arithmetic. `variants` are the engine's own, sorted. Only the
     `reference` engine follows `conventions`; the others have their own. `dropout` selects the source of
     dropout masks: "own" is the engine's generator, as in normal use; "given" are the masks of
-    `engines.shared.dropout_masks` for this `seed` and each step.
+    `engines.shared.batches.dropout_masks` for this `seed` and each step.
     """
 
     model: Model

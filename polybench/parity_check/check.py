@@ -6,7 +6,7 @@ The check has two parts:
 - timed: the engine trains at the precision that is timed. Before each checked step, the reference takes
   over the engine's current weights, so errors cannot accumulate.
 
-Both parts use prescribed dropout masks (see `engines.shared.dropout_masks`). Timed trainings draw their own.
+Both parts use prescribed dropout masks (see `engines.shared.batches.dropout_masks`). Timed trainings draw their own.
 Tensors are read from files and compared one at a time.
 """
 
@@ -15,19 +15,22 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
 from polybench.data.batch_files import EpochFile, PipelineFiles
+from polybench.data.file_cache import FileCache, cache_key
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.errors import ConfigurationFailed
-from polybench.parity_check.batches import batch_errors
 from polybench.parity_check.comparison import (
     ExpectedUpdate,
     State,
+    batch_errors,
+    find_zero_gradients,
     float64_errors,
     float64_tolerance,
     known_deviations,
@@ -36,27 +39,28 @@ from polybench.parity_check.comparison import (
     timed_errors,
     timed_tolerance,
 )
-from polybench.parity_check.reference_cache import Losses, reference_cache, training_key
-from polybench.parity_check.zero_gradients import find_zero_gradients
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Request
 from polybench.schema.parity import KnownDeviation, ParityCheck, TensorComparison
+
+_MAX_CACHE_BYTES = 2 << 30
+"""Maximum size of the cache of the reference's trainings. An entry of `dlframeworks-cnn` takes 165 MB, one of
+`lenet` 3 MB."""
 
 _MAX_CACHED_PARAMETERS = 10_000_000
 """Networks with more parameters are cached for one study only. A cache entry has the float64 weights and
 gradients of three steps; for a network of this size that is 480 MB."""
 
 
+Losses = dict[int, float | None]
+"""Loss by cached step; None if it is not finite."""
+
+
 class WorkerSession(Protocol):
     """Sends requests to a worker process or, in tests, to a worker in this process."""
 
     def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
-        """Send a request and return its answer.
-
-        Raises:
-            ConfigurationFailed: the worker failed.
-            EngineUnavailable: the engine is not installed, or has no such device.
-        """
+        """Send a request and return its answer; raises ConfigurationFailed and EngineUnavailable."""
         ...
 
 
@@ -65,16 +69,10 @@ class ReferenceFailed(Exception):
 
 
 class CheckRequest(NamedTuple):
-    """Specifies a parity check.
+    """Specifies a parity check of `job`, the job as it is timed, on the first `steps` + 1 batches of `epoch`.
 
-    Attributes:
-        job: the job as it is timed.
-        weights: initial weights.
-        epoch: the batches; the check trains on the first `steps` + 1.
-        steps: number of training steps.
-        timeout: maximum wait for each response, in seconds.
-        pipeline_files: input of the engine's own pipeline, which has to deliver the batches of `epoch`.
-            None if the engine reads `epoch` itself.
+    `timeout` is the maximum wait for each answer, in seconds. `pipeline_files` are the input of the engine's own
+    pipeline, which has to deliver the batches of `epoch`; None if the engine reads `epoch` itself.
     """
 
     job: Job
@@ -91,14 +89,13 @@ class ParityChecker:
     def __init__(self, reference: WorkerSession, scratch: Path, cache: Path) -> None:
         self._reference = _ReferenceSession(reference)
         self._scratch = scratch
-        self._cache = reference_cache(cache)
+        self._cache = FileCache(cache, Losses, _MAX_CACHE_BYTES)
 
     def check(self, engine: WorkerSession, request: CheckRequest) -> ParityCheck:
         """Run both parts of the check in a session that has loaded its framework.
 
-        Raises:
-            ConfigurationFailed: the engine failed.
-            ReferenceFailed: the reference failed; this checker cannot be used again.
+        Raises ConfigurationFailed if the engine failed, and ReferenceFailed if the reference failed. Then this
+        checker cannot be used again.
         """
         # The check's batches can be smaller than the timed ones. Dropout masks must fit the batch.
         workload = msgspec.structs.replace(request.job.workload, batch_size=request.epoch.batch_size)
@@ -152,7 +149,7 @@ class ParityChecker:
 
         folder.mkdir()
         large = request.job.model.total_parameters() > _MAX_CACHED_PARAMETERS
-        cache = reference_cache(self._scratch / "reference") if large else self._cache
+        cache = FileCache(self._scratch / "reference", Losses, _MAX_CACHE_BYTES) if large else self._cache
         files = (request.weights, Path(request.epoch.images_path), Path(request.epoch.labels_path))
         losses = cache.fetch(training_key(job, request.steps, files), folder, train)
         return {step: _state(folder, step, math.nan if loss is None else loss) for step, loss in losses.items()}
@@ -262,3 +259,32 @@ def _state(folder: Path, step: int, loss: float) -> State:
 
 def _finite_loss(state: State) -> float | None:
     return state.loss if math.isfinite(state.loss) else None
+
+
+def training_key(job: Job, steps: int, files: Iterable[Path]) -> str:
+    """Return a hash of everything that determines the results of a reference training.
+
+    The reference always computes in float64. The contents of batches and network (`files`) determine the
+    result; their names do not.
+    """
+    workload = msgspec.structs.replace(
+        job.workload,
+        dataset="",
+        model="",
+        precision="fp32",
+        threads=1,
+        input="preload",
+        loader_workers=None,
+        augment=False,
+        replicas=1,
+    )
+    job = msgspec.structs.replace(job, workload=workload, model=job.model.without_name())
+    return cache_key(job, steps, np.__version__, *files, *source_files())
+
+
+def source_files() -> list[Path]:
+    """Return all Python and Julia files of polybench; a list of only the relevant ones would go stale."""
+    package = Path(__file__).parents[1]
+    julia = package.parent / "julia"  # exists in a checkout; an installed package contains src and ext
+    julia_files = (*package.rglob("*.jl"), *julia.glob("src/*.jl"), *julia.glob("ext/*.jl"))
+    return sorted([*package.rglob("*.py"), *julia_files])

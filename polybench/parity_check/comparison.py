@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polybench.data.batch_files import EpochFile, open_epoch
 from polybench.engines.job import NumericalConventions
 from polybench.errors import ConfigurationFailed
 from polybench.networks.layers import BatchNorm, walk
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer, apply_update
-from polybench.parity_check.zero_gradients import BENCHMARK_ZERO_FLOOR, GRADIENT_FLOOR, max_drift, total_norm
+from polybench.networks.optimizers import State as OptimizerState
 from polybench.schema.options import Workload
 from polybench.schema.parity import KnownDeviation, PrecisionResult, TensorComparison
 
@@ -84,14 +85,7 @@ class ExpectedUpdate:
 
     Errors are relative to the norm of the updated weights or of the update, whichever is larger, because
     the rounding error of a sum depends on its largest term. Weights with a zero gradient may differ by an
-    update that consists of rounding errors only.
-
-    Args:
-        model: the network.
-        optimizer: the formula to apply.
-        folder: created for the expected weights.
-        tolerance: result of `timed_tolerance`.
-        zero_gradients: names of the tensors whose gradient is zero.
+    update that consists of rounding errors only. `folder` is created for the expected weights.
     """
 
     def __init__(
@@ -265,11 +259,7 @@ def known_deviations(
 ) -> list[KnownDeviation]:
     """Return how far a single declared convention moves each tensor from the exact rules.
 
-    Args:
-        conventions: one of `NumericalConventions.each_rule`.
-        declared: gradients of the first step, and the weights and running statistics after it.
-        exact: the same under the exact rules.
-        zero_gradients: names of the tensors whose gradient is zero.
+    `declared` and `exact` have the gradients of the first step, and the weights and running statistics after it.
     """
     rule = _describe(conventions)
     if conventions.running_variance == "biased":
@@ -303,3 +293,78 @@ def largest_errors(tensors: Sequence[TensorComparison], tolerance: Mapping[str, 
         return None if None in errors else max(error for error in errors if error is not None)
 
     return PrecisionResult(largest("loss"), largest("gradient"), largest("weight"), dict(tolerance))
+
+
+GRADIENT_FLOOR = 1e-6
+"""Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""
+
+BENCHMARK_ZERO_FLOOR = 1e-3
+"""Minimum scale of a zero gradient's error at the benchmark precision, relative to the norm of all gradients.
+
+Float32 leaves 1e-6 of this norm if the bias of a convolution sums 65,536 terms before batch norm. The
+tolerance is 5e-2 of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
+full updates of such gradients, so the part at the benchmark precision hardly checks these updates. They
+cannot change the loss, and the float64 part checks them."""
+
+
+def total_norm(gradients: Path) -> float:
+    """Return the norm of all gradients in a file."""
+    with np.load(gradients) as file:
+        return math.sqrt(sum(float(np.vdot(value, value)) for value in (file[name] for name in file.files)))
+
+
+def find_zero_gradients(gradients: Iterable[Path], tolerance: float) -> frozenset[str]:
+    """Return the names of the tensors whose float64 reference gradient is within the tolerance of zero in each file.
+
+    A bias right before batch norm has a zero gradient, because batch norm subtracts the bias again. Engines
+    compute the rounding error of a cancelling sum instead, each a different one. Adam and RMSprop divide a
+    gradient by its own magnitude and turn such rounding errors into full updates. The parity check therefore
+    requires that the gradient is as small as rounding errors, and that the weights differ by no more than an
+    optimizer can make of rounding errors.
+    """
+    zero_names = []
+    for path in gradients:
+        max_norm = tolerance * GRADIENT_FLOOR * total_norm(path)
+        with np.load(path) as file:
+            zero_names.append({name for name in file.files if np.linalg.norm(file[name].ravel()) <= max_norm})
+    return frozenset(set.intersection(*zero_names)) if zero_names else frozenset()
+
+
+def max_drift(optimizer: Optimizer, steps: int, error: float, size: int) -> list[float]:
+    """Return how far each step can move apart two tensors of `size` values whose gradients are rounding errors.
+
+    `error` is the norm of each gradient, spread evenly over all values and equal in all steps. For one step, an even
+    spread is the worst case. Errors that grow from step to step and exceed the optimizer's epsilon can exceed the bound
+    slightly.
+    """
+    w, gradient = np.zeros(()), np.array(error / math.sqrt(size))
+    state: OptimizerState = {}
+    drifts = []
+    for step in range(steps):
+        before, (w, state) = w, apply_update(optimizer, optimizer.learning_rate_at(step), w, gradient, state)
+        drifts.append(2 * math.sqrt(size) * abs(float(w - before)))  # in opposite directions
+    return drifts
+
+
+BATCH_TOLERANCE = 1e-6
+"""Largest difference of a pixel in 0..1. It allows a few float32 roundings; one grey level is 4e-3."""
+
+
+def batch_errors(step: int, actual_path: Path, epoch: EpochFile) -> Iterator[TensorComparison]:
+    """Yield the largest pixel difference and the fraction of wrong labels of batch `step`, as the engine trains on it.
+
+    The file has `images` and `labels` in the canonical layout. Raises ConfigurationFailed if a shape is wrong.
+    """
+    images, labels = open_epoch(epoch)
+    expected_arrays = {"images": images[step], "labels": labels[step]}
+    with np.load(actual_path) as file:
+        for name, expected in expected_arrays.items():
+            actual = file[name]
+            if actual.shape != expected.shape:
+                raise ConfigurationFailed(
+                    f"batch {step}: expected {name} of shape {expected.shape}, but the input pipeline"
+                    f" delivered {actual.shape}"
+                )
+            difference = np.abs(actual.astype(np.float64) - expected)
+            error = float(difference.max() if name == "images" else (difference > 0).mean())
+            yield TensorComparison("timed", name, step, "batch", error if np.isfinite(error) else None, BATCH_TOLERANCE)

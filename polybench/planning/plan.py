@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec
+from polybench.engines import ALLOCATOR_VARIANTS, EngineSpec, find_engine
 from polybench.engines.job import Job
-from polybench.engines.plugins import find_engine
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import cores, host
 from polybench.networks import find_model

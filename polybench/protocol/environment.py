@@ -82,22 +82,10 @@ def worker_environment(  # noqa: PLR0913, PLR0917 - all parts of a configuration
 ) -> dict[str, str]:
     """Return the variables that polybench sets for a worker, in addition to the user's environment.
 
-    These include the thread pools of libraries that read their size at import; the engine sets the others.
-
-    Args:
-        engine_spec: of the worker's engine.
-        device: of the worker.
-        threads: of all replicas together.
-        variants: of the engine.
-        malloc: policy of the C library.
-        cpus: to which the worker binds itself. Replicas that are processes divide these, or all usable CPUs,
-            and the threads among themselves.
-        project: a folder with an environment of the engine's own kind, in place of the default one.
-        precision: of the workload.
-        replicas: of data-parallel training.
-
-    Raises:
-        EngineUnavailable: the library of a variant is not installed, or the engine does not support replicas.
+    These include the thread pools of libraries that read their size at import; the engine sets the others. Replicas
+    that are processes divide the threads and `cpus`, or all usable CPUs, among themselves. `project` is a folder with
+    an environment of the engine's own kind, in place of the default one. Raises EngineUnavailable if the library of a
+    variant is not installed, or the engine does not support replicas.
     """
     if replicas > 1 and engine_spec.replicas is None:
         engines_with_replicas = ", ".join(name for name, one in ENGINES.items() if one.replicas and one.computes)
@@ -146,12 +134,7 @@ def inherited_env_vars(user_environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the inherited variables that engines read; documents record no other user variables.
-
-    Args:
-        user_environment: of the parent process.
-        worker_variables: of `worker_environment`, which override it.
-    """
+    """Return the user's variables that engines read, except overridden ones; documents record no others."""
     return {
         name: value
         for name, value in sorted(inherited_env_vars(user_environment).items())

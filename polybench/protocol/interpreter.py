@@ -91,12 +91,8 @@ class _PythonInfo(NamedTuple):
 def resolve_interpreter(python: str, link_folder: Path) -> Interpreter:
     """Prepare the Python of another environment to run this polybench.
 
-    Args:
-        python: path of its executable.
-        link_folder: folder to create, with links to polybench and bundled packages; needed while workers run.
-
-    Raises:
-        EngineUnavailable: Python does not run, is too old, or lacks a package that cannot be bundled.
+    `link_folder` is created, with links to polybench and bundled packages; it is needed while workers run. Raises
+    EngineUnavailable if Python does not run, is too old, or lacks a package that cannot be bundled.
     """
     version, abi, missing_packages = _query(python)
     text = ".".join(map(str, version))

@@ -38,12 +38,9 @@ _MAX_POLL_SECONDS = 2_000_000.0
 
 
 class WorkerProcess:
-    """A child process, the requests to it and its responses.
+    """A child process, the requests to it and its answers.
 
-    Args:
-        environment: variables on top of the user's own.
-        log_path: file to which the process appends its standard output and standard error.
-        python: the interpreter that runs it.
+    `environment` is added to the user's own. The process appends its standard output and error to `log_path`.
     """
 
     def __init__(self, environment: Mapping[str, str], log_path: Path, python: Interpreter = OWN_INTERPRETER) -> None:
@@ -95,20 +92,14 @@ class WorkerProcess:
     def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
         """Send a request and block until its answer.
 
-        Raises:
-            ConfigurationFailed: the worker failed, died, hung for `timeout` seconds, or sent another
-                answer.
-            EngineUnavailable: the worker reports that this machine cannot run the engine.
+        Raises ConfigurationFailed if the worker failed, died, hung for `timeout` seconds, or sent another answer, and
+        EngineUnavailable if it reports that this machine cannot run the engine.
         """
         self.send(request)
         return self.receive(request, timeout)
 
     def send(self, request: Request[Any]) -> None:
-        """Send a request without waiting, so that several workers can work in parallel.
-
-        Raises:
-            ConfigurationFailed: the worker has ended.
-        """
+        """Send a request without waiting, so that several workers can work in parallel."""
         if self._requests_fd < 0:
             raise ConfigurationFailed(f"cannot send request {request.call.name}: the worker has ended")
         # `receive` finds the closed pipe of a dead worker, and reports why it ended.

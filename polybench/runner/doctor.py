@@ -20,9 +20,8 @@ import platformdirs
 from polybench.data import Dataset, cifar10, data_folder
 from polybench.data.batch_files import write_epoch
 from polybench.data.batches import epoch_order
-from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec
+from polybench.engines import ALLOCATOR_VARIANTS, ENGINES, EngineSpec, load_all_engines
 from polybench.engines.job import COLD_START, Job
-from polybench.engines.plugins import load_all_engines
 from polybench.errors import ConfigurationFailed, EngineUnavailable, __version__, install_command
 from polybench.machine import host
 from polybench.machine.load import RoundMeter

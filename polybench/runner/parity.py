@@ -12,8 +12,8 @@ import platformdirs
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable, RequiredEngineMissing
 from polybench.machine import host
+from polybench.parity_check.cache import CachedCheck, CheckCache, CheckContext
 from polybench.parity_check.check import CheckRequest, ParityChecker, ReferenceFailed
-from polybench.parity_check.check_cache import CachedCheck, CheckCache, CheckContext
 from polybench.planning.plan import engine_spec
 from polybench.protocol import calls
 from polybench.protocol.calls import Loaded

@@ -40,18 +40,16 @@ from polybench.schema.measurements import AllocationProfile
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import NativeAllocation
 from polybench.schema.result import Startup
-from polybench.worker.allreduce_time import allreduce_seconds
+from polybench.worker.allocations import count_native_allocations, measure_memory_and_allocations, reset_and_warm_up
+from polybench.worker.bottlenecks import allreduce_seconds, pipeline_seconds, training_seconds
 from polybench.worker.code_fingerprint import code_fingerprint
-from polybench.worker.count_allocations import measure_memory_and_allocations, reset_and_warm_up
 from polybench.worker.layers import (
     OperationTimer,
     build_network_operations,
     build_standalone_operations,
     write_layer_tensors,
 )
-from polybench.worker.native_allocations import count_native_allocations
 from polybench.worker.numpy_peak import time_numpy
-from polybench.worker.pipeline_vs_training import pipeline_seconds, training_seconds
 from polybench.worker.timing_loop import measure_block, require_finite_loss
 
 EVALUATION_BATCH_SIZE = 500

@@ -12,7 +12,7 @@ import numpy as np
 
 from polybench.engines.base import Engine, TimedOperation, Weights
 from polybench.engines.job import Job
-from polybench.engines.shared.arrays import as_input
+from polybench.engines.shared.batches import as_input
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.protocol.calls import OperationTime
@@ -21,14 +21,11 @@ _BACKWARD_OPERATIONS: tuple[Operation, ...] = ("activation", "weight gradient", 
 
 
 def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
-    """Write the tensors of each timed layer in the first batch.
+    """Write the tensors of each timed layer in the first batch, from the reference, built and loaded for the job.
 
-    Args:
-        engine: the reference, built and loaded.
-        job: for which the engine was built.
-        folder: receives `0.npz`, `1.npz`, ..., in canonical layout, float32 or int32 tokens. Engines get the
-            layer's input `x` and the gradient `dy` of its output. Scripts also use `z` and `dz`, the output
-            before ReLU and its gradient, and `dx`, `gradient.weight` and the like.
+    The files in `folder`, `0.npz`, `1.npz`, ..., are in canonical layout, float32 or int32 tokens. Engines get the
+    layer's input `x` and the gradient `dy` of its output. Scripts also use `z` and `dz`, the output before ReLU and its
+    gradient, and `dx`, `gradient.weight` and the like.
     """
     tensors = iter(engine.layer_tensors(0))
     for index, timed_layer in enumerate(split_layers(job.model)):
@@ -41,13 +38,9 @@ def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
 
 
 class _ScheduledOperation(NamedTuple):
-    """A timed operation in the order of a step.
+    """A timed operation in the order of a step; `layer_index` is None for an operation of the whole step.
 
-    Attributes:
-        layer_index: index of the timed layer; None for an operation of the whole step.
-        operation: its name.
-        timed: runs it.
-        contained_operation: another operation of the layer that it also computes; its time is subtracted.
+    It also computes `contained_operation`, another operation of the layer, whose time is subtracted.
     """
 
     layer_index: int | None
@@ -60,16 +53,10 @@ LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
 
 
 class OperationTimer:
-    """Times the operations of an engine's layers, which are built once.
+    """Times the operations of layers, which an engine has built once, and of the whole step.
 
     Each pass runs the operations in the order of a step, so the state of the caches resembles that in a step.
     An operation never runs twice in succession on a CPU.
-
-    Args:
-        engine: built and loaded.
-        job: for which the engine was built.
-        layers: each timed layer with its operations.
-        step_operations: operations of the whole step.
     """
 
     def __init__(
@@ -89,10 +76,9 @@ class OperationTimer:
     def time(self, repeats: int) -> list[OperationTime]:
         """Time every operation `repeats` times.
 
-        Returns:
-            For each operation, the median over repeats (on a GPU the mean) of its seconds without garbage
-            collection, minus the median overhead of an empty call. Garbage-collection times are means. If an
-            operation contains another one, the contained time is subtracted, so the two add up.
+        Return the median over repeats (on a GPU the mean) of its seconds without garbage collection, minus the
+        median overhead of an empty call. Garbage-collection times are means. If an operation contains another one,
+        the contained time is subtracted, so the two add up.
         """
         gc.collect()
         passes = [self._run_pass(repeats)] if self._batches_repeats else [self._run_pass(1) for _ in range(repeats)]
@@ -157,11 +143,7 @@ class _Pass(NamedTuple):
 def build_network_operations(engine: Engine, job: Job, weights: Weights, folder: Path) -> OperationTimer:
     """Build the operations of the job's network and of its training step.
 
-    Args:
-        engine: built and loaded.
-        job: for which the engine was built.
-        weights: all weights of the network, canonical.
-        folder: with the files of `write_layer_tensors`; a larger batch repeats their images.
+    `folder` has the files of `write_layer_tensors`; a larger batch repeats their images.
     """
     layers: LayerOperations = []
     batch_size = job.workload.batch_size

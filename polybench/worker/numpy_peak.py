@@ -36,16 +36,10 @@ def product_seconds(size: int, repeats: int) -> float:
 
 
 def triad_seconds(nbytes: int, threads: int, repeats: int) -> float:
-    """Return the median seconds of a = b + s c, STREAM's triad (McCalpin,
-    https://www.cs.virginia.edu/stream/).
+    """Return the median seconds of a = b + s c, STREAM's triad, for float64 arrays of `nbytes` each.
 
-    NumPy has no such operation. Each thread runs two operations chunk by chunk, so the second reads the chunk
-    from the cache. NumPy releases the interpreter's lock.
-
-    Args:
-        nbytes: bytes of each of the three float64 arrays.
-        threads: number of threads that share the arrays.
-        repeats: number of repetitions.
+    See McCalpin, https://www.cs.virginia.edu/stream/. NumPy has no such operation. Each thread runs two operations
+    chunk by chunk, so the second reads the chunk from the cache. NumPy releases the interpreter's lock.
     """
     a, b, c = (np.empty(nbytes // 8) for _ in range(3))
     bounds = np.linspace(0, len(a), threads + 1).astype(int)

@@ -46,9 +46,7 @@ _STANDARD_ERROR = Path("/proc/self/fd/2")
 class RankCoordinator:
     """Rank 0 and the processes of the other ranks, if any.
 
-    Args:
-        worker: that of rank 0.
-        send: sends a response to the parent while rank 0's own worker is blocked.
+    `send` sends a reply to the parent while rank 0's own worker is blocked.
     """
 
     def __init__(self, worker: Worker, send: Callable[[Reply], None]) -> None:

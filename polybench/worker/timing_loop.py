@@ -17,12 +17,9 @@ from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 class BlockTimes(NamedTuple):
     """Times of a timing block.
 
-    Attributes:
-        step_times: seconds per step; one value per step, or one per block if the engine times steps together.
-        gc_stats: of the engine's garbage collector during the timed steps.
-        data_wait_seconds: total over all timed steps.
-        call_overhead_seconds: median of the time that Python measures around a call, minus the step times that
-            the engine reports. None if negative, which happens only with a simulated clock.
+    `step_times` are seconds per step: one value per step, or one per block if the engine times steps together.
+    `call_overhead_seconds` is the median of the time that Python measures around a call, minus the step times that the
+    engine reports. It is None if negative, which happens only with a simulated clock.
     """
 
     step_times: list[float]
@@ -34,14 +31,8 @@ class BlockTimes(NamedTuple):
 def measure_block(engine: Engine, steps: int, injected_delay: float = 0.0) -> BlockTimes:
     """Reset the model, run two untimed steps, then time the next `steps` steps. All blocks time the same steps.
 
-    Args:
-        engine: built, loaded and warm.
-        steps: number of timed steps.
-        injected_delay: busy wait added to each step, as a fraction of the median untimed step (for power
-            tests).
-
-    Raises:
-        ConfigurationFailed: the loss after the block is not finite.
+    `injected_delay` is a busy wait added to each step, as a fraction of the median untimed step (for power tests).
+    Raises ConfigurationFailed if the loss after the block is not finite.
     """
     engine.reset()
     gc.collect()  # collects garbage of the messages before the timed steps

@@ -19,7 +19,7 @@ class KerasEpsilon(TensorFlowEngine):
     def build(self, job: Job, weights: Weights) -> None:
         import keras
 
-        from polybench.engines.shared.keras_common import optimizers as keras_optimizers
+        from polybench.engines.shared import keras_optimizers
 
         keras_classes = keras_optimizers.PER_VARIABLE._replace(
             adam=keras.optimizers.Adam, rmsprop=keras.optimizers.RMSprop

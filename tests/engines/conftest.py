@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -15,12 +16,17 @@ import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
+from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.lenet import LENET
+from polybench.parity_check.check import ParityChecker
+from polybench.protocol import calls
 from polybench.protocol.environment import worker_environment
+from polybench.protocol.process import WorkerProcess
 from polybench.worker.__main__ import die_with_parent
 from tests.engines import engine_fixtures
 from tests.engines.child import FrameworkMissing, train_lenet
+from tests.worker_sessions import InProcess
 
 Outcome = dict[str, Any]
 RunLenet = Callable[..., Outcome]
@@ -37,6 +43,9 @@ FAST_COMPILATION = {
 Results are the same. Julia still uses precompiled packages. test_parity.py checks the engines with the
 optimizations that users have.
 """
+
+TIMEOUT = 240.0
+"""Maximum wait for a worker's answer, in seconds; Julia compiles for minutes on a busy machine."""
 
 MAX_PROCESSES = 10
 """Maximum number of simultaneous processes; an idle one uses some hundred MiB."""
@@ -119,3 +128,39 @@ def run_lenet(problem: Path, processes: Callable[..., Executor]) -> RunLenet:
         return result_or_skip(process.submit(train_lenet, engine, variants, dtype, precision, problem))
 
     return run_lenet
+
+
+Workers = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """`workers(configuration, **options)`: a worker with its framework loaded; skips the test if it is missing.
+
+    Configurations with the same engine and environment share a process. Options are those of `worker_environment`.
+    """
+    folder = tmp_path_factory.mktemp("workers")
+    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
+    with contextlib.ExitStack() as stack:
+
+        def worker(configuration: str, **options: Any) -> WorkerProcess:
+            engine, *variants = configuration.split("+")
+            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants), **options) | FAST_COMPILATION
+            key = frozenset({**environment, "engine": engine}.items())
+            if key not in started:
+                environment |= {"PYTHONPATH": str(REPOSITORY)}
+                started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
+            try:
+                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
+            except EngineUnavailable as missing:
+                pytest.skip(missing.reason)
+            return started[key]
+
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory: pytest.TempPathFactory) -> ParityChecker:
+    """Checker shared by all engines, so that the reference trains only once."""
+    reference = InProcess(ENGINES["reference"].factory)
+    return ParityChecker(reference, tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))

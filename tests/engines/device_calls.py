@@ -9,9 +9,9 @@ from pathlib import Path
 ENGINES = Path(__file__).parents[2] / "polybench" / "engines"
 
 
-def find_calls(folders: Iterable[str], *beginnings: str) -> set[str]:
-    """Find dotted names with these prefixes in the files of the folders: `torch.cuda.synchronize`."""
-    files = (file for folder in folders for file in (ENGINES / folder).glob("*.py"))
+def find_calls(patterns: Iterable[str], *beginnings: str) -> set[str]:
+    """Find dotted names with these prefixes in the files of the patterns: `torch.cuda.synchronize`."""
+    files = (file for pattern in patterns for file in ENGINES.glob(pattern))
     return {
         name for file in files for name in _dotted(ast.parse(file.read_text("utf-8"))) if name.startswith(beginnings)
     }

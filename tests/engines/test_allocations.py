@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from polybench.engines.jax.allocations import SOURCE as PLANNED
-from polybench.engines.shared.tf_common import allocations as tf_allocations
-from polybench.engines.shared.tf_common.allocations import HOST_COVERAGE, NO_EVENTS, POOL_COVERAGE, SOURCE
+from polybench.engines.jax.device import SOURCE as PLANNED
+from polybench.engines.shared import tensorflow as tf_allocations
+from polybench.engines.shared.tensorflow import HOST_COVERAGE, NO_EVENTS, POOL_COVERAGE, SOURCE
 from polybench.networks.layers import Conv, Dense, Flatten, Layer, MaxPool, ReLU
 from polybench.networks.lenet import LENET
 from polybench.schema.resources import Allocation, Allocations

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.engines.shared.arrays import as_dtype, prefault
+from polybench.engines.shared.batches import as_dtype, prefault
 from polybench.engines.shared.frameworks import cuda_index, import_framework
 from polybench.errors import EngineUnavailable
 from tests.frameworks import frameworks_of_engines

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from polybench.engines.flux.engine import NATIVE_COVERAGE_GAPS as NATIVELY_UNSEEN_IN_JULIA
-from polybench.engines.shared.tf_common.allocations import UNTRACED_NATIVE_ALLOCATIONS
+from polybench.engines.shared.tensorflow import UNTRACED_NATIVE_ALLOCATIONS
 from polybench.networks.layers import Dense, Flatten
 from polybench.networks.lenet import LENET
-from polybench.worker.native_allocations import count_native_allocations
+from polybench.worker.allocations import count_native_allocations
 from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
 from tests.engines.test_allocations import NO_ONEDNN, ONEDNN
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +10,28 @@ import msgspec
 import numpy as np
 import pytest
 
-from polybench.engines import ENGINES
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import LSTM, Dense, MaxPool, walk
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
-from polybench.parity_check.check import CheckRequest, ParityChecker, WorkerSession
+from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.protocol import calls
-from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
 from tests.engine_matrix import (
-    COMPILED,
-    COMPILING,
     EVERYTHING_CELLS,
+    IN_CI,
     NETWORK_CASES,
     NETWORKS,
     SEQUENCES_CELLS,
 )
-from tests.engines.conftest import FAST_COMPILATION
+from tests.engines.conftest import TIMEOUT, Workers
 from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
-from tests.worker_sessions import InProcess
 
-TIMEOUT = 240.0
-REPOSITORY = Path(__file__).parents[2]
-
-Workers = Callable[[str], WorkerProcess]
+Check = Callable[[str, CheckRequest], ParityCheck]
 
 every_engine = pytest.mark.parametrize(
     "name",
@@ -47,61 +39,13 @@ every_engine = pytest.mark.parametrize(
 )
 SEQUENCES_NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in SEQUENCES_CELLS]
 PUBLISHED = [
-    pytest.param(
-        network,
-        name,
-        marks=[pytest.mark.slow, *([] if network in COMPILED else [pytest.mark.exhaustive])],
-    )
-    if name in COMPILING
-    else (network, name)
+    pytest.param(network, name, marks=[pytest.mark.slow, *([] if network == IN_CI else [pytest.mark.exhaustive])])
     for network, name in NETWORK_CASES
 ]
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """`workers(configuration)`: a process shared by configurations with the same engine and environment.
-
-    Skips the test if the engine is missing.
-    """
-    folder = tmp_path_factory.mktemp("workers")
-    started: dict[frozenset[tuple[str, str]], WorkerProcess] = {}
-    with contextlib.ExitStack() as stack:
-
-        def worker(configuration: str) -> WorkerProcess:
-            engine, *variants = configuration.split("+")
-            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | FAST_COMPILATION
-            key = frozenset({**environment, "engine": engine}.items())
-            if key not in started:
-                environment |= {"PYTHONPATH": str(REPOSITORY)}
-                started[key] = stack.enter_context(WorkerProcess(environment, folder / f"{configuration}.log"))
-            try:
-                started[key].request(calls.load(ENGINES[engine].factory), TIMEOUT)
-            except EngineUnavailable as missing:
-                pytest.skip(missing.reason)
-            return started[key]
-
-        yield worker
-
-
-@pytest.fixture(scope="module")
-def reference() -> WorkerSession:
-    return InProcess(ENGINES["reference"].factory)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cache folder, so that the reference trains only once for all engines."""
-    return tmp_path_factory.mktemp("cache")
-
-
-Check = Callable[[str, CheckRequest], ParityCheck]
-
-
 @pytest.fixture
-def check(workers: Workers, reference: WorkerSession, cache: Path, tmp_path: Path) -> Check:
-    (scratch := tmp_path / "scratch").mkdir()
-    checker = ParityChecker(reference, scratch, cache)
+def check(workers: Workers, checker: ParityChecker) -> Check:
     return lambda name, task: checker.check(workers(name), task)
 
 
@@ -207,7 +151,7 @@ def check_resume(session: WorkerProcess, weights: Path, checkpoint: Path) -> Non
         losses = [train(2, 1), train(3, 2)]
         request = calls.take_snapshot(5, str(checkpoint.with_name("g.npz")), str(checkpoint.with_name("w.npz")))
         session.request(request, TIMEOUT)
-        with np.load(request.weights) as tensors:
+        with np.load(request.arguments.weights) as tensors:
             return losses, dict(tensors)
 
     session.request(calls.reset_training(str(weights)), TIMEOUT)

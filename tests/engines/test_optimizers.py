@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from polybench.engines import ENGINES
-from polybench.errors import EngineUnavailable
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE, State, float64_errors
 from polybench.protocol import calls
-from polybench.protocol.environment import worker_environment
-from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from tests import small_datasets
 from tests.engine_matrix import OPTIMIZER_CASES, OPTIMIZERS
-from tests.engines.conftest import FAST_COMPILATION, REPOSITORY
+from tests.engines.conftest import TIMEOUT, Workers
 from tests.worker_sessions import InProcess
 
 STEPS = 3
-TIMEOUT = 240.0
 REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
 
 
@@ -34,49 +26,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> small_datasets.Files:
     return small_datasets.files(tmp_path_factory.mktemp("files"))
 
 
-@pytest.fixture(scope="module")
-def checker(tmp_path_factory: pytest.TempPathFactory) -> ParityChecker:
-    """Checker shared by all engines, so that they share the reference's cached training."""
-    return ParityChecker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
-    """Worker of a configuration with its framework loaded; skips if the framework is missing.
-
-    Variants with the same environment share a worker.
-    """
-    started: dict[frozenset[tuple[str, str]], WorkerProcess | str] = {}
-    with ExitStack() as stack:
-
-        def get(configuration: str) -> WorkerProcess:
-            engine, *variants = configuration.split("+")
-            environment = worker_environment(ENGINES[engine], "cpu", 2, tuple(variants)) | FAST_COMPILATION
-            key = frozenset({**environment, "engine": engine}.items())
-            if key not in started:
-                environment |= {"PYTHONPATH": str(REPOSITORY)}
-                log = tmp_path_factory.mktemp(engine) / "log"
-                process = stack.enter_context(WorkerProcess(os.environ | environment, log))
-                started[key] = process
-                try:
-                    process.request(calls.load(ENGINES[engine].factory), TIMEOUT)
-                except EngineUnavailable as missing:
-                    started[key] = missing.reason
-            process_or_reason = started[key]
-            if isinstance(process_or_reason, str):
-                pytest.skip(process_or_reason)
-            return process_or_reason
-
-        yield get
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "case"), OPTIMIZER_CASES)
 def test_every_optimizer_computes_the_canonical_formula(
-    name: str, case: str, worker: Any, checker: ParityChecker, files: small_datasets.Files, tmp_path: Path
+    name: str, case: str, workers: Workers, checker: ParityChecker, files: small_datasets.Files, tmp_path: Path
 ) -> None:
     _, *variants = name.split("+")
-    session = worker(name)
+    session = workers(name)
     workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
     job = msgspec.structs.replace(small_datasets.job(), workload=workload, variants=tuple(variants))
 
@@ -110,16 +66,13 @@ def test_every_optimizer_computes_the_canonical_formula(
     ],
 )
 def test_the_frameworks_own_formulas_fail_the_parity_check(
-    engine: str, bug: str, case: str, worker: Any, checker: ParityChecker, files: small_datasets.Files
+    engine: str, bug: str, case: str, workers: Workers, checker: ParityChecker, files: small_datasets.Files
 ) -> None:
-    session = worker(engine)
+    session = workers(engine)
     session.request(calls.load(f"tests.engines.bug_injection_optimizers:{bug}"), TIMEOUT)
-    try:
-        workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
-        job = msgspec.structs.replace(small_datasets.job(), workload=workload)
-        parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
-    finally:
-        session.request(calls.load(ENGINES[engine].factory), TIMEOUT)
+    workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
+    job = msgspec.structs.replace(small_datasets.job(), workload=workload)
+    parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))
     assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
 
 

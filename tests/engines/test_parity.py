@@ -14,7 +14,9 @@ from tests.engines.conftest import Outcome, RunLenet
 
 def _cases(*without: str) -> list[Any]:
     names = [name for name in LENET_CELLS if name not in without]
-    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_CELLS else name for name in names]
+    slow, chained = pytest.mark.slow, [pytest.mark.slow, pytest.mark.exhaustive]
+    marks = dict.fromkeys(SLOW_CELLS, slow) | dict.fromkeys(CHAINED, chained)
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 
 
 NAMES = _cases()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from polybench import engines as plugins
 from polybench.cli import app
-from polybench.engines import ENGINES, plugins
+from polybench.engines import ENGINES
 from polybench.errors import BadInput
 from polybench.planning.plan import resolve
 from polybench.runner import doctor

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,11 @@ from polybench.networks.optimizers import Optimizer
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import float64_tolerance
 from polybench.protocol import calls
-from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from tests import small_datasets
-from tests.engines.conftest import FAST_COMPILATION, REPOSITORY
+from tests.engines.conftest import TIMEOUT, Workers
 from tests.engines.test_networks import check_resume
-from tests.worker_sessions import InProcess
 
-TIMEOUT = 120.0
-REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
 BUGS = "tests.engines.bug_injection_replicas:"
 DATA_PARALLEL = [name for name, spec in ENGINES.items() if spec.replicas and spec.computes]
 
@@ -57,33 +52,10 @@ WITH_NORM = msgspec.structs.replace(TINY, layers=_normal)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def checker(tmp_path_factory: pytest.TempPathFactory) -> ParityChecker:
-    return ParityChecker(InProcess(REFERENCE), tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], WorkerProcess]]:
-    """Worker of an engine with two replicas and its framework loaded; skips if the framework is missing."""
-    started: dict[str, WorkerProcess | str] = {}
-    with ExitStack() as stack:
-
-        def get(engine: str) -> WorkerProcess:
-            if engine not in started:
-                environment = worker_environment(ENGINES[engine], "cpu", 2, replicas=2) | FAST_COMPILATION
-                environment |= {"PYTHONPATH": str(REPOSITORY)}
-                log = tmp_path_factory.mktemp(engine) / "log"
-                started[engine] = process = stack.enter_context(WorkerProcess(environment, log))
-                try:
-                    process.request(calls.load(ENGINES[engine].factory), TIMEOUT)
-                except EngineUnavailable as missing:
-                    started[engine] = missing.reason
-            process_or_reason = started[engine]
-            if isinstance(process_or_reason, str):
-                pytest.skip(process_or_reason)
-            return process_or_reason
-
-        yield get
+@pytest.fixture
+def worker(workers: Workers) -> Callable[[str], WorkerProcess]:
+    """Worker of an engine with two replicas."""
+    return lambda engine: workers(engine, replicas=2)
 
 
 def task(folder: Path, model: Model = TINY) -> CheckRequest:
@@ -128,10 +100,7 @@ def test_injected_bugs_fail_the_parity_check(
 ) -> None:
     session = worker(engine)
     session.request(calls.load(BUGS + bug), TIMEOUT)
-    try:
-        parity = checker.check(session, task(tmp_path))
-    finally:
-        session.request(calls.load(ENGINES[engine].factory), TIMEOUT)
+    parity = checker.check(session, task(tmp_path))
     assert {tensor.part for tensor in parity.tensors if not tensor.passed} >= {"float64"}
 
 

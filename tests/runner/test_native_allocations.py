@@ -10,7 +10,7 @@ import pytest
 from polybench.data import synthetic
 from polybench.runner import allocations, process_runs
 from polybench.runner.state import StudyState
-from polybench.worker.native_allocations import SOURCE
+from polybench.worker.allocations import SOURCE
 from tests.runner.test_study import RecordingProgress, run
 
 MEMRAY = "native allocations are not counted: memray is not installed (pip install 'polybench-dl[memray]')"

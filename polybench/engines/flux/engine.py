@@ -16,8 +16,7 @@ from polybench.engines.flux.julia import discovery
 from polybench.engines.flux.julia.environment import requested_packages, start_julia, threads
 from polybench.engines.flux.validation import conventions, validate
 from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions
-from polybench.engines.shared.arrays import as_dtype, as_input, is_tokens, prefault
-from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.shared.batches import as_dtype, as_input, dropout_masks, is_tokens, prefault
 from polybench.engines.shared.frameworks import cuda_index, has_cuda_driver
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Layer, Operation

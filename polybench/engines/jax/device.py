@@ -1,11 +1,20 @@
-"""Device lookup by name, and precision settings of the process."""
+"""Devices in JAX: lookup, placement of replicas, precision of the process, and allocations.
+
+Data-parallel training is one program, with the batch sharded over several devices. The compiler inserts the
+communication (https://docs.jax.dev/en/latest/sharded-computation.html, automatic parallelism), so the computation
+is that of the whole batch, including batch norm's statistics. On the CPU, the devices are logical ones
+(`jax_num_cpu_devices`) that share the process's threads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
+from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import cuda_index
+from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 CUDA_INSTALL = "pip install 'jax[cuda12]'"
 
@@ -44,3 +53,62 @@ def set_precision(dtype: str, precision: str) -> None:
 
     jax.config.update("jax_enable_x64", dtype == "float64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "float32")
+
+
+class Placement(NamedTuple):
+    """First device, and device or sharding of arrays."""
+
+    device: Any
+    state: Any  # of arrays that every replica holds
+    batch: Any  # of arrays whose first axis is the batch
+
+    @property
+    def is_distributed(self) -> bool:
+        """True if there are several replicas."""
+        return self.state is not self.device
+
+
+def find_placement(job: Job) -> Placement:
+    """Return the placement of a job's replicas, on its device and the next ones; raises EngineUnavailable."""
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    first, count = find_device(job.device), job.workload.replicas
+    if count == 1:
+        return Placement(first, first, first)
+    if job.device == "cpu":
+        devices = jax.devices("cpu")[:count]
+    else:
+        start = int(job.device.partition(":")[2] or 0)
+        devices = [find_device(f"cuda:{start + number}") for number in range(count)]
+    mesh = Mesh(devices, ("replicas",))
+    return Placement(first, NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("replicas")))
+
+
+SOURCE = "XLA's Compiled.memory_analysis()"
+COVERAGE = (
+    "XLA's plan: the compiled step's peak of temporary memory, plus results without a donated buffer; no"
+    " counts of blocks, and no allocations of XLA's libraries"
+)
+
+
+def count_allocations(train: Callable[[], object], steps: int, compiled: Any, device: Any) -> Allocations:
+    """Train `steps` steps with `train`, and count allocations per step; on a GPU these are the second record.
+
+    `compiled` is the result of `jax.jit(...).lower(...).compile()` for the step.
+    """
+    plan = compiled.memory_analysis()
+    planned = plan.temp_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes
+    before = _allocation_count(device)
+    train()
+    after = _allocation_count(device)
+    if before is None or after is None:
+        return Allocations(Allocation(None, float(planned), SOURCE, COVERAGE), None)
+    counted = DeviceAllocation((after - before) / steps, float(planned), f"{SOURCE}, memory_stats()", COVERAGE)
+    return Allocations(None, counted)
+
+
+def _allocation_count(device: Any) -> int | None:
+    """Number of allocations on the device since the process started; None on the CPU."""
+    stats = device.memory_stats()
+    return stats["num_allocs"] if stats else None

@@ -11,16 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.jax.allocations import count_allocations
-from polybench.engines.jax.device import cuda_devices, set_precision
+from polybench.engines.jax.device import count_allocations, cuda_devices, find_placement, set_precision
 from polybench.engines.jax.pipeline import Pipeline
-from polybench.engines.jax.replicas import find_placement
 from polybench.engines.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
-from polybench.engines.shared.arrays import as_dtype, as_input
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
-from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
-from polybench.engines.shared.learning_rates import scheduled_steps
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
@@ -58,8 +53,8 @@ class JaxEngine(Engine):
     def build(self, job: Job, weights: Weights) -> None:
         import jax.numpy as jnp
 
-        from polybench.engines.jax import optimizers
-        from polybench.engines.jax.training_step import compile_functions
+        from polybench.engines.jax import training
+        from polybench.engines.jax.training import compile_functions
 
         self._job = job
         self._placement = find_placement(job)
@@ -69,8 +64,8 @@ class JaxEngine(Engine):
         set_precision(job.dtype, job.workload.precision)
         bf16 = job.workload.precision == "bf16" and job.dtype == "float32"
 
-        self._optimizer = optimizers.make_optimizer(job.workload.optimizer)
-        self._set_rate = optimizers.set_learning_rate
+        self._optimizer = training.make_optimizer(job.workload.optimizer)
+        self._set_rate = training.set_learning_rate
         dtype = jnp.bfloat16 if bf16 else job.dtype
         state_sharding = self._placement.state if self._placement.is_distributed else None
         self._functions = compile_functions(job.model, self._optimizer, dtype, state_sharding)
@@ -100,7 +95,7 @@ class JaxEngine(Engine):
     def reset(self) -> None:
         import jax
 
-        from polybench.engines.jax.training_step import State
+        from polybench.engines.jax.training import State
 
         weights, running = (
             {name: self._initial[name] for name in shapes}

@@ -21,12 +21,6 @@ def layer_operations(timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any)
     """Compile each operation of a layer separately; a call overhead is subtracted from each.
 
     A whole step is a single call. A gradient is the pullback of `jax.vjp`, with the saved forward pass.
-
-    Args:
-        timed_layer: layer to build.
-        weights: all tensors of the layer, canonical layout, in the dtype of x.
-        x: input, on its device.
-        dy: gradient of the output.
     """
     tensors = jax.device_put(dict(weights), x.device)
     trained = {name: tensors[name] for name in timed_layer.weight_shapes()}
@@ -56,15 +50,7 @@ def layer_operations(timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any)
 def step_operations(
     logits: Any, labels: Any, optimizer: Any, weights: Tensors, state: Any
 ) -> dict[Operation, OperationCall]:
-    """Build the operations of a step outside of layers; the update uses a small constant gradient.
-
-    Args:
-        logits: logits of a batch.
-        labels: labels of the batch.
-        optimizer: an `optax.GradientTransformation`.
-        weights: current weights; they are copied.
-        state: current optimizer state; it is copied.
-    """
+    """Build the operations of a step outside of layers; the update uses a small constant gradient."""
     gradients = jax.tree.map(lambda weight: jnp.full_like(weight, 1e-3), weights)
     current = list(jax.tree.map(jnp.copy, (weights, state)))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import Array, PipelineInput
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
+from polybench.engines.shared.batches import Batch, BufferedBatches
 
 PREFETCH_PER_WORKER = 2
 """Batches per worker that are finished or in progress; the same as in PyTorch's DataLoader."""

@@ -11,13 +11,11 @@ import numpy as np
 
 from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
-from polybench.engines.keras.backend import BACKENDS, find_backend
+from polybench.engines.keras.backends import BACKENDS
 from polybench.engines.keras.environment import BACKEND_VARIABLE
-from polybench.engines.keras.float64 import set_float64_support
-from polybench.engines.shared.arrays import as_input
+from polybench.engines.shared.batches import as_input, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
-from polybench.engines.shared.keras_common.layout import batch_to_keras
-from polybench.engines.shared.learning_rates import scheduled_steps
+from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -37,10 +35,9 @@ class KerasEngine(Engine):
 
     def load_framework(self) -> None:
         self._name = os.environ[BACKEND_VARIABLE]
-        module, product, extra, _ = BACKENDS[self._name]
-        import_framework(module, product, f"keras,{extra}")
-        import_framework("keras", "Keras", f"keras,{extra}")
-        self._backend = find_backend(self._name)
+        self._backend = BACKENDS[self._name]
+        import_framework(self._name, self._backend.product, f"keras,{self._backend.extra}")
+        import_framework("keras", "Keras", f"keras,{self._backend.extra}")
 
     def probe(self) -> EngineInfo:
         import keras
@@ -53,9 +50,9 @@ class KerasEngine(Engine):
             raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
         import keras
 
-        from polybench.engines.shared.keras_common.canonical_model import CanonicalModel
-        from polybench.engines.shared.keras_common.layers import conventions
-        from polybench.engines.shared.keras_common.optimizers import CanonicalOptimizer
+        from polybench.engines.shared.keras_layers import conventions
+        from polybench.engines.shared.keras_model import CanonicalModel
+        from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 
         self._job = job
         self._backend.configure_process(job)
@@ -138,3 +135,13 @@ class KerasEngine(Engine):
 
     def _synchronize(self) -> None:
         self._backend.synchronize([variable.value for variable in self._model.trainable_variables])
+
+
+def set_float64_support(enabled: bool) -> None:
+    """Select the dtype of operations on float64, such as batch norm: float64 if enabled, else float32.
+
+    It changes the table that `keras.src.backend.common.dtypes.result_type` reads (Keras 3.15).
+    """
+    from keras.src.backend.common import dtypes
+
+    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if enabled else "float32"

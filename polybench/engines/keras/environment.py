@@ -18,11 +18,7 @@ _VARIABLES = {
 
 
 def environment(device: str, threads: int, variants: tuple[str, ...]) -> dict[str, str]:  # noqa: ARG001
-    """Variables of a worker with these variants, at most one of them a backend; see `EngineSpec`.
-
-    Raises:
-        EngineUnavailable: the variants name more than one backend.
-    """
+    """Variables of a worker with these variants, at most one of them a backend; see `EngineSpec`."""
     backends = [variant for variant in variants if variant in _VARIABLES]
     if len(backends) > 1:
         raise EngineUnavailable(
@@ -35,11 +31,7 @@ def environment(device: str, threads: int, variants: tuple[str, ...]) -> dict[st
 
 
 def check_requirements(variants: tuple[str, ...]) -> None:
-    """Check for Keras's backend without importing it; see `EngineSpec.requirement_check`.
-
-    Raises:
-        EngineUnavailable: it is missing.
-    """
+    """Check for Keras's backend without importing it; see `EngineSpec.requirement_check`."""
     backend = environment("cpu", 1, variants)[BACKEND_VARIABLE]
     if importlib.util.find_spec(backend) is None:
         extra = {"tensorflow": "tf"}.get(backend, backend)

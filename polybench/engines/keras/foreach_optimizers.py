@@ -1,4 +1,4 @@
-"""Multi-tensor versions of `keras_common.optimizers` for Keras on PyTorch. This module imports PyTorch.
+"""Multi-tensor versions of `shared.keras_optimizers` for Keras on PyTorch. This module imports PyTorch.
 
 Keras's own optimizers also update all variables at once on PyTorch (`TorchParallelOptimizer`).
 """
@@ -11,7 +11,7 @@ import keras
 import torch
 from keras import ops
 
-from polybench.engines.shared.keras_common.optimizers import OptimizerClasses, bias_corrections
+from polybench.engines.shared.keras_optimizers import OptimizerClasses, bias_corrections
 
 
 class _Adam(keras.optimizers.Adam):  # type: ignore[misc]

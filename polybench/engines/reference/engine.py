@@ -8,10 +8,8 @@ import numpy as np
 
 from polybench.engines.base import Array, Engine, LayerTensors, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
-from polybench.engines.reference.inference import logits
-from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
-from polybench.engines.shared.arrays import as_dtype
-from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.reference.network import LayerObserver, Pass, logits, loss_and_gradients
+from polybench.engines.shared.batches import as_dtype, dropout_masks
 from polybench.networks.optimizers import State, apply_update
 
 _OPTIMIZER = "optimizer/"

@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
+import numpy as np
+
 from polybench.engines.base import Array, LayerTensors, Weights
 from polybench.engines.job import NO_DEVIATIONS, NumericalConventions
-from polybench.engines.reference import conv_pool, layers, sequences
+from polybench.engines.reference import layers
 from polybench.engines.reference.layers import Backward, Output
-from polybench.engines.shared.arrays import as_input
-from polybench.networks.layers import (
-    LSTM,
-    AveragePool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Dropout,
-    Embedding,
-    Flatten,
-    GlobalAveragePool,
-    Layer,
-    MaxPool,
-    MeanOverTime,
-    ReLU,
-    Residual,
-)
+from polybench.engines.shared.batches import as_input
+from polybench.networks import layers as spec
 from polybench.networks.model import Model
 
 
@@ -69,14 +56,8 @@ def loss_and_gradients(
 ) -> Pass:
     """Compute the mean cross-entropy of a training batch and its gradients, in float64.
 
-    Args:
-        model: network to evaluate.
-        weights: all tensors of `model.tensor_shapes()`, canonical layout, float64.
-        images: (batch, *model.input_shape), any float dtype, or integer tokens.
-        labels: (batch,), int64.
-        conventions: rules of max-pool gradients, ReLU and batch norm.
-        masks: dropout masks by layer name; see `dropout_masks`.
-        observe: function called with the tensors of every layer.
+    Inputs are (batch, *model.input_shape), any float dtype, or integer tokens; labels (batch,), int64. `masks` are the
+    dropout masks by layer name; `observe` is called with the tensors of every layer.
     """
     context = _Context(weights, conventions, masks or {}, {}, observe)
     logits, backward = _sequence(model.layers, as_input(images, "float64"), context)
@@ -85,18 +66,18 @@ def loss_and_gradients(
     return Pass(loss, {name: gradients[name] for name in model.weight_shapes()}, context.state)
 
 
-def forward(layer: Layer, x: Array, weights: Weights) -> Array:
+def forward(layer: spec.Layer, x: Array, weights: Weights) -> Array:
     """Evaluate a layer that behaves the same in training and inference."""
     y, _ = _layer(layer, x, _Context(weights, NO_DEVIATIONS, {}, {}))
     return y
 
 
-def _sequence(sequence: Sequence[Layer], x: Array, context: _Context) -> Output:
+def _sequence(sequence: Sequence[spec.Layer], x: Array, context: _Context) -> Output:
     """Evaluate layers in order; gradients have full names, `layer_name.tensor`."""
     backwards = []
     for layer in sequence:
         y, backward = _layer(layer, x, context)
-        if not isinstance(layer, Residual):
+        if not isinstance(layer, spec.Residual):
             backward = _with_observer(x, y, backward, context.observe)
         backwards.append((getattr(layer, "name", ""), backward))
         x = y
@@ -120,46 +101,46 @@ def _with_observer(x: Array, y: Array, backward: Backward, observe: LayerObserve
     return observed_backward
 
 
-def _layer(layer: Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
+def _layer(layer: spec.Layer, x: Array, context: _Context) -> Output:  # noqa: C901, PLR0911, PLR0912 - a line for each kind
     weights = context.weights
     match layer:
-        case Conv(name=name):
+        case spec.Conv(name=name):
             bias = weights[f"{name}.bias"] if layer.bias else None
-            return conv_pool.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
-        case Dense(name=name):
+            return layers.conv(x, weights[f"{name}.weight"], bias, layer.stride, layer.pad)
+        case spec.Dense(name=name):
             return layers.dense(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
-        case BatchNorm(name=name):
+        case spec.BatchNorm(name=name):
             mean, variance = layers.batch_statistics(x, context.conventions.batch_norm_sums)
             context.state.update(_running_statistics(layer, x.size // len(mean), mean, variance, context))
             weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
             return layers.batch_norm(x, mean, variance, weight, bias, layer.epsilon)
-        case Dropout(name=name):
+        case spec.Dropout(name=name):
             return layers.dropout(x, context.masks[name])
-        case MaxPool():
-            return conv_pool.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
-        case AveragePool():
-            return conv_pool.average_pool(x, layer.size, layer.stride)
-        case GlobalAveragePool():
-            return conv_pool.global_average_pool(x)
-        case ReLU():
+        case spec.MaxPool():
+            return layers.max_pool(x, layer.size, layer.stride, context.conventions.max_pool_within)
+        case spec.AveragePool():
+            return layers.average_pool(x, layer.size, layer.stride)
+        case spec.GlobalAveragePool():
+            return layers.global_average_pool(x)
+        case spec.ReLU():
             return layers.relu(x, context.conventions.relu_at_zero)
-        case Flatten():
+        case spec.Flatten():
             return layers.flatten(x)
-        case Residual():
+        case spec.Residual():
             return _residual(layer, x, context)
-        case Embedding(name=name):
-            return sequences.embedding(x, weights[f"{name}.weight"])
-        case LSTM(name=name):
+        case spec.Embedding(name=name):
+            return layers.embedding(x, weights[f"{name}.weight"])
+        case spec.LSTM(name=name):
             tensors = {tensor: weights[f"{name}.{tensor}"] for tensor in layer.weight_shapes()}
-            activation = sequences.RECURRENT[layer.recurrent_activation]
-            return sequences.lstm(x, tensors, activation, sequence=layer.sequence)
-        case MeanOverTime():
-            return sequences.mean_over_time(x)
+            activation = layers.RECURRENT[layer.recurrent_activation]
+            return layers.lstm(x, tensors, activation, sequence=layer.sequence)
+        case spec.MeanOverTime():
+            return layers.mean_over_time(x)
         case _:
             assert_never(layer)
 
 
-def _residual(block: Residual, x: Array, context: _Context) -> Output:
+def _residual(block: spec.Residual, x: Array, context: _Context) -> Output:
     body, body_backward = _sequence(block.body, x, context)
     shortcut, shortcut_backward = _sequence(block.shortcut, x, context)
 
@@ -172,7 +153,9 @@ def _residual(block: Residual, x: Array, context: _Context) -> Output:
     return body + shortcut, backward
 
 
-def _running_statistics(layer: BatchNorm, n: int, mean: Array, variance: Array, context: _Context) -> dict[str, Array]:
+def _running_statistics(
+    layer: spec.BatchNorm, n: int, mean: Array, variance: Array, context: _Context
+) -> dict[str, Array]:
     """Compute (1 - momentum) running + momentum batch, with n values per channel in the batch."""
     if context.conventions.running_variance == "unbiased":
         variance = variance * n / (n - 1)
@@ -180,3 +163,31 @@ def _running_statistics(layer: BatchNorm, n: int, mean: Array, variance: Array, 
     return {
         name: (1 - layer.momentum) * context.weights[name] + layer.momentum * value for name, value in batch.items()
     }
+
+
+def logits(model: Model, weights: Weights, images: Array) -> Array:
+    """Compute logits (batch, classes), float64, of inputs (batch, *model.input_shape): floats or tokens."""
+    return _infer(model.layers, as_input(images, "float64"), weights)
+
+
+def _infer(layers: Sequence[spec.Layer], x: Array, weights: Weights) -> Array:
+    for layer in layers:
+        match layer:
+            case spec.BatchNorm():
+                x = _batch_norm(layer, x, weights)
+            case spec.Dropout():
+                pass
+            case spec.Residual():
+                x = _infer(layer.body, x, weights) + _infer(layer.shortcut, x, weights)
+            case _:
+                x = forward(layer, x, weights)
+    return x
+
+
+def _batch_norm(layer: spec.BatchNorm, x: Array, weights: Weights) -> Array:
+    scale, shift, mean, variance = (
+        weights[f"{layer.name}.{tensor}"].reshape(-1, *[1] * (x.ndim - 2))
+        for tensor in ("weight", "bias", "running_mean", "running_variance")
+    )
+    y: Array = scale * (x - mean) / np.sqrt(variance + layer.epsilon) + shift
+    return y

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
+from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable, install_command
-from polybench.networks.layers import Layer, Named
+from polybench.networks.layers import BatchNorm, Layer, Named, walk
 
 
 def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavailable:
-    """Make the exception for a layer, or for options of it, that an engine does not support yet.
-
-    Args:
-        engine: the engine's product name.
-        layer: unsupported layer.
-        missing: unsupported options, spelled as in a network file; none means the whole layer.
-    """
+    """Make the exception for a layer that an engine does not support yet, or for the options `missing` of it."""
     name = f" ({layer.name})" if isinstance(layer, Named) else ""
     kind = layer.__struct_config__.tag
     options = f" with {' and '.join(missing)}" if missing else ""
@@ -26,11 +22,7 @@ def unsupported_layer(engine: str, layer: Layer, *missing: str) -> EngineUnavail
 
 
 def import_framework(module: str, product: str, extra: str) -> ModuleType:
-    """Import `module` of the framework `product`, which polybench's extra `extra` installs.
-
-    Raises:
-        EngineUnavailable: the module is not installed, or importing it fails.
-    """
+    """Import `module` of the framework `product`, which polybench's `extra` installs; raises EngineUnavailable."""
     hint = install_command(extra)
     try:
         return importlib.import_module(module)
@@ -54,16 +46,9 @@ def has_cuda_driver() -> bool:
 
 
 def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> int:
-    """Return the index of a CUDA device: 0 for `cuda`, 1 for `cuda:1`.
+    """Return the index of a CUDA device, 0 for `cuda`, 1 for `cuda:1`, among those visible to the framework.
 
-    Args:
-        device: device name, as in a Job.
-        visible: number of CUDA devices visible to the framework.
-        cuda_build: True if this build of the framework supports CUDA.
-        install: command that installs a CUDA build.
-
-    Raises:
-        EngineUnavailable: driver, CUDA build or device is missing; the message names the first of these.
+    Raises EngineUnavailable if driver, CUDA build (hint `install`) or device is missing; the message names the first.
     """
     if not has_cuda_driver():
         raise EngineUnavailable("no NVIDIA driver", "use --devices cpu, or install the NVIDIA driver")
@@ -76,3 +61,25 @@ def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> 
             "check nvidia-smi and CUDA_VISIBLE_DEVICES",
         )
     return index
+
+
+def reject_batch_norm(job: Job, source: str) -> None:
+    """Raise EngineUnavailable for batch norm, whose statistics would come from a replica's shard only (`source`).
+
+    The result would differ from training in one process, so the parity check could not verify it.
+    """
+    if any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
+        raise EngineUnavailable(
+            f"{job.model.name} has batch norm, and each replica would compute its statistics from its own"
+            f" shard of the batch ({source}), unlike a single process",
+            "omit --replicas, or choose a network without batch norm: --model lenet",
+        )
+
+
+def reject_variants(job: Job, supported: Collection[str]) -> None:
+    """Raise EngineUnavailable for variants without data-parallel training."""
+    for variant in job.variants:
+        if variant not in supported:
+            raise EngineUnavailable(
+                f"+{variant} has no data-parallel training in polybench", f"omit +{variant} or --replicas"
+            )

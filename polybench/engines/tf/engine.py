@@ -12,26 +12,28 @@ import numpy as np
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
-from polybench.engines.shared.arrays import as_input
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
+from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
-from polybench.engines.shared.keras_common.layout import batch_to_keras
-from polybench.engines.shared.learning_rates import scheduled_steps
-from polybench.engines.shared.tf_common.allocations import (
+from polybench.engines.shared.keras_layout import batch_to_keras
+from polybench.engines.shared.tensorflow import (
     UNTRACED_NATIVE_ALLOCATIONS,
+    build_info,
     count_allocations,
     find_allocation_sites,
+    set_threads,
     uses_onednn,
 )
-from polybench.engines.shared.tf_common.build_info import build_info
-from polybench.engines.shared.tf_common.threads import set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
-from polybench.engines.tf.device import set_visible_devices
 from polybench.engines.tf.pipeline import Pipeline
-from polybench.engines.tf.replicas import Replicas, check_replicas, split_cpu_devices
-from polybench.engines.tf.training_step import step_functions
-from polybench.engines.tf.variants import check_variants
-from polybench.networks.layers import Operation
+from polybench.engines.tf.replicas import (
+    Replicas,
+    check_replicas,
+    set_visible_devices,
+    split_cpu_devices,
+    step_functions,
+)
+from polybench.errors import EngineUnavailable
+from polybench.networks.layers import LSTM, Operation, walk
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -67,9 +69,9 @@ class TensorFlowEngine(Engine):
         import keras
         import tensorflow as tf
 
-        from polybench.engines.shared.keras_common.canonical_model import CanonicalModel
-        from polybench.engines.shared.keras_common.layers import conventions
-        from polybench.engines.shared.keras_common.optimizers import CanonicalOptimizer
+        from polybench.engines.shared.keras_layers import conventions
+        from polybench.engines.shared.keras_model import CanonicalModel
+        from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 
         self._job = job
         check_variants(job)
@@ -251,7 +253,7 @@ class TensorFlowEngine(Engine):
     ) -> Mapping[Operation, TimedOperation]:
         import tensorflow as tf
 
-        from polybench.engines.shared.keras_common.recurrent import lstm_options
+        from polybench.engines.shared.keras_layers import lstm_options
         from polybench.engines.tf.operations import layer_operations
 
         with tf.device(self._device):
@@ -283,3 +285,22 @@ class TensorFlowEngine(Engine):
             import tensorflow as tf
 
             tf.test.experimental.sync_devices()
+
+
+_LSTM_VARIANTS = ("no_fusion", "unrolled")
+
+
+def check_variants(job: Job) -> None:
+    """Raise EngineUnavailable if a variant has no effect, or is incompatible with another one."""
+    if {"xla", "eager"} <= set(job.variants):
+        raise EngineUnavailable("eager has no tf.function that XLA could compile", "omit +xla or +eager")
+    lstms = [layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)]
+    for variant in _LSTM_VARIANTS:
+        if variant in job.variants and not lstms:
+            raise EngineUnavailable(f"+{variant} has no effect: {job.model.name} has no LSTM", f"omit +{variant}")
+    fused = job.device != "cpu" and not set(_LSTM_VARIANTS) & set(job.variants)
+    if "xla" in job.variants and fused and any(lstm.recurrent_activation == "sigmoid" for lstm in lstms):
+        raise EngineUnavailable(
+            f"XLA does not support cuDNN's fused kernel, which Keras uses for the LSTM of {job.model.name}",
+            "add +no_fusion: tf+no_fusion+xla",
+        )

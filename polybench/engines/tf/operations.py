@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from polybench.engines.base import Weights
-from polybench.engines.shared.keras_common.layers import standalone_layers
-from polybench.engines.shared.keras_common.layout import embedding_tables, to_keras
+from polybench.engines.shared.keras_layers import standalone_layers
+from polybench.engines.shared.keras_layout import embedding_tables, to_keras
 from polybench.engines.shared.timed_operations import OperationCall
 from polybench.networks.layers import LSTM, BatchNorm, Dropout, MaxPool, Operation, ReLU
 from polybench.networks.timed_layers import TimedLayer
@@ -34,15 +34,8 @@ def layer_operations(
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer as a separate graph function; a call overhead is subtracted from each.
 
-    A whole step is a single call. If the step is eager, its operations are eager.
-
-    Args:
-        timed_layer: layer to build.
-        weights: all tensors of the layer, canonical layout.
-        x: input, channels last, on its device.
-        dy: gradient of the output.
-        eager: build no graphs.
-        lstm_options: options of the whole network's LSTMs.
+    A whole step is a single call. If the step is eager, its operations are eager. The input `x` and the gradient `dy`
+    of the output are channels last.
     """
     network = standalone_layers([timed_layer.layer], timed_layer.input_shape, lstm_options)
     tables = embedding_tables([timed_layer.layer])
@@ -81,15 +74,7 @@ def layer_operations(
 def step_operations(
     logits: Any, labels: Any, optimizer: Any, loss_function: Any, *, eager: bool
 ) -> dict[Operation, OperationCall]:
-    """Build the operations of a step outside of layers; the update uses a small constant gradient.
-
-    Args:
-        logits: logits of a batch.
-        labels: labels of the batch.
-        optimizer: built Keras optimizer.
-        loss_function: (labels, logits) -> mean loss.
-        eager: build no graphs.
-    """
+    """Build the operations of a step outside of layers; the update uses a small constant gradient."""
     variables = optimizer._trainable_variables
     gradients = [tf.fill(variable.shape, tf.cast(1e-3, variable.dtype)) for variable in variables]
 

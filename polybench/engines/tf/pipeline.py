@@ -13,7 +13,7 @@ import numpy as np
 
 from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import PipelineInput
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
+from polybench.engines.shared.batches import Batch, BufferedBatches
 
 
 class Pipeline:

@@ -14,12 +14,12 @@ listens on :: even if TF_CONFIG says 127.0.0.1, and executes every request
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from polybench.engines.job import Job
-from polybench.engines.shared.replicas import reject_batch_norm, reject_variants
+from polybench.engines.shared.frameworks import cuda_index, reject_batch_norm, reject_variants
 
 _BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"
 
@@ -50,11 +50,7 @@ def _strategy(device_type: str, count: int) -> Any:
 
 
 class Replicas:
-    """Replicas of a data-parallel job.
-
-    Attributes:
-        count: number of replicas.
-    """
+    """Replicas of a data-parallel job."""
 
     def __init__(self, job: Job) -> None:
         self.count = job.workload.replicas
@@ -124,3 +120,48 @@ def _without_allreduce(optimizer: Any) -> Iterator[None]:
         yield
     finally:
         del optimizer._all_reduce_sum_gradients
+
+
+CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
+
+
+def set_visible_devices(device: str, count: int = 1) -> None:
+    """Make `count` GPUs visible, starting with `device`, and hide all others so that TensorFlow cannot use them."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if device == "cpu":
+        visible = []
+    else:
+        first = int(device.partition(":")[2] or 0)
+        cuda_build = tf.test.is_built_with_cuda()
+        visible = [
+            gpus[cuda_index(f"cuda:{number}", len(gpus), cuda_build=cuda_build, install=CUDA_INSTALL)]
+            for number in range(first, first + count)
+        ]
+        for gpu in visible:
+            if not tf.config.experimental.get_memory_growth(gpu):
+                # By default, TensorFlow allocates all of a GPU's memory, which hides how much it needs.
+                tf.config.experimental.set_memory_growth(gpu, True)
+    if tf.config.get_visible_devices("GPU") != visible:
+        tf.config.set_visible_devices(visible, "GPU")
+
+
+def step_functions(model: Any, optimizer: Any, loss_function: Any, wrap: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Make the training step, (images, labels) -> loss, and the same without update, -> (loss, gradients).
+
+    `wrap` converts a Python function to a `tf.function`, or returns it unchanged.
+    """
+    import tensorflow as tf
+
+    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = loss_function(labels, model(images, training=True))
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    def train_step(images: Any, labels: Any) -> Any:
+        loss, gradients = loss_and_gradients(images, labels)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return wrap(train_step), wrap(loss_and_gradients)

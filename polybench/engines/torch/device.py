@@ -1,10 +1,13 @@
-"""Device lookup by name, and an explicit TensorFloat-32 setting."""
+"""What PyTorch needs of this machine: device lookup, TensorFloat-32, and the compiler of `torch.compile`."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import Any
 
 from polybench.engines.shared.frameworks import cuda_index
+from polybench.errors import EngineUnavailable
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
@@ -27,3 +30,14 @@ def set_tf32(allowed: bool) -> None:
 
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     torch.backends.cudnn.allow_tf32 = allowed
+
+
+_CPP_COMPILER = "g++"
+"""The compiler of TorchInductor on Linux, unless CXX names another one."""
+
+
+def check_requirements(variants: tuple[str, ...]) -> None:
+    """Check for the compiler that torch.compile needs; see `EngineSpec.requirement_check`."""
+    compiler = os.environ.get("CXX") or _CPP_COMPILER
+    if "compile" in variants and shutil.which(compiler) is None:
+        raise EngineUnavailable(f"the C++ compiler {compiler} is not installed", f"apt-get install {_CPP_COMPILER}")

@@ -11,20 +11,22 @@ from typing import Any, Literal
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, NumericalConventions, Rank
-from polybench.engines.shared.arrays import as_dtype, prefault
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
-from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
-from polybench.engines.shared.learning_rates import scheduled_steps
+from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
-from polybench.engines.shared.torch_common.allocations import count_allocations, find_allocation_sites
-from polybench.engines.shared.torch_common.build_info import build_info
-from polybench.engines.shared.torch_common.threads import set_threads
-from polybench.engines.torch.cudagraph import GraphedStep, check_cudagraph_support
 from polybench.engines.torch.device import find_device, set_tf32
-from polybench.engines.torch.optimizers import make_optimizer, set_learning_rate
 from polybench.engines.torch.replicas import Replicas
-from polybench.engines.torch.training_step import make_loss_function, make_training_step
+from polybench.engines.torch.training import (
+    GraphedStep,
+    check_cudagraph_support,
+    make_loss_function,
+    make_optimizer,
+    make_training_step,
+    restore,
+    set_learning_rate,
+    training_state,
+)
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
@@ -149,13 +151,9 @@ class TorchEngine(Engine):
         }
 
     def training_state(self) -> Weights:
-        from polybench.engines.torch.training_state import training_state
-
         return training_state(self._parameters | self._state, self._optimizer, self._device)
 
     def restore_training_state(self, state: Weights) -> None:
-        from polybench.engines.torch.training_state import restore
-
         tensors, rank = self._parameters | self._state, self._replicas.rank.number
         restore(state, tensors, self._optimizer, self._device, rank=rank)
 

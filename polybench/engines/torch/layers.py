@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
+import torch
 from torch import nn
 
-from polybench.engines.torch.recurrent import SequentialLSTM, build_lstm, lstm_attribute
-from polybench.networks.layers import (
-    LSTM,
-    AveragePool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Dropout,
-    Embedding,
-    Flatten,
-    GlobalAveragePool,
-    Layer,
-    MaxPool,
-    MeanOverTime,
-    Named,
-    ReLU,
-    Residual,
-    Shape,
-)
+from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.networks import layers as spec
 
-_OVERWRITABLE = (BatchNorm, Residual)
+_OVERWRITABLE = (spec.BatchNorm, spec.Residual)
 """Layers whose output the next ReLU or addition may overwrite, as in torchvision's ResNets.
 
 Their output is a separate tensor that no backward pass reads. Overwriting would also be correct after
@@ -58,7 +42,7 @@ def _attribute(module: Any, tensor: str) -> str:
     return "running_var" if tensor == "running_variance" else tensor
 
 
-def build_network(layers: Sequence[Layer], shape: Shape, *, fixed_masks: bool) -> Network:
+def build_network(layers: Sequence[spec.Layer], shape: spec.Shape, *, fixed_masks: bool) -> Network:
     """Build the layers for images of `shape` as an `nn.Sequential`.
 
     With `fixed_masks`, dropout layers are `FixedMaskDropout`.
@@ -89,7 +73,7 @@ class TimeMean(nn.Module):  # type: ignore[misc]
 
 
 class FixedMaskDropout(nn.Module):  # type: ignore[misc]
-    """Multiplies its input by a mask set before each step; see `engines.shared.dropout_masks`."""
+    """Multiplies its input by a mask set before each step; see `engines.shared.batches.dropout_masks`."""
 
     mask: Any
 
@@ -103,51 +87,90 @@ class _Builder(NamedTuple):
     fixed_masks: bool
     named_modules: dict[str, Any]
 
-    def build_all(self, layers: Sequence[Layer], shape: Shape) -> Any:
+    def build_all(self, layers: Sequence[spec.Layer], shape: spec.Shape) -> Any:
         """Build the layers in order for inputs of `shape` (without the batch)."""
         modules = []
-        previous: Layer | None = None  # a block's first layer must not overwrite the shortcut's input
+        previous: spec.Layer | None = None  # a block's first layer must not overwrite the shortcut's input
         for layer in layers:
             modules.append(self.build(layer, shape, in_place=isinstance(previous, _OVERWRITABLE)))
             previous = layer
-            if isinstance(layer, Named):
+            if isinstance(layer, spec.Named):
                 self.named_modules[layer.name] = modules[-1]
             shape = layer.output_shape(shape)
         return nn.Sequential(*modules)
 
-    def build(self, layer: Layer, shape: Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind
+    def build(self, layer: spec.Layer, shape: spec.Shape, *, in_place: bool) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind
         """Build the layer's module; with `in_place`, a ReLU may overwrite its input."""
         match layer:
-            case Conv():
+            case spec.Conv():
                 return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias)
-            case Dense():
+            case spec.Dense():
                 return nn.Linear(layer.inputs, layer.outputs)
-            case BatchNorm():
+            case spec.BatchNorm():
                 norm = nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d
                 return norm(layer.channels, eps=layer.epsilon, momentum=layer.momentum)
-            case Dropout():
+            case spec.Dropout():
                 return FixedMaskDropout() if self.fixed_masks else nn.Dropout(layer.rate)
-            case MaxPool():
+            case spec.MaxPool():
                 return nn.MaxPool2d(layer.size, layer.stride)
-            case AveragePool():
+            case spec.AveragePool():
                 return nn.AvgPool2d(layer.size, layer.stride)
-            case GlobalAveragePool():
+            case spec.GlobalAveragePool():
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-            case ReLU():
+            case spec.ReLU():
                 return nn.ReLU(inplace=in_place)
-            case Flatten():
+            case spec.Flatten():
                 return nn.Flatten()
-            case Residual():
+            case spec.Residual():
                 return ResidualBlock(
                     self.build_all(layer.body, shape),
                     self.build_all(layer.shortcut, shape),
                     in_place=bool(layer.body) and isinstance(layer.body[-1], _OVERWRITABLE),
                 )
-            case Embedding():
+            case spec.Embedding():
                 return nn.Embedding(layer.vocabulary, layer.features)
-            case LSTM():
-                return build_lstm(layer)
-            case MeanOverTime():
+            case spec.LSTM():
+                if layer.recurrent_activation != "sigmoid":
+                    raise unsupported_layer("PyTorch", layer, f'recurrent_activation = "{layer.recurrent_activation}"')
+                return SequentialLSTM(layer)
+            case spec.MeanOverTime():
                 return TimeMean()
             case _:
                 assert_never(layer)
+
+
+_LSTM_ATTRIBUTES = {
+    "weight": "weight_ih_l0",
+    "recurrent": "weight_hh_l0",
+    "bias": "bias_ih_l0",
+    "recurrent_bias": "bias_hh_l0",
+}
+
+
+class SequentialLSTM(nn.LSTM):  # type: ignore[misc]
+    """`nn.LSTM` for use in a `Sequential`: returns all outputs, or only the last output of each direction.
+
+    PyTorch's gates are in the canonical order. `nn.LSTM` always has two biases. If the network has one, the
+    second is 0 and not trained, which is equivalent.
+    """
+
+    def __init__(self, layer: spec.LSTM) -> None:
+        super().__init__(layer.inputs, layer.units, batch_first=True, bidirectional=layer.bidirectional)
+        self.sequence = layer.sequence
+        if layer.biases == 1:
+            for direction in layer.directions:
+                bias = getattr(self, lstm_attribute(f"{direction}recurrent_bias"))
+                nn.init.zeros_(bias).requires_grad_(False)
+
+    def forward(self, x: Any) -> Any:
+        outputs, (last, _) = super().forward(x)
+        if self.sequence:
+            return outputs
+        # (directions, batch, units). The last output of the second direction is at the first time step.
+        return last[0] if len(last) == 1 else torch.cat([last[0], last[1]], dim=1)
+
+
+def lstm_attribute(tensor: str) -> str:
+    """Return `nn.LSTM`'s attribute name for a canonical tensor."""
+    direction = "_reverse" if tensor.startswith(spec.REVERSE) else ""
+    return _LSTM_ATTRIBUTES[tensor.removeprefix(spec.REVERSE)] + direction

@@ -19,17 +19,10 @@ from polybench.networks.timed_layers import TimedLayer
 def layer_operations(
     timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, memory_format: Any
 ) -> dict[Operation, OperationCall]:
-    """Build each operation of a layer.
+    """Build each operation of a layer for input `x` and gradient `dy` of its output, on their device.
 
     A gradient is `torch.autograd.grad` with respect to the input or to the weights only, after a forward pass
     that is not timed.
-
-    Args:
-        timed_layer: layer to build.
-        weights: all tensors of the layer, canonical layout.
-        x: input, on its device and in its memory format.
-        dy: gradient of the output.
-        memory_format: memory format of the weights.
     """
     network = build_network(timed_layer.layers, timed_layer.input_shape, fixed_masks=False)
     module = network.module

@@ -11,7 +11,7 @@ import numpy as np
 
 from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import Array, PipelineInput
-from polybench.engines.shared.buffered_batches import Batch, BufferedBatches
+from polybench.engines.shared.batches import Batch, BufferedBatches
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

@@ -12,18 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from polybench.engines.job import SINGLE_RANK, Job, Rank
-from polybench.engines.shared.replicas import reject_batch_norm, reject_variants
+from polybench.engines.shared.frameworks import reject_batch_norm, reject_variants
 
 _BATCH_NORM = "torch.nn.parallel.DistributedDataParallel broadcasts rank 0's; SyncBatchNorm is for GPUs"
 _VARIANTS = ("channels_last", "foreach")
 
 
 class Replicas:
-    """Membership of this process in a process group; does nothing for a single process.
-
-    Attributes:
-        rank: rank of this process.
-    """
+    """Membership of this process, with its `rank`, in a process group; does nothing for a single process."""
 
     def __init__(self, rank: Rank = SINGLE_RANK) -> None:
         self.rank = rank

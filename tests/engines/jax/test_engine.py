@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polybench.engines.reference.conv_pool import max_pool
-from polybench.engines.reference.layers import batch_statistics
+from polybench.engines.reference.layers import batch_statistics, max_pool
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Dropout, MaxPool
 from tests.engines import pipeline_checks

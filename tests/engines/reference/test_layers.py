@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from polybench.engines.reference import conv_pool, layers
+from polybench.engines.reference import layers
 from polybench.engines.reference.layers import Array, Output
+from polybench.networks.layers import LSTM
 
 MASK = np.random.default_rng(1).choice([0.0, 4 / 3], (2, 3, 4, 4))
 
@@ -32,22 +34,22 @@ def normalized(x: Array, weight: Array, bias: Array, epsilon: float) -> Output:
 @pytest.mark.parametrize(
     ("layer", "shapes"),
     [
-        pytest.param(conv_pool.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
-        pytest.param(conv_pool.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
-        pytest.param(lambda *a: conv_pool.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
-        pytest.param(lambda *a: conv_pool.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"),
-        pytest.param(lambda *a: conv_pool.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"),
-        pytest.param(lambda *a: conv_pool.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"),
+        pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv"),
+        pytest.param(layers.conv, [(2, 3, 6, 7), (4, 3, 3, 3)], id="conv without bias"),
+        pytest.param(lambda *a: layers.conv(*a, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="conv same"),
+        pytest.param(lambda *a: layers.conv(*a, stride=2, pad=1), [(2, 3, 6, 7), (4, 3, 3, 3), (4,)], id="strided"),
+        pytest.param(lambda *a: layers.conv(*a, stride=2), [(2, 3, 6, 7), (4, 3, 1, 1), (4,)], id="projection"),
+        pytest.param(lambda *a: layers.conv(*a, stride=3, pad=2), [(1, 2, 6, 7), (2, 2, 2, 2), (2,)], id="gaps"),
         pytest.param(layers.dense, [(3, 5), (4, 5), (4,)], id="dense"),
         pytest.param(lambda *a: normalized(*a, 1e-5), [(3, 2, 3, 4), (2,), (2,)], id="batch_norm"),
         pytest.param(lambda *a: normalized(*a, 1e-3), [(5, 3), (3,), (3,)], id="batch_norm of features"),
         pytest.param(lambda x: layers.dropout(x, MASK), [(2, 3, 4, 4)], id="dropout"),
-        pytest.param(lambda x: conv_pool.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
-        pytest.param(lambda x: conv_pool.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
-        pytest.param(lambda x: conv_pool.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
-        pytest.param(lambda x: conv_pool.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
-        pytest.param(lambda x: conv_pool.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"),
-        pytest.param(conv_pool.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
+        pytest.param(lambda x: layers.max_pool(x, 2, 2, 0.0), [(2, 3, 6, 7)], id="max_pool"),
+        pytest.param(lambda x: layers.max_pool(x, 3, 2, 0.0), [(2, 3, 6, 7)], id="max_pool that overlaps"),
+        pytest.param(lambda x: layers.max_pool(x, 2, 3, 0.0), [(2, 3, 6, 7)], id="max_pool with gaps"),
+        pytest.param(lambda x: layers.average_pool(x, 2, 2), [(2, 3, 6, 7)], id="average_pool"),
+        pytest.param(lambda x: layers.average_pool(x, 3, 1), [(2, 3, 6, 7)], id="average_pool that overlaps"),
+        pytest.param(layers.global_average_pool, [(2, 3, 6, 7)], id="global_average_pool"),
         pytest.param(layers.relu, [(2, 3, 4, 4)], id="relu"),
         pytest.param(layers.flatten, [(2, 3, 4, 4)], id="flatten"),
     ],
@@ -67,7 +69,7 @@ def test_convolution_does_not_flip_its_kernel() -> None:
     x = np.zeros((1, 1, 3, 3))
     x[0, 0, 0, 1] = 1
     weight = np.arange(9.0).reshape(1, 1, 3, 3)
-    y, _ = conv_pool.conv(x, weight, np.array([0.5]))
+    y, _ = layers.conv(x, weight, np.array([0.5]))
     assert y.item() == 1.5
 
 
@@ -88,7 +90,7 @@ def test_cross_entropy_of_huge_logits_does_not_overflow() -> None:
 
 
 def pooled_gradient(window: list[list[float]], relative_tolerance: float) -> list[list[float]]:
-    _, backward = conv_pool.max_pool(np.array([[window]], dtype=float), 2, 2, relative_tolerance)
+    _, backward = layers.max_pool(np.array([[window]], dtype=float), 2, 2, relative_tolerance)
     dx, _ = backward(np.ones((1, 1, 1, 1)))
     return dx[0, 0].tolist()
 
@@ -114,7 +116,7 @@ def test_the_tolerance_is_relative_to_the_larger_absolute_value_as_in_julia() ->
 
 def test_pixels_outside_of_all_windows_get_no_gradient() -> None:
     x = np.arange(25.0).reshape(1, 1, 5, 5)
-    y, backward = conv_pool.max_pool(x, 2, 2, 0.0)
+    y, backward = layers.max_pool(x, 2, 2, 0.0)
     assert y.tolist() == [[[[6, 8], [16, 18]]]]
     dx, _ = backward(np.ones_like(y))
     assert dx.sum() == 4
@@ -126,7 +128,7 @@ def test_padding_is_symmetric() -> None:
     weight = np.zeros((1, 1, 3, 3))
     weight[0, 0, 0, 0] = 1  # selects the pixel above and to the left
     x = np.arange(1.0, 17).reshape(1, 1, 4, 4)
-    assert conv_pool.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
+    assert layers.conv(x, weight, None, 2, 1)[0].tolist() == [[[[0, 0], [0, 6]]]]
 
 
 def test_batch_norm_equals_a_manual_computation() -> None:
@@ -137,9 +139,9 @@ def test_batch_norm_equals_a_manual_computation() -> None:
 
 def test_average_pooling_equals_a_manual_computation() -> None:
     x = np.arange(9.0).reshape(1, 1, 3, 3)
-    assert conv_pool.average_pool(x, 2, 2)[0].tolist() == [[[[2]]]]
-    assert conv_pool.average_pool(x, 2, 1)[0].tolist() == [[[[2, 3], [5, 6]]]]
-    assert conv_pool.global_average_pool(x)[0].tolist() == [[4]]
+    assert layers.average_pool(x, 2, 2)[0].tolist() == [[[[2]]]]
+    assert layers.average_pool(x, 2, 1)[0].tolist() == [[[[2, 3], [5, 6]]]]
+    assert layers.global_average_pool(x)[0].tolist() == [[4]]
 
 
 def test_batch_statistics_include_every_pixel() -> None:
@@ -163,3 +165,92 @@ def test_relu_has_the_declared_derivative_at_zero(at_zero: float) -> None:
     y, back = layers.relu(np.array([-1.0, 0.0, 2.0]), at_zero)
     dx, _ = back(np.full(3, 3.0))
     assert (y.tolist(), dx.tolist()) == ([0.0, 0.0, 2.0], [0.0, 3.0 * at_zero, 3.0])
+
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((2, 5, 3))
+
+
+def tensors(layer: LSTM) -> dict[str, Array]:
+    return {name: RANDOM.standard_normal(shape) for name, shape in layer.weight_shapes().items()}
+
+
+def outputs(layer: LSTM, x: Array, weights: dict[str, Array]) -> Array:
+    activation = layers.RECURRENT[layer.recurrent_activation]
+    return layers.lstm(x, weights, activation, sequence=layer.sequence)[0]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("options", [{}, {"biases": 2, "recurrent_activation": "hard_sigmoid"}])
+def test_the_backward_pass_of_an_lstm_is_the_derivative_of_its_forward_pass(
+    bidirectional: bool, sequence: bool, options: dict[str, Any]
+) -> None:
+    layer = LSTM("lstm", 3, 2, bidirectional, sequence, **options)
+    weights = tensors(layer)
+    activation = layers.RECURRENT[layer.recurrent_activation]
+    y, backward = layers.lstm(X, weights, activation, sequence=sequence)
+    assert y.shape[1:] == layer.output_shape(X.shape[1:])
+    dy = RANDOM.standard_normal(y.shape)
+    dx, gradients = backward(dy)
+    assert list(gradients) == list(weights)
+    for array, gradient in zip([X, *weights.values()], [dx, *gradients.values()], strict=True):
+        expected = numerical_gradient(lambda: float((outputs(layer, X, weights) * dy).sum()), array)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_an_lstm_equals_a_manual_computation() -> None:
+    layer = LSTM("lstm", 1, 1)
+    weights = {
+        "weight": np.array([[0.1], [0.2], [0.3], [0.4]]),
+        "recurrent": np.array([[0.5], [0.6], [0.7], [0.8]]),
+        "bias": np.array([-0.1, -0.2, -0.3, -0.4]),
+    }
+
+    def s(x: float) -> float:
+        return float(1 / (1 + np.exp(-x)))
+
+    h = c = 0.0
+    for x in (2.0, -1.0):
+        i, f = s(0.1 * x + 0.5 * h - 0.1), s(0.2 * x + 0.6 * h - 0.2)
+        g, o = np.tanh(0.3 * x + 0.7 * h - 0.3), s(0.4 * x + 0.8 * h - 0.4)
+        c = f * c + i * g
+        h = o * np.tanh(c)
+    assert outputs(layer, np.array([[[2.0], [-1.0]]]), weights).item() == pytest.approx(h, rel=1e-14)
+
+
+def test_the_second_direction_reads_the_reversed_sequence() -> None:
+    one, both = LSTM("lstm", 3, 2, sequence=True), LSTM("lstm", 3, 2, bidirectional=True, sequence=True)
+    weights = tensors(both)
+    forwards = outputs(one, X, {name: weights[name] for name in one.weight_shapes()})
+    backwards = outputs(one, X[:, ::-1], {name: weights[f"reverse_{name}"] for name in one.weight_shapes()})
+    expected = np.concatenate([forwards, backwards[:, ::-1]], axis=-1)
+    np.testing.assert_array_equal(outputs(both, X, weights), expected)
+    last = LSTM("lstm", 3, 2, bidirectional=True)
+    np.testing.assert_array_equal(
+        outputs(last, X, weights), np.concatenate([forwards[:, -1], backwards[:, -1]], axis=-1)
+    )
+
+
+def test_two_biases_are_equivalent_to_their_sum() -> None:
+    layer = LSTM("lstm", 3, 2, biases=2)
+    weights = tensors(layer)
+    summed = {name: weights[name] for name in ("weight", "recurrent")}
+    summed["bias"] = weights["bias"] + weights["recurrent_bias"]
+    np.testing.assert_allclose(outputs(layer, X, weights), outputs(LSTM("lstm", 3, 2), X, summed), rtol=1e-14)
+
+
+def test_gradients_of_a_repeated_token_are_summed() -> None:
+    weight = RANDOM.standard_normal((4, 2))
+    tokens = np.array([[3, 0, 3]], np.int32)
+    y, backward = layers.embedding(tokens, weight)
+    np.testing.assert_array_equal(y, weight[[3, 0, 3]][None])
+    dy = RANDOM.standard_normal(y.shape)
+    _, gradients = backward(dy)
+    np.testing.assert_allclose(gradients["weight"], [dy[0, 1], [0, 0], [0, 0], dy[0, 0] + dy[0, 2]])
+
+
+def test_the_mean_over_time_and_its_gradient_are_correct() -> None:
+    y, backward = layers.mean_over_time(X)
+    np.testing.assert_allclose(y, X.sum(axis=1) / 5)
+    np.testing.assert_allclose(backward(np.ones((2, 3)))[0], np.full(X.shape, 0.2))

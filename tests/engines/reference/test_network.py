@@ -6,7 +6,7 @@ import pytest
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
 from polybench.engines.reference.network import loss_and_gradients
-from polybench.engines.shared.dropout_masks import dropout_masks
+from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Conv, Dense, GlobalAveragePool
 from polybench.networks.model import Model
@@ -70,7 +70,7 @@ def test_running_statistics_follow_the_declared_convention(convention, ddof: int
     reference.run_steps(0, 1)
     state = reference.snapshot(1).weights
     # Input of the first batch norm: the first convolution, without bias, before its update.
-    from polybench.engines.reference.conv_pool import conv
+    from polybench.engines.reference.layers import conv
 
     x, _ = conv(IMAGES[0].astype(float), WEIGHTS["conv1.weight"].astype(float), None, 1, 1)
     np.testing.assert_allclose(state["norm1.running_mean"], 0.3 * x.mean(axis=(0, 2, 3)))

@@ -21,7 +21,7 @@ GPU_PREFIXES = (
     "tf.config.list_physical_devices", "tf.config.get_visible_devices", "tf.config.set_visible_devices",
     "tf.config.experimental.", "tf.test.", "tf.sysconfig.get_build_info",
 )  # fmt: skip
-ALL = find_calls(("tf", "shared/tf_common"), "tf.config.", "tf.test.", "tf.sysconfig.get_build_info")
+ALL = find_calls(("tf/*.py", "shared/tensorflow.py"), "tf.config.", "tf.test.", "tf.sysconfig.get_build_info")
 NAMES = {name for name in ALL if name.startswith(GPU_PREFIXES)}
 
 

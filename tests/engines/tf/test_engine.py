@@ -13,7 +13,7 @@ import pytest
 from polybench.engines.base import Engine, Weights
 from polybench.engines.job import Job
 from polybench.engines.reference.layers import batch_statistics
-from polybench.engines.tf.variants import check_variants
+from polybench.engines.tf.engine import check_variants
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
@@ -106,7 +106,7 @@ def test_fixed_masks_change_each_step_without_retracing_and_in_fit(fixture: Engi
 def test_batch_statistics_equal_eigens_partial_sums_bit_for_bit(fixture: EngineFixture) -> None:
     import tensorflow as tf
 
-    from polybench.engines.shared.keras_common.layers import _EIGEN_PARTIAL_SUMS
+    from polybench.engines.shared.keras_layers import _EIGEN_PARTIAL_SUMS
 
     x = np.random.default_rng(0).random((4, 64, 64, 8), dtype=np.float32)
     moments = tf.nn.moments(tf.constant(x), (0, 1, 2))

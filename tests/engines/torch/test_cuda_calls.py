@@ -15,7 +15,7 @@ from tests.engines.device_calls import find_calls
 from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda
 
-NAMES = find_calls(("torch", "shared/torch_common"), "torch.cuda.")
+NAMES = find_calls(("torch/*.py", "shared/pytorch.py"), "torch.cuda.")
 
 
 def build(

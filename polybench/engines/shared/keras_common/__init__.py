@@ -1,1 +1,0 @@
-"""Keras code that the engines tf and keras share, for every backend."""

@@ -1,0 +1,255 @@
+"""Keras layers, channels last, for the layers of `networks.layers`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, assert_never
+
+import keras
+from keras import layers, ops, saving
+
+from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.engines.shared.frameworks import unsupported_layer
+from polybench.networks import layers as spec
+from polybench.networks.model import Model
+
+_KERNEL = {"weight": "kernel", "bias": "bias"}
+_ATTRIBUTES = {
+    layers.Embedding: {"weight": "embeddings"},
+    layers.Conv2D: _KERNEL,
+    layers.Dense: _KERNEL,
+    layers.BatchNormalization: {
+        "weight": "gamma",
+        "bias": "beta",
+        "running_mean": "moving_mean",
+        "running_variance": "moving_variance",
+    },
+}
+"""Attribute of each canonical tensor in Keras's layers."""
+
+_SOURCES = {
+    "running_variance": "Keras's BatchNormalization: moving_variance uses keras.ops.moments, divided by n",
+    "batch_norm_sums": "tf.nn.moments, Eigen's InnerMostDimPreserver, TensorReduction.h",
+}
+_INPUT = "0input"
+"""Name of the input layer. Layer names never begin with a digit, so it cannot clash with one.
+
+Keras's default, `input_layer`, could."""
+
+_MAX_SEED = 0x7FFFFFFF
+"""Largest seed: Keras on PyTorch stores it as a signed 32-bit integer."""
+
+_EIGEN_PARTIAL_SUMS = 4
+"""Partial sums in Eigen's CPU reduction over all axes but the last, for any number of threads.
+
+Adding small values to a large float32 sum loses digits, always in the same direction: over 262,144 pixels, a
+variance is off by 4e-4."""
+
+
+class Network(NamedTuple):
+    """Keras model and its layers with canonical names."""
+
+    model: Any
+    named_layers: dict[str, Any]
+
+    def variables(self, names: Iterable[str]) -> dict[str, Any]:
+        """Keras variables by canonical name, `layer_name.tensor`."""
+        variables = {}
+        for name in names:
+            layer, _, tensor = name.rpartition(".")
+            variables[name] = _variable(self.named_layers[layer], tensor)
+        return variables
+
+
+def _variable(layer: Any, tensor: str) -> Any:
+    """Return the layer's variable for a canonical tensor."""
+    if isinstance(layer, layers.LSTM | layers.Bidirectional):
+        return lstm_variable(layer, tensor)
+    return getattr(layer, _ATTRIBUTES[type(layer)][tensor])
+
+
+def build_network(model: Model, *, mask_batch_size: int | None, seed: int, lstm_options: Mapping[str, Any]) -> Network:
+    """Build `model` as a `keras.Sequential` or, with residual blocks, with Keras's functional API.
+
+    `mask_batch_size` is the batch size of fixed dropout masks (`FixedMaskDropout`); None for Keras's own dropout, whose
+    generators are seeded with `seed` and the layer names.
+    """
+    builder = _Builder(mask_batch_size, seed, {}, lstm_options)
+    image = _input(model.input_shape, tokens=model.vocabulary_size is not None)
+    if any(isinstance(layer, spec.Residual) for layer in model.layers):
+        return Network(keras.Model(image, builder.apply(model.layers, image)), builder.named_layers)
+    return Network(keras.Sequential([image, *builder.build_all(model.layers)]), builder.named_layers)
+
+
+def standalone_layers(sequence: Sequence[spec.Layer], shape: spec.Shape, lstm_options: Mapping[str, Any]) -> Network:
+    """Build the layers as a separate model for inputs of `shape` (canonical, of one image or sequence)."""
+    builder = _Builder(mask_batch_size=None, seed=0, named_layers={}, lstm_options=lstm_options)
+    x = _input(shape, tokens=isinstance(sequence[0], spec.Embedding))
+    return Network(keras.Model(x, builder.apply(sequence, x)), builder.named_layers)
+
+
+def _input(shape: spec.Shape, *, tokens: bool) -> Any:
+    """Make the Keras input, channels last for images, of a canonical shape."""
+    if tokens:
+        return keras.Input(shape, dtype="int32", name=_INPUT)
+    return keras.Input((*shape[1:], shape[0]) if len(shape) == 3 else shape, name=_INPUT)
+
+
+def conventions(job: Job) -> NumericalConventions:
+    """Return the deviations that Keras and its backend have by design in this network."""
+    if not any(isinstance(layer, spec.BatchNorm) for layer in spec.walk(job.model.layers)):
+        return NO_DEVIATIONS
+    by_eigen = (
+        keras.backend.backend() == "tensorflow"
+        and job.device == "cpu"
+        and job.dtype == "float32"
+        and "xla" not in job.variants
+    )
+    sums = _EIGEN_PARTIAL_SUMS if by_eigen else NO_DEVIATIONS.batch_norm_sums
+    return NumericalConventions(running_variance="biased", batch_norm_sums=sums, sources=_SOURCES)
+
+
+class FixedMaskDropout(layers.Layer):  # type: ignore[misc]
+    """Multiplies its input by a mask assigned before each step; see `engines.shared.batches.dropout_masks`."""
+
+    def __init__(self, batch_size: int, name: str) -> None:
+        super().__init__(name=name)
+        self._batch_size = batch_size
+
+    def build(self, input_shape: Any) -> None:
+        self.mask = self.add_weight((self._batch_size, *input_shape[1:]), "ones", trainable=False)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return inputs * ops.cast(self.mask, inputs.dtype) if training else inputs
+
+
+class _Builder(NamedTuple):
+    """Builds Keras layers and collects those with canonical names in `named_layers`."""
+
+    mask_batch_size: int | None
+    seed: int
+    named_layers: dict[str, Any]
+    lstm_options: Mapping[str, Any]
+
+    def apply(self, sequence: Sequence[spec.Layer], x: Any) -> Any:
+        """Apply the layers in order to a symbolic input."""
+        for layer in self.build_all(sequence):
+            x = layer(x)
+        return x
+
+    def build_all(self, sequence: Sequence[spec.Layer]) -> Iterator[Any]:
+        """Yield Keras layers, and extra padding layers if needed; a residual block becomes a function."""
+        for layer in sequence:
+            if isinstance(layer, spec.Conv) and _padding(layer) is None:
+                yield layers.ZeroPadding2D(layer.pad)
+            keras_layer = self.build(layer)
+            if isinstance(layer, spec.Named):
+                self.named_layers[layer.name] = keras_layer
+            yield keras_layer
+
+    def build(self, layer: spec.Layer) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per kind of layer
+        match layer:
+            case spec.Conv():
+                return layers.Conv2D(
+                    layer.outputs,
+                    layer.kernel,
+                    strides=layer.stride,
+                    padding=_padding(layer) or "valid",
+                    use_bias=layer.bias,
+                    name=_name(layer),
+                )
+            case spec.Dense():
+                return layers.Dense(layer.outputs, name=_name(layer))
+            case spec.BatchNorm():
+                momentum = 1 - layer.momentum  # Keras's momentum is the weight of the old value
+                return layers.BatchNormalization(momentum=momentum, epsilon=layer.epsilon, name=_name(layer))
+            case spec.Dropout():
+                if self.mask_batch_size is not None:
+                    return FixedMaskDropout(self.mask_batch_size, _name(layer))
+                seed = zlib.crc32(f"{self.seed} {layer.name}".encode()) & _MAX_SEED
+                return layers.Dropout(layer.rate, seed=seed, name=_name(layer))
+            case spec.MaxPool():
+                return layers.MaxPooling2D(layer.size, layer.stride)
+            case spec.AveragePool():
+                return layers.AveragePooling2D(layer.size, layer.stride)
+            case spec.GlobalAveragePool():
+                return layers.GlobalAveragePooling2D()
+            case spec.ReLU():
+                return layers.ReLU()
+            case spec.Flatten():
+                return layers.Flatten()
+            case spec.Residual():
+                return lambda x: layers.Add()([self.apply(layer.body, x), self.apply(layer.shortcut, x)])
+            case spec.Embedding():
+                return layers.Embedding(layer.vocabulary, layer.features, name=_name(layer))
+            case spec.LSTM():
+                return lstm(layer, _name(layer), self.lstm_options)
+            case spec.MeanOverTime():
+                return layers.GlobalAveragePooling1D()
+            case _:
+                assert_never(layer)
+
+
+def _name(layer: spec.Named) -> str:
+    """Keras name of a layer; Keras on PyTorch rejects dots."""
+    return layer.name.replace(".", "_")
+
+
+def _padding(conv: spec.Conv) -> str | None:
+    """Return Keras's padding mode, or None if a separate padding layer is needed.
+
+    With a stride, Keras's "same" may pad more at the end than at the start, depending on the image size.
+    """
+    if conv.pad == 0:
+        return "valid"
+    return "same" if conv.stride == 1 and 2 * conv.pad == conv.kernel - 1 else None
+
+
+_OPTIONS = {"unrolled": {"unroll": True}, "no_fusion": {"use_cudnn": False}}
+"""Options of `keras.layers.LSTM` by the engine's variant."""
+
+_LSTM_ATTRIBUTES = {"weight": "kernel", "recurrent": "recurrent_kernel", "bias": "bias"}
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """Hard sigmoid of Keras 2; Keras 3's function of this name is x / 6 + 0.5."""
+    return ops.clip(0.2 * x + 0.5, 0.0, 1.0)
+
+
+# `Bidirectional` recreates its layers from their configurations, which name a function. Without a registered
+# name of its own, this function would be replaced by Keras's.
+saving.register_keras_serializable(package="polybench")(hard_sigmoid)
+
+
+def lstm_options(variants: Collection[str]) -> dict[str, Any]:
+    """Options of `lstm` for these variants of an engine."""
+    return {name: value for variant in variants for name, value in _OPTIONS.get(variant, {}).items()}
+
+
+def lstm(layer: spec.LSTM, name: str, extra_options: Mapping[str, Any]) -> Any:
+    """Build the layer, with extra options of Keras. Its gates are in the canonical order.
+
+    On a GPU, `keras.layers.LSTM` uses cuDNN's fused kernel if that computes the same: the recurrent activation is
+    "sigmoid" and the loop is not unrolled (`cudnn_ok`, keras/src/backend/tensorflow/rnn.py). On the CPU, Keras on
+    TensorFlow always uses a loop.
+    """
+    if layer.biases == 2:
+        raise unsupported_layer("Keras", layer, "biases = 2")
+    activation = hard_sigmoid if layer.recurrent_activation == "hard_sigmoid" else "sigmoid"
+    options = {"return_sequences": layer.sequence, "recurrent_activation": activation, **extra_options}
+    if not layer.bidirectional:
+        return layers.LSTM(layer.units, name=name, **options)
+    # An inner layer needs a name of its own.
+    both = layers.Bidirectional(layers.LSTM(layer.units, name=f"{name}_cell", **options), name=name)
+    if options.get("use_cudnn") is False:
+        # Keras recreates both layers, first without this option, then assumes that XLA cannot compile them.
+        both.forward_layer.supports_jit = both.backward_layer.supports_jit = both.supports_jit = True
+    return both
+
+
+def lstm_variable(layer: Any, tensor: str) -> Any:
+    """Return the variable of a layer from `lstm` for a canonical tensor."""
+    if isinstance(layer, layers.Bidirectional):
+        layer = layer.backward_layer if tensor.startswith(spec.REVERSE) else layer.forward_layer
+    return getattr(layer.cell, _LSTM_ATTRIBUTES[tensor.removeprefix(spec.REVERSE)])

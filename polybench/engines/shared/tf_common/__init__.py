@@ -1,1 +1,0 @@
-"""TensorFlow code that the engines tf and keras share."""

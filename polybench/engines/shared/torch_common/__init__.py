@@ -1,1 +1,0 @@
-"""PyTorch code that the engines torch and keras share."""

@@ -1,0 +1,28 @@
+"""Totals of PyTorch's CUDA allocator from `torch.cuda.memory_stats`; needs no GPU."""
+
+from __future__ import annotations
+
+from polybench.engines.shared.pytorch import _device
+from polybench.schema.resources import DeviceAllocation
+
+BEFORE = {
+    "allocation.all.allocated": 100,
+    "requested_bytes.all.allocated": 1000,
+    "allocated_bytes.all.allocated": 2048,
+    "reserved_bytes.all.current": 1 << 20,
+    "num_device_alloc": 7,
+    "num_alloc_retries": 0,
+}
+
+
+def test_totals_are_subtracted_but_reserved_bytes_are_current() -> None:
+    after = {name: 3 * value for name, value in BEFORE.items()}
+    allocation = _device(BEFORE, after, 2)
+    assert (allocation.count_per_step, allocation.bytes_per_step) == (100, 1000)
+    assert (allocation.allocated_bytes_per_step, allocation.reserved_bytes) == (2048, 3 << 20)
+    assert (allocation.driver_calls_per_step, allocation.retries_per_step) == (7, 0)
+
+
+def test_an_allocator_without_statistics_has_no_numbers() -> None:
+    allocation = _device({}, {"allocation.all.allocated": 0}, 2)
+    assert allocation == DeviceAllocation(None, None, allocation.source, allocation.coverage)
