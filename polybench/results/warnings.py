@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from polybench.schema import units
 from polybench.schema.options import Study, missing_prices
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import margin_of_error
-
-
-def sweep_warnings(points: Sequence[tuple[Mapping[str, int], StudyDocument]]) -> list[str]:
-    """Return the distinct warnings of a sweep's studies, with their points unless all points have them."""
-    points_by_text: dict[str, list[str]] = {}
-    for parameters, document in points:
-        for text in dict.fromkeys(document.warnings):
-            points_by_text.setdefault(text, []).append(units.format_point(parameters))
-    return [
-        text if len(affected) == len(points) else f"{'; '.join(affected)}: {text}"
-        for text, affected in points_by_text.items()
-    ]
 
 
 def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> Iterator[str]:

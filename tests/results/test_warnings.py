@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.results.warnings import final_warnings, sweep_warnings
+from polybench.results.sweep import sweep_warnings
+from polybench.results.warnings import final_warnings
 from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
 from polybench.schema.resources import BlockCounters, Interference
