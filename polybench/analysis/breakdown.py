@@ -95,10 +95,7 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
 def batch_size_breakdown(baseline: Result, other: Result, studies: Mapping[int, StudyDocument]) -> Breakdown | None:
     """Break down the difference into fixed overhead and the cost of the items; None without a linear fit.
 
-    Args:
-        baseline: result to compare with.
-        other: result whose difference is explained.
-        studies: studies with both configurations, by batch size.
+    `studies` contain both configurations, by batch size.
     """
     both = {
         size: msgspec.structs.replace(

@@ -33,12 +33,7 @@ def diff(
     A configuration is faster or slower if its ratio exceeds the tolerance and its interval excludes 1. The
     level of the interval limits the rate of false verdicts among many rows. If all other engines on the same
     device significantly changed in the same direction, that much of the change is attributed to the machine.
-
-    Args:
-        a: the earlier study or the baseline.
-        b: the other study.
-        tolerance: relative change of a step time that counts as no difference.
-        same_machine: True if the two host names belong to one machine, as with containers.
+    With `same_machine`, both host names belong to one machine, as with containers.
     """
     results_b = {result.configuration: result for result in b.results}
     names_a = {result.configuration for result in a.results}
@@ -246,13 +241,7 @@ class Candidate(NamedTuple):
 
 
 def classify(candidates: Sequence[Candidate], tolerance: float, *, all_changed: bool) -> list[DiffRow]:
-    """Return the rows with their verdicts.
-
-    Args:
-        candidates: all rows of a pair of studies.
-        tolerance: relative change of a step time that counts as no difference.
-        all_changed: True if a change may affect all engines, so that none of them reveals machine drift.
-    """
+    """Return the rows with their verdicts; with `all_changed`, no engine reveals a drift of the machine."""
     changes = [(row, change) for row, change in candidates if change is not None]
     unchanged = [(row, change) for row, change in changes if not all_changed and not set(row.changed) - {"peak"}]
     drifts = {

@@ -39,11 +39,6 @@ class SavedDocuments(NamedTuple):
 def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None = None) -> ExplanationDocument:
     """Break down the difference between each configuration and the baseline, and add recommendations.
 
-    Args:
-        document: the study.
-        saved: documents that may be related to it.
-        baseline: configuration to compare with; by default the study's baseline.
-
     Raises:
         BadInput: fewer than two configurations are ranked, or the baseline is not ranked.
     """

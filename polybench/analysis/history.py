@@ -40,11 +40,7 @@ def build_history(
 ) -> HistoryDocument:
     """Build a series for each ranked configuration, machine and workload.
 
-    Args:
-        studies: the newest first. Each is used once, so they need not be in memory together.
-        dismissed: change points that the user has dismissed.
-        filters: select configurations of these studies.
-        tolerance: relative change that is not a change point.
+    Studies come the newest first; each is used once, so they need not be in memory together.
     """
     points_by_key: dict[tuple[Any, ...], list[Point]] = {}
     examples: dict[tuple[Any, ...], tuple[StudyDocument, Result]] = {}

@@ -41,13 +41,10 @@ def merge(
     baseline: str | None = None,
     failed_machines: Mapping[str, str] | None = None,
 ) -> MergeDocument:
-    """Compare the configurations of all studies with one baseline.
+    """Compare the configurations of all studies with the baseline, `MACHINE:CONFIGURATION`.
 
-    Args:
-        studies: at least two of the same workload; one is enough for a cluster run.
-        prices: override the prices of the studies.
-        baseline: `MACHINE:CONFIGURATION`; by default the baseline of the first study.
-        failed_machines: reasons by machine without results, for a cluster run.
+    `prices` override those of the studies. `failed_machines` are those of a cluster run, with reasons; one
+    study is enough for it.
 
     Raises:
         BadInput: there is only one study, a study occurs twice, the workloads differ, or a machine or

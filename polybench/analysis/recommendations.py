@@ -45,12 +45,7 @@ def find_recommendations(
     """Return significant improvements, the largest first; none for a single process.
 
     They are the faster variants in this study. For threads, batch size and malloc policy, they are the best
-    values in other studies with otherwise equal settings.
-
-    Args:
-        study: the study of the configuration.
-        result: a ranked result.
-        studies: saved studies, the newest first.
+    values in other studies, the newest first, with otherwise equal settings.
     """
     found = [*_variants(study, result), *_settings(study, result, studies)]
     return sorted(found, key=lambda one: -one.seconds_saved)
@@ -98,16 +93,7 @@ def suggested_measurements(
     studies: Sequence[StudyDocument],
     layers: Sequence[LayersDocument],
 ) -> Iterator[Statement]:
-    """Yield a statement for each missing measurement that would help.
-
-    Args:
-        document: the study that is explained.
-        study: its settings.
-        pairs: comparisons with all available breakdowns.
-        slower: the slower result of each pair.
-        studies: saved studies, the newest first.
-        layers: saved layers documents, the newest first.
-    """
+    """Yield a statement for each missing measurement that would help; saved documents come the newest first."""
     compared = {configuration for pair in pairs for configuration in (pair.configuration, pair.baseline)}
     ranked = [result for result in document.results if result.configuration in compared]
     yield from _suggest_layers(document, study, pairs, layers)

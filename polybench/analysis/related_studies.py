@@ -31,11 +31,6 @@ def find_layers(
     """Return the first related document with the layers of all these configurations.
 
     The study's input may differ, because layers are always timed with preloaded batches.
-
-    Args:
-        study: has these configurations.
-        documents: the newest first.
-        configurations: names of ranked results.
     """
     for document in documents:
         if not (_same_settings(study.settings, document.settings) and _same_machine(study, document)):
@@ -52,16 +47,9 @@ def find_layers(
 def find_variations(
     study: StudyDocument, configurations: Sequence[str], axis: Axis, studies: Iterable[StudyDocument]
 ) -> list[list[Variation]]:
-    """Find these configurations in studies that differ only in `axis`.
+    """Find these configurations in studies that differ only in `axis`, in the first study with each value.
 
-    Args:
-        study: has these configurations.
-        configurations: names of ranked results.
-        axis: a field of settings.
-        studies: the newest first; the first study with each value is used.
-
-    Returns:
-        A list for each value, with a variation for each configuration.
+    Returns a list for each value, with a variation for each configuration.
     """
     found: dict[int | str, list[Variation]] = {}
     for other in studies:

@@ -24,12 +24,9 @@ from polybench.stats import statistics
 
 
 def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
-    """Fill in the fields that depend on other configurations. Only ranked configurations are compared.
+    """Fill in the fields that depend on other configurations, for ranked ones.
 
-    Args:
-        results: all configurations of a study, changed in place.
-        baseline: configuration to compare with; None if nothing was measured.
-        prices: dollars per hour, by device.
+    `prices` are dollars per hour by device; the baseline is None if nothing was measured.
     """
     by_name = {result.configuration: result for result in results}
     for result in results:
@@ -71,11 +68,7 @@ def _compare_with_baseline(baseline: Result, other: Result) -> BaselineCompariso
 
 
 def compare_throughput(baseline: Result, other: Result) -> Comparison:
-    """Compare the items per second of two results from different studies, since batch sizes may differ.
-
-    Raises:
-        ValueError: one of the results has no step times.
-    """
+    """Compare the items per second of two measured results of different studies; batch sizes may differ."""
     found = statistics.compare_studies(unaffected_step_times(baseline), unaffected_step_times(other))
     work = other.workload.batch_size / baseline.workload.batch_size
     interval = found.ci95 and (work * found.ci95[0], work * found.ci95[1])

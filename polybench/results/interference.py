@@ -24,12 +24,9 @@ process in addition to two threads, torch's steps took up to 20 times as long.""
 
 
 def add_interference(result: Result, counters: Sequence[Sequence[BlockCounters]], malloc: str) -> None:
-    """Fill in the counters of a measured configuration.
+    """Fill in the counters, [process][round], of a configuration that has its step times.
 
-    Args:
-        result: has its step times already.
-        counters: of each timing block, as [process][round].
-        malloc: the study's malloc policy, which determines the recommendation of a warning.
+    The malloc policy determines the recommendation of a warning.
     """
     step_times = result.step_times
     blocks = [block for process in counters for block in process]

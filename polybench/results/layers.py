@@ -32,15 +32,10 @@ def build_layers_document(
     expand_blocks: bool = False,
     only_layer: str | None = None,
 ) -> LayersDocument:
-    """Build the document of measured operation times.
+    """Build the document of measured operation times, by configuration.
 
-    Args:
-        study: the same study, with the times of whole steps.
-        model: its network.
-        times: operation times of the measured configurations, by name.
-        compiled_as_whole: names of the configurations whose layers cannot be timed.
-        expand_blocks: if true, each layer of a residual block has its own row.
-        only_layer: if given, the document has only this layer's rows and no times of whole steps.
+    `study` has the times of whole steps. With `expand_blocks`, each layer of a residual block has its own row.
+    With `only_layer`, the document has only this layer's rows and no times of whole steps.
     """
     layers = split_layers(model)
     configurations = [

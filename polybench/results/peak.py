@@ -86,11 +86,7 @@ def build_peak_document(
 ) -> PeakDocument:
     """Select the fastest timing of each kind by its median over rounds.
 
-    Args:
-        study: configurations of one device and one precision.
-        timings: of NumPy and of the configurations that did not fail.
-        numpy: NumPy's version.
-        network: the study's network, if it is not a built-in model.
+    The study has one device and one precision. `network` is None for a built-in model.
     """
     settings = study.settings
     fastest: dict[PeakKind, KernelTiming] = {}

@@ -29,12 +29,8 @@ def add_usage(result: Result, blocks: Sequence[BlockUsage], gpu_bytes_freed: int
     """Fill in the resource usage of a measured configuration, whose `epoch_seconds` is known.
 
     The energy of an epoch is the mean power over the blocks times the time of an epoch. A block also contains
-    its reset and warm-up steps, which are a small part of it and do similar work.
-
-    Args:
-        result: changed in place.
-        blocks: usage of each timing block.
-        gpu_bytes_freed: largest decrease of the GPU's used memory when a worker ended.
+    its reset and warm-up steps, which are a small part of it and do similar work. `gpu_bytes_freed` is the
+    largest decrease of the GPU's used memory when a worker ended.
     """
     gpus = [block.gpu for block in blocks if block.gpu is not None]
     samples = [sample for gpu in gpus for sample in gpu.samples]

@@ -10,13 +10,7 @@ from polybench.stats.statistics import margin_of_error
 
 
 def final_warnings(document: StudyDocument, study: Study, cut_short: bool) -> Iterator[str]:
-    """Yield a sentence for each caveat.
-
-    Args:
-        document: the finished study.
-        study: the requested study.
-        cut_short: True if the budget ended before all rounds were measured.
-    """
+    """Yield a sentence for each caveat; `cut_short` if the budget ended before all rounds were measured."""
     if cut_short:
         yield f"the budget of {study.budget:g} s ended before all rounds were measured; try a larger --budget"
     yield from missing_prices(study.prices, [one.device for one in document.results], document.settings.threads)

@@ -37,11 +37,9 @@ class Segment(NamedTuple):
 
 
 def segment(values: Sequence[float], errors: Sequence[float]) -> list[Segment]:
-    """Return the segments of the best line, in order; an empty list for no points.
+    """Return the segments of the best line through values in order of time; an empty list for no values.
 
-    Args:
-        values: in order of time.
-        errors: the half width of the 95 % interval of each value, above 0; its weight is the inverse.
+    An error is the half width of a value's 95 % interval, above 0; its inverse is the value's weight.
     """
     n = len(values)
     if not n:

@@ -42,14 +42,9 @@ class OverheadFit(NamedTuple):
 
 
 def fit_overhead(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]]) -> OverheadFit:
-    """Fit a line to each process separately, and return the mean of the lines with intervals.
+    """Fit a line to the seconds, [process][batch size], of each process; return the mean line with intervals.
 
-    Args:
-        batch_sizes: at least two different ones.
-        seconds: step times as [process][batch size]; processes are independent.
-
-    Raises:
-        ValueError: there are fewer than two batch sizes, or no process.
+    Raises ValueError for fewer than two batch sizes, or no process.
     """
     if len(set(batch_sizes)) < 2 or not seconds:
         raise ValueError("a fit requires two batch sizes and one process")

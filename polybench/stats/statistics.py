@@ -48,15 +48,10 @@ def summarize_step_times(
     `median` is exp of the mean over processes of the median over rounds of log(median of the round), the
     estimator of `ratio`. `ci95` is a t interval over processes. For one process, it is a t interval over
     rounds, about their mean, and null for a single round. Quantiles and spread of block means are not those
-    of steps, so they are null if `resolution` is "block".
+    of steps, so they are null if `resolution` is "block". `median` and `ci95` are those of the `unaffected`
+    step times, by default all.
 
-    Args:
-        step_times: all of them.
-        resolution: "step" if each value is a step, "block" if it is the mean of a timing block.
-        unaffected: the step times without interference, for `median` and `ci95`; all by default.
-
-    Raises:
-        ValueError: `step_times` is empty.
+    Raises ValueError without step times.
     """
     seconds = np.array([second for process in step_times for one_round in process for second in one_round])
     if not seconds.size:
@@ -79,10 +74,7 @@ def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
     """Return a typical step and its interval, from the means of rounds instead of their medians.
 
     The mean of a round contains everything that happens in it. The median leaves out what happens in fewer
-    than half of the steps, such as pauses of the garbage collector.
-
-    Raises:
-        ValueError: `step_times` is empty.
+    than half of the steps, such as pauses of the garbage collector. Raises ValueError without step times.
     """
     return typical_level(step_times, fmean)
 
@@ -112,8 +104,7 @@ def ratio(baseline: NestedStepTimes, other: NestedStepTimes, round_statistic: Ro
     t interval contains the truth in 0.95 to 0.98 of the studies. The bootstrap's contains it in 0.82 to 0.92;
     see benchmarks/estimators.py and tests/stats/test_interval_coverage.py.
 
-    Raises:
-        ValueError: no round was measured for both.
+    Raises ValueError if no round was measured for both.
     """
     pairs = [
         logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two, round_statistic))
@@ -134,10 +125,8 @@ def process_log_medians(step_times: NestedStepTimes) -> list[float]:
 def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None]:
     """Return the mean of `other` - `baseline` over pairs, with a paired t interval (None for one pair).
 
-    Pairs have something in common, such as trainings from the same initial weights.
-
-    Raises:
-        ValueError: the lengths differ, or the sequences are empty.
+    Pairs have something in common, such as trainings from the same initial weights. Raises ValueError if the
+    lengths differ, or without pairs.
     """
     differences = [two - one for one, two in zip(baseline, other, strict=True)]
     if not differences:
@@ -149,10 +138,8 @@ def mean_over_rounds(values: Sequence[Sequence[float]]) -> tuple[float, Interval
     """Return the mean over processes of the mean over rounds, of values [process][round], with a t interval.
 
     Unlike `summarize_step_times`, it is linear: operations and the unattributed rest add up to the whole. The
-    interval is over processes, or over rounds if there is one process; None for a single round.
-
-    Raises:
-        ValueError: `values` is empty.
+    interval is over processes, or over rounds if there is one process; None for a single round. Raises
+    ValueError without values.
     """
     processes = [list(rounds) for rounds in values if rounds]
     if not processes:
@@ -300,10 +287,8 @@ def log_ratio_change(baseline: NestedStepTimes, other: NestedStepTimes) -> LogRa
 def compare_studies(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
     """Return the speed-up of `other` over `baseline`, which were not measured side by side.
 
-    The estimate is exp of the difference of the means over processes, with Welch's interval.
-
-    Raises:
-        ValueError: one of them has no step times.
+    The estimate is exp of the difference of the means over processes, with Welch's interval. Raises ValueError
+    if one of them has no step times.
     """
     one, two = process_log_medians(baseline), process_log_medians(other)
     if not one or not two:
