@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import OUTPUT_PANEL, WORKLOAD
+from polybench.cli.options import OUTPUT_PANEL, WORKLOAD, TableFormat
 from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
-from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import render
 from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 
 
-@with_options(*WORKLOAD, "timeout", "format", "output", "anonymous", "quiet", "verbose")
+@with_options(*WORKLOAD, "timeout", "output", "anonymous", "quiet", "verbose")
 def allocations(
     study: Study,
     options: OutputOptions,
@@ -31,6 +30,7 @@ def allocations(
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = 10,
+    format: TableFormat = "table",
 ) -> None:
     """Show which operators or functions allocate in a step, and which allocations are avoidable.
 
@@ -39,14 +39,13 @@ def allocations(
     from polybench.runner.allocations import find_allocation_sites
     from polybench.storage.anonymize import anonymize
 
-    lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = find_allocation_sites(study, progress, argv=sys.argv[1:])
         if options.anonymous:
             document = anonymize(document)
-        write(render(document, options.format, top=top), options.output)
+        write(render(document, format, top=top), options.output)
         raise typer.Exit(_exit_code(document))
 
 

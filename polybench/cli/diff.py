@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import parse_fraction
+from polybench.cli.options import TableFormat, Tolerance, parse_fraction
 from polybench.cli.output import OutputOptions, check_writable, echo, write
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import render
 from polybench.schema.analyses import DiffDocument
 
 _ID = "an ID, a unique prefix, `last`, or the path of a JSON file"
@@ -22,15 +22,7 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=f"Old study: {_ID}.")],
     b: Annotated[str, typer.Argument(metavar="B", help=f"New study: {_ID}.")],
     options: OutputOptions,
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            "--tolerance",
-            help="Change of the step time that still counts as no difference.",
-            parser=parse_fraction,
-            metavar="PERCENT",
-        ),
-    ] = "2%",  # type: ignore[assignment]  # typer parses it
+    tolerance: Tolerance = "2%",  # type: ignore[assignment]  # typer parses it
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -44,7 +36,7 @@ def diff(
         bool,
         typer.Option("--same-machine", help="Treat both hosts as one machine: the host names of containers differ."),
     ] = False,
-    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")] = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Compare two saved studies: is each configuration faster or slower than before?
 
@@ -53,7 +45,6 @@ def diff(
     from polybench.analysis.diff import diff
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     conditions = _parse_conditions(fail_if or [])
     store = Store(results_folder(options.results))
     document = diff(store.load(a), store.load(b), tolerance, same_machine=same_machine)

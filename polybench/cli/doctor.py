@@ -10,7 +10,6 @@ from polybench.cli.cluster import UploadOption, reject_upload
 from polybench.cli.doctor_cluster import diagnose_cluster, without_internal_engines
 from polybench.cli.options import MEASUREMENT_PANEL, TableOrJson
 from polybench.cli.output import echo
-from polybench.errors import lookup_or_suggest
 
 if TYPE_CHECKING:
     from polybench.runner.doctor import Report
@@ -43,7 +42,6 @@ def doctor(
 
     from polybench.runner.doctor import diagnose, has_working_engine
 
-    lookup_or_suggest(format, {"table": None, "json": None}, "format")
     reject_upload(on, upload=upload)
     if on is not None:
         diagnose_cluster(on, format, upload=upload, show_all=show_all)

@@ -21,7 +21,7 @@ from polybench.cli.output import (
 )
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import FORMATS, TABLE_FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render
 from polybench.schema import units
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import Study
@@ -99,7 +99,6 @@ def run_and_render(
         requested: the study, for `--explain`.
         parity_only: `measure` runs only the parity check.
     """
-    from polybench.render.explanation import FORMATS as EXPLANATION_FORMATS
     from polybench.render.explanation import render_body
     from polybench.storage.store import Store, results_folder
 

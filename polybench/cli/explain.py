@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
+from polybench.cli.options import format_option
 from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, write
 from polybench.cli.signature import with_options
-from polybench.errors import BadInput, PolybenchError, lookup_or_suggest
+from polybench.errors import BadInput, PolybenchError
+from polybench.render import EXPLANATION_FORMATS
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
@@ -32,7 +34,7 @@ def explain(
             show_default="the study's baseline",
         ),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="Format: table, markdown or json.")] = "table",
+    format: Annotated[str, format_option(EXPLANATION_FORMATS)] = "table",
 ) -> None:
     """Explain why configurations of a saved study differ in speed, without measuring.
 
@@ -42,10 +44,9 @@ def explain(
     """
     from polybench.analysis.explanation import explain
     from polybench.analysis.related_documents import load_saved_documents
-    from polybench.render.explanation import FORMATS, render
+    from polybench.render.explanation import render
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(FORMATS), "format")
     store = Store(results_folder(options.results))
     document = store.load(study)
     explanation = explain(document, load_saved_documents(document, store), baseline)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from polybench.cli.options import parse_fraction
+from polybench.cli.options import TableFormat, Tolerance
 from polybench.cli.output import check_writable, write
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import Format
-from polybench.errors import BadInput, lookup_or_suggest
-from polybench.render import TABLE_FORMATS, render
+from polybench.errors import BadInput
+from polybench.render import render
 from polybench.schema.analyses import HistoryDocument
 from polybench.storage.study_summary import Filters
 
@@ -24,15 +23,7 @@ if TYPE_CHECKING:
 @with_options("output", "results")
 def history(
     filters: Filters,
-    tolerance: Annotated[
-        float,
-        typer.Option(
-            "--tolerance",
-            help="Smallest change of the step time that counts as a change point.",
-            parser=parse_fraction,
-            metavar="PERCENT",
-        ),
-    ] = "2%",  # type: ignore[assignment]  # typer parses it
+    tolerance: Tolerance = "2%",  # type: ignore[assignment]  # typer parses it
     dismiss: Annotated[
         str | None,
         typer.Option(
@@ -43,7 +34,7 @@ def history(
     ] = None,
     results: Path | None = None,
     output: Path | None = None,
-    format: Format = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Show the step time of each configuration over saved studies, with change points and package versions.
 
@@ -53,7 +44,6 @@ def history(
     from polybench.storage.dismissed_changes import load_dismissed
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     store = Store(results_folder(results))
     dismissed_study = None if dismiss is None else store.load(dismiss).id
     document = build_history(store.studies(filters), load_dismissed(store.folder), filters, tolerance)

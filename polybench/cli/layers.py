@@ -10,13 +10,12 @@ import msgspec
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL
+from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat
 from polybench.cli.output import OutputOptions, check_writable, echo, layers_exit_code, print_and_exit
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import Format
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import render
 from polybench.schema.options import Study
 
 _EXCLUDED = {
@@ -72,7 +71,7 @@ def layers(
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
-    format: Format = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Time each layer's operations alone (forward, input gradient, weight gradient), engines side by side.
 
@@ -87,7 +86,6 @@ def layers(
     from polybench.storage.store import Store, results_folder
 
     study, only_layer = _with_single_layer(study, layer, input)
-    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     order = lookup_or_suggest(sort, ORDERS, "order")
     check_writable(options.output)
     store = Store(results_folder(options.results)) if options.save else None

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import parse_pairs
+from polybench.cli.options import TableFormat, parse_pairs
 from polybench.cli.output import OutputOptions, check_writable, write
 from polybench.cli.signature import with_options
-from polybench.errors import lookup_or_suggest
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import render
 
 
 @with_options("output", "results")
@@ -37,7 +36,7 @@ def merge(
             " is for machines with 16 threads.",
         ),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")] = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Merge saved studies of one workload on several machines into one table.
 
@@ -46,7 +45,6 @@ def merge(
     from polybench.analysis.merge import merge
     from polybench.storage.store import Store, results_folder
 
-    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     prices = parse_pairs(price or [], "--price")
     store = Store(results_folder(options.results))
     document = merge([store.load(name) for name in studies], prices, baseline)

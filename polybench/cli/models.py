@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polybench.cli.options import format_option
 from polybench.cli.output import Rows, echo, print_table
 from polybench.cli.signature import with_options
-from polybench.errors import BadInput, lookup_or_suggest
+from polybench.errors import BadInput
 from polybench.networks.layers import Layer, Named, Shape, layer_shapes
 from polybench.networks.model import Model
 from polybench.schema import units
 
 if TYPE_CHECKING:
     from polybench.networks.model import Model
-
-Format = Annotated[str, typer.Option("--format", help="Format: table, json, or toml (a network file of one network).")]
 
 
 @with_options("results")
@@ -31,7 +30,7 @@ def models(
         ),
     ] = None,
     results: Path | None = None,
-    format: Format = "table",
+    format: Annotated[str, format_option(("table", "json", "toml"))] = "table",
 ) -> None:
     """List the networks, or show one: layers, output shapes, parameters and multiply-adds.
 
@@ -40,7 +39,6 @@ def models(
     from polybench.networks import MODELS
     from polybench.networks.network_file import network_toml
 
-    lookup_or_suggest(format, dict.fromkeys(("table", "json", "toml")), "format")
     if network is None:
         if format == "toml":
             raise BadInput("--format toml: expected one network: polybench models lenet --format toml")

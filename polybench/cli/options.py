@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -19,7 +19,7 @@ import typer
 from polybench.cli.output import OutputOptions
 from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks.optimizers import OPTIMIZERS
-from polybench.render import FORMATS
+from polybench.render import FORMATS, TABLE_FORMATS
 from polybench.schema.options import Precision, Study
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -383,5 +383,25 @@ OUTPUT = _panel(
 OPTIONS = WORKLOAD | MEASUREMENT | OUTPUT
 """Every option by field, in the order of the help."""
 
-TableOrJson = Annotated[str, typer.Option("--format", help="Format: table or json.")]
-"""`--format` of commands that do not print a study's table."""
+
+def format_option(names: Iterable[str]) -> Any:
+    """Return the option `--format` with these values; any other ends with BadInput."""
+    table = {name: name for name in names}
+    return typer.Option(
+        "--format",
+        help=f"Format: {', '.join(table)}.",
+        callback=lambda name: lookup_or_suggest(name, table, "format"),
+    )
+
+
+TableFormat = Annotated[str, format_option(TABLE_FORMATS)]
+TableOrJson = Annotated[str, format_option(("table", "json"))]
+Tolerance = Annotated[
+    float,
+    typer.Option(
+        "--tolerance",
+        help="Change of the step time that still counts as no difference.",
+        parser=parse_fraction,
+        metavar="PERCENT",
+    ),
+]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import msgspec
 import typer
 
-from polybench.errors import BadInput, PolybenchError, lookup_or_suggest, split_names
+from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.render import WIDTH
 from polybench.schema.measurements import LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
@@ -138,9 +138,8 @@ Rows = list[dict[str, Any]]
 
 
 def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
-    """Print rows as one JSON array, or as the text that `table` returns; raise BadInput for other formats."""
+    """Print rows as one JSON array, or as the text that `table` returns."""
 
-    lookup_or_suggest(format, {"table": None, "json": None}, "format")
     echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import WORKLOAD_PANEL, parse_integers
+from polybench.cli.options import WORKLOAD_PANEL, TableFormat, parse_integers
 from polybench.cli.output import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Format, Resume, run_and_print_sweep
+from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Resume, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 
@@ -27,7 +27,7 @@ def overhead(
         ),
     ] = None,
     resume: Resume = False,
-    format: Format = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Fit the fixed cost of a step and the cost per input over batch sizes; --budget covers all of them.
 

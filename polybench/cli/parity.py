@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from polybench.cli.execute import execute
-from polybench.cli.options import WORKLOAD
+from polybench.cli.options import WORKLOAD, TableFormat
 from polybench.cli.output import OutputOptions
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import Format
 from polybench.schema.options import Study
 
 
 @with_options(*WORKLOAD, "parity_steps", "timeout", "strict", "output", "anonymous", "quiet", "verbose")
-def parity(study: Study, options: OutputOptions, strict: bool, format: Format = "table") -> None:
+def parity(study: Study, options: OutputOptions, strict: bool, format: TableFormat = "table") -> None:
     """Check the training of each engine against the float64 reference, tensor by tensor.
 
     Example: polybench parity --engines torch,tf --data cifar10

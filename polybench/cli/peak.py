@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT_PANEL
+from polybench.cli.options import MEASUREMENT_PANEL, TableFormat
 from polybench.cli.output import OutputOptions, check_writable, peak_exit_code, write
 from polybench.cli.signature import with_options
-from polybench.cli.sweep import Format
-from polybench.errors import lookup_or_suggest
 from polybench.machine import interrupts
-from polybench.render import TABLE_FORMATS, render
+from polybench.render import render
 from polybench.schema.options import Study
 
 
@@ -33,7 +31,7 @@ def peak(
             rich_help_panel=MEASUREMENT_PANEL,
         ),
     ] = False,
-    format: Format = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Measure the peak throughput of this machine: matrix products, the network's convolutions, and memory.
 
@@ -44,7 +42,6 @@ def peak(
     from polybench.runner.peak import run_peak
     from polybench.storage.anonymize import anonymize
 
-    lookup_or_suggest(format, dict.fromkeys(TABLE_FORMATS), "format")
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:

@@ -18,7 +18,7 @@ from polybench.cli.output import (
 from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
 from polybench.errors import lookup_or_suggest
-from polybench.render import FORMATS, TABLE_FORMATS, render
+from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.study import StudyDocument
 
@@ -63,7 +63,7 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
         "--published": options.published and kind != "sweep",
     }
     reject_options(given, f"{name} is {DOCUMENT_KINDS[kind].description}")
-    formats = explanation.FORMATS if kind == "explanation" else TABLE_FORMATS
+    formats = EXPLANATION_FORMATS if kind == "explanation" else TABLE_FORMATS
     lookup_or_suggest(options.format, dict.fromkeys(formats), "format")
     document = anonymize_if_requested(document, options)
     check_writable(options.output)

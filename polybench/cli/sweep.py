@@ -12,7 +12,7 @@ import typer
 
 from polybench.cli.execute import print_plan
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, parse_integers
+from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, TableFormat, parse_integers
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
 from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
@@ -40,7 +40,6 @@ OUTPUT_FIELDS = ("output", "results", "save", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]
 """Options that a sweep shares with a single study."""
 
-Format = Annotated[str, typer.Option("--format", help=f"Format: {', '.join(TABLE_FORMATS)}.")]
 Resume = Annotated[
     bool,
     typer.Option("--resume", help="Resume the newest interrupted run with the same settings; see polybench resume."),
@@ -73,7 +72,7 @@ def sweep(
         typer.Option(help="Numbers of workers of the input pipeline: 0,1,2.", rich_help_panel=WORKLOAD_PANEL),
     ] = None,
     resume: Resume = False,
-    format: Format = "table",
+    format: TableFormat = "table",
 ) -> None:
     """Measure every combination of the given values as a study; --budget covers all of them together.
 

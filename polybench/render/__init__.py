@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from polybench.render.table import WIDTH, TableOptions
 from polybench.schema.documents import kind_of
 
-__all__ = ["FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "render"]
+__all__ = ["EXPLANATION_FORMATS", "FORMATS", "TABLE_FORMATS", "WIDTH", "FormatSpec", "render"]
 
 
 class FormatSpec(NamedTuple):
@@ -60,6 +60,8 @@ FORMATS: dict[str, FormatSpec] = {
 
 TABLE_FORMATS = tuple(name for name, spec in FORMATS.items() if not spec.study_only)
 """Formats of all other documents: sweeps, overheads, layers, peaks, differences and so on."""
+
+EXPLANATION_FORMATS = ("table", "markdown", "json")
 
 
 def render(document: Any, format: str = "table", *, kind: str = "", width: int = WIDTH, **options: Any) -> str:

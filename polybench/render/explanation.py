@@ -13,8 +13,6 @@ from polybench.schema import units
 from polybench.schema.analyses import Breakdown, Component, ExplainedComparison, ExplanationDocument, Statement
 from polybench.schema.encoding import encode
 
-FORMATS = ("table", "markdown", "json")
-
 _MAX_COMPONENTS = 8
 """Rows of a breakdown; the smaller components share a row. JSON contains all of them."""
 
@@ -23,7 +21,7 @@ _SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=[mµn]?s\b)")
 
 
 def render(document: ExplanationDocument, format: str) -> str:
-    """Render in one of FORMATS, as text that ends with a newline."""
+    """Render in one of EXPLANATION_FORMATS, as text that ends with a newline."""
     if format == "json":
         return encode(document).decode()
     workload, _, machine = header_for(document.settings, document.host, [])
