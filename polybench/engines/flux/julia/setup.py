@@ -199,7 +199,7 @@ def _juliapkg_settings(settings: Mapping[str, str]) -> Iterator[None]:
 def _pkg_variables(offline: bool) -> dict[str, str]:
     """Return variables of a Julia that changes a project; PythonCall must use this Python and install no other."""
     own = {"JULIA_CONDAPKG_BACKEND": "Null", "JULIA_PYTHONCALL_EXE": sys.executable}
-    return own | ({"JULIA_PKG_OFFLINE": "true"} if offline else {})
+    return own | ({"JULIA_PKG_OFFLINE": "true", "JULIA_PKG_SERVER": ""} if offline else {})
 
 
 def _require_network(julia: Julia | None) -> None:

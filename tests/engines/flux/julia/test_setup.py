@@ -133,36 +133,28 @@ def test_indirect_packages_are_added(installing: Make, project: Make, tmp_path: 
         ("Pkg.add", "juliapkg could not install Julia or its packages: Julia ended with code 1"),
         ("Pkg.precompile(); using", "the packages could not be precompiled: Julia ended with code 1"),
         ("nothing", "lacks Mooncake"),
-        ("the test", "the worker crashed"),
+        (EngineUnavailable("the worker crashed", "none"), "the worker crashed"),
+        (KeyboardInterrupt("Ctrl-C"), "training two steps"),
     ],
 )
 def test_failed_addition_leaves_the_project_as_it_was(
-    failing: str, reason: str, installing: Make, project: Make, monkeypatch: pytest.MonkeyPatch
+    failing: str | BaseException, reason: str, installing: Make, project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(engine: str) -> None:
-        raise EngineUnavailable("the worker crashed", "none")
+    def test(engine: str) -> None:
+        assert isinstance(failing, BaseException)
+        assert files(folder) != before
+        raise failing
 
     folder = project(polybench=Path("/other"))
-    if failing == "the test":
-        monkeypatch.setattr(doctor, "smoke_test", crash)
     before = files(folder)
+    monkeypatch.setattr(doctor, "smoke_test", test)
     packages = COMPLETE | ({} if failing == "nothing" else {"Mooncake": "0.5.45"})
-    julia = installing(packages, then=f'case "$*" in *"{failing}"*) exit 1 ;; esac')
+    julia = installing(packages, then=f'case "$*" in *"{failing!s}"?*) exit 1 ;; esac')
     code, output = setup("--julia", julia, "--project", folder, "--add-package", "Mooncake")
-    assert code == 4
+    assert code == (130 if isinstance(failing, KeyboardInterrupt) else 4)
     assert reason in output
     assert files(folder) == before
     assert saved_julia() is None
-
-
-def test_interrupted_addition_leaves_the_project_as_it_was(installing: Make, project: Make) -> None:
-    julia = Julia(installing(COMPLETE | {"Lux": "1.0.0"}), project(), "a test")
-    before = files(julia.project)
-    running = julia_setup.set_up(julia, print, more=("Lux",))
-    running.__enter__()
-    assert files(julia.project) != before
-    assert not running.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert files(julia.project) == before
 
 
 def test_dry_run_reports_steps_and_changes_nothing(executable: Make, project: Make, tmp_path: Path) -> None:
@@ -192,10 +184,10 @@ def test_offline_adds_packages_without_a_server(
 ) -> None:
     if variable:
         monkeypatch.setenv("PYTHON_JULIAPKG_OFFLINE", "yes")
-    julia = installing(then=f'echo "offline $JULIA_PKG_OFFLINE" >> {tmp_path}/calls')
+    julia = installing(then=f'echo "offline $JULIA_PKG_OFFLINE $JULIA_PKG_SERVER." >> {tmp_path}/calls')
     code, output = setup("--julia", julia, "--project", project(FLUX_ONLY), *([] if variable else ["--offline"]))
     assert code == 0, output
-    assert "offline true" in calls(tmp_path)
+    assert "offline true ." in calls(tmp_path)
 
 
 @pytest.mark.usefixtures("no_network")
@@ -218,29 +210,19 @@ def test_unwritable_project_is_used_unless_it_lacks_packages(
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_unsupported_julia_is_rejected_before_its_project_changes(
-    more: tuple[str, ...], executable: Make, project: Make, tmp_path: Path
-) -> None:
-    code, output = setup("--julia", executable("julia version 1.9.4"), "--project", project({}), *more)
-    assert code == 4
-    assert "Julia 1.9.4 is not supported" in output
-    assert "Pkg" not in calls(tmp_path)
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_setup_needs_juliacall(
+def test_unusable_julia_is_rejected_before_its_project_changes(
     more: tuple[str, ...], executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    code, output = setup("--julia", executable(), "--project", project({}), *more)
-    problem = "juliacall is not installed; fix it with: pip install 'polybench-dl[flux]'"
-    assert (code, output.strip()) == (4, f"flux is not set up: {problem}")
-
-
-def test_missing_julia_is_reported() -> None:
-    code, output = setup("--julia", "/nowhere/julia")
+    assert "Julia not found at /nowhere/julia" in setup("--julia", "/nowhere/julia", *more)[1]
+    given = ("--julia", executable("julia version 1.9.4"), "--project", project({}), *more)
+    before = files(project({}))
+    code, output = setup(*given)
     assert code == 4
-    assert "Julia not found at /nowhere/julia" in output
+    assert "Julia 1.9.4 is not supported" in output
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    problem = "juliacall is not installed; fix it with: pip install 'polybench-dl[flux]'"
+    assert setup(*given) == (4, f"flux is not set up: {problem}\n")
+    assert files(project({})) == before
 
 
 def test_other_packages_are_rejected() -> None:
@@ -302,12 +284,6 @@ def test_errors_of_juliapkg_are_reported(executable: Make, project: Make, monkey
     assert "its packages: no Julia for this machine; fix it with" in output
 
 
-def test_julia_without_a_project_gets_one_in_the_user_data_folder(executable: Make) -> None:
-    julia = julia_setup.choose(executable(), None)
-    assert julia
-    assert julia.project.endswith("polybench/julia-project")
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_remove_package_deletes_only_what_setup_created(
     shared: bool, executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -316,7 +292,9 @@ def test_remove_package_deletes_only_what_setup_created(
 
     assert setup("--julia", executable(), "--project", project())[0] == 0
     monkeypatch.setitem(STATE, "project_is_shared", shared)
-    created = [julia_setup.own_project(), environments_folder()]
+    without_project = julia_setup.choose(executable(), None)
+    assert without_project
+    created = [Path(without_project.project), environments_folder()]
     for folder in (*created, tmp_path / "juliapkg"):
         folder.mkdir(parents=True, exist_ok=True)
     output = setup("--remove-package", "--dry-run")[1]
