@@ -83,22 +83,12 @@ class FileCache(Generic[T]):
         The files belong to the caller, who must not write to them. `key` depends on everything that determines them;
         `build` writes them if the entry is missing or damaged.
         """
-        cached = self._take(key, into)
-        if cached is not None:
-            return cached.note
-        note = build()
-        # A cache that is full or not writable only costs time.
-        with contextlib.suppress(OSError):
-            self._store(key, into, note)
+        note = self.find(key, into)
+        if note is None:
+            note = build()
+            with contextlib.suppress(OSError):  # a cache that is full or not writable only costs time
+                self._store(key, into, note)
         return note
-
-    def find(self, key: str, into: Path) -> T | None:
-        """Put the files of an entry into `into` and return its note; None if it is missing.
-
-        An entry that is damaged or of another type is removed.
-        """
-        cached = self._take(key, into)
-        return None if cached is None else cached.note
 
     def replace(self, key: str, files: Path, note: T) -> None:
         """Store this entry with the files of a folder, replacing an existing one."""
@@ -110,8 +100,11 @@ class FileCache(Generic[T]):
         """Remove this entry, if it exists."""
         shutil.rmtree(self._folder / key, ignore_errors=True)
 
-    def _take(self, key: str, into: Path) -> _Manifest[T] | None:
-        """Put the files of an entry into `into` and return its manifest; None if it is missing or damaged."""
+    def find(self, key: str, into: Path) -> T | None:
+        """Put the files of an entry into `into` and return its note; None if it is missing.
+
+        An entry that is damaged or of another type is removed.
+        """
         entry = self._folder / key
         try:
             if not entry.exists():
@@ -125,8 +118,8 @@ class FileCache(Generic[T]):
             # Another process may be removing it.
             is_intact = False
         if is_intact:
-            return manifest
-        shutil.rmtree(entry, ignore_errors=True)
+            return manifest.note
+        self.evict(key)
         for file in into.glob("*"):
             file.unlink()
         return None
@@ -136,7 +129,9 @@ class FileCache(Generic[T]):
         self._folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(self._folder).free < self._limit:
             return
-        self._remove_stale()
+        for folder in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):  # incomplete entries of killed processes
+            if time.time_ns() - _last_use(folder) > _STALE_NS:
+                shutil.rmtree(folder, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=_TEMPORARY_PREFIX))
         try:
             _link(files, temporary, names)
@@ -147,12 +142,6 @@ class FileCache(Generic[T]):
         finally:
             shutil.rmtree(temporary, ignore_errors=True)  # already renamed if nothing failed
         self._evict_oldest(entry)
-
-    def _remove_stale(self) -> None:
-        """Remove incomplete entries of killed processes."""
-        for folder in self._folder.glob(f"{_TEMPORARY_PREFIX}*"):
-            if time.time_ns() - _last_use(folder) > _STALE_NS:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _evict_oldest(self, newest: Path) -> None:
         entries = sorted(self._folder.iterdir(), key=_last_use)

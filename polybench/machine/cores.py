@@ -68,13 +68,17 @@ def select_cores(cores: Iterable[Core], count: int) -> tuple[int, ...]:
     preferred. The core of CPU 0 is avoided, since most interrupts arrive there.
     """
     ranked = sorted(cores, key=lambda core: (-core.capacity, core.has_cpu0, core.cpus))
+
+    def slowest_last(cores: list[Core]) -> tuple[int, bool, tuple[int, ...]]:
+        return -min(core.capacity for core in cores), any(core.has_cpu0 for core in cores), cores[0].cpus
+
     for depth in (2, 1, 0):
         groups: dict[tuple[int, ...], list[Core]] = defaultdict(list)
         for core in ranked:
             groups[(core.package, core.node)[:depth]].append(core)
         candidates = [group[:count] for group in groups.values() if len(group) >= count]
         if candidates:
-            return tuple(sorted(core.cpus[0] for core in min(candidates, key=_preference)))
+            return tuple(sorted(core.cpus[0] for core in min(candidates, key=slowest_last)))
     return ()
 
 
@@ -88,12 +92,6 @@ def split_cores(cpus: Collection[int], processes: int) -> list[tuple[int, ...]]:
     cores_per_process = len(cores) // processes
     core_shares = [cores[number * cores_per_process : (number + 1) * cores_per_process] for number in range(processes)]
     return [tuple(sorted(cpu for core in share for cpu in core)) for share in core_shares]
-
-
-def _preference(cores: list[Core]) -> tuple[int, bool, tuple[int, ...]]:
-    """Return the sort key of a group of equally close cores; the smallest is the best."""
-    slowest = min(core.capacity for core in cores)
-    return -slowest, any(core.has_cpu0 for core in cores), cores[0].cpus
 
 
 def _parse_cpu_list(text: str) -> Iterator[int]:

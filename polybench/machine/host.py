@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
@@ -98,15 +99,10 @@ def available_memory() -> int:
 
 def tool_version() -> ToolVersion:
     """Return polybench's version, and its commit if it runs from a checkout."""
-    return ToolVersion(__version__, _commit())
-
-
-def _commit() -> str | None:
     folder = Path(__file__).parents[2]
-    if not (folder / ".git").exists():
-        return None
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
+    commit = None
+    if (folder / ".git").exists():
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            commit = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return ToolVersion(__version__, commit)

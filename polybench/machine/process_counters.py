@@ -31,15 +31,12 @@ def cpu_seconds(pid: int) -> float:
         family = [process, *process.children(recursive=True)]
     except psutil.Error:
         return 0.0
-    return sum(map(_own_and_ended, family))
-
-
-def _own_and_ended(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
+    seconds = 0.0
+    for member in family:
+        with contextlib.suppress(psutil.Error):
+            times = member.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
 
 
 class ThreadCounts(NamedTuple):

@@ -30,7 +30,9 @@ def catdog(depth: int, size: int | None = None) -> Model:
     size = size or default_size
     filters = ((), (), (32, 32), (32, 32, 64))[depth] if depth < 4 else (64,) * depth
     convolutions = tuple(_convolutions(filters))
-    side = _output_side(size, min(depth, 4))
+    side = size
+    for _ in range(min(depth, 4)):  # pairs of a valid convolution and a pooling
+        side = (side - 2) // 2
     if side < 1:
         raise BadInput(f"catdog-{depth}@{size}: the image is too small for the poolings; try catdog-{depth}@64")
     features = filters[-1] * side**2
@@ -66,10 +68,3 @@ def _convolutions(filters: Sequence[int]) -> Iterator[Layer]:
             yield ReLU()
             inputs = outputs
         yield MaxPool(2)
-
-
-def _output_side(size: int, poolings: int) -> int:
-    """Return the side of the feature map after `poolings` pairs of a valid convolution and a pooling."""
-    for _ in range(poolings):
-        size = (size - 2) // 2
-    return size

@@ -18,6 +18,14 @@ from numpy.typing import NDArray
 from polybench.networks.layers import Shape
 from polybench.networks.model import Model
 
+_INITIALLY_ONE = ("weight", "running_variance")
+"""Suffixes of one-axis tensors that start at 1; the only such weights are batch norm's. All others start at
+0."""
+
+_CHUNK_VALUES = 1 << 16
+"""Number of values drawn at once: their float64 forms fit in the cache, and 58 million weights take no extra
+gigabytes."""
+
 
 def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
     """Return all of `model.tensor_shapes()`, in that order, as float32 arrays in the canonical layout.
@@ -31,7 +39,9 @@ def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
     """
     limit = LIMITS[model.initialization]
     return {
-        name: _constant(name, shape) if len(shape) == 1 else _uniform(name, shape, seed, limit(shape))
+        name: np.full(shape, name.rpartition(".")[2] in _INITIALLY_ONE, np.float32)
+        if len(shape) == 1
+        else _uniform(name, shape, seed, limit(shape))
         for name, shape in model.tensor_shapes().items()
     }
 
@@ -50,30 +60,13 @@ def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
 
 def glorot_limit(shape: Shape) -> float:
     """Return the bound of Glorot's uniform distribution for a dense or convolution weight (out, in, ...)."""
-    outputs, inputs, *kernel = shape
-    area = math.prod(kernel)
-    return math.sqrt(6 / (inputs * area + outputs * area))
+    return math.sqrt(6 / ((shape[0] + shape[1]) * math.prod(shape[2:])))
 
 
-def he_limit(shape: Shape) -> float:
-    """Return the bound of He's uniform distribution, which has variance 2 / fan_in."""
-    return math.sqrt(6 / math.prod(shape[1:]))
-
-
-LIMITS: Mapping[str, Callable[[Shape], float]] = {"glorot": glorot_limit, "he": he_limit}
-
-_INITIALLY_ONE = ("weight", "running_variance")
-"""Suffixes of one-axis tensors that start at 1; the only such weights are batch norm's. All others start at
-0."""
-
-
-_CHUNK_VALUES = 1 << 16
-"""Number of values drawn at once: their float64 forms fit in the cache, and 58 million weights take no extra
-gigabytes."""
-
-
-def _constant(name: str, shape: Shape) -> NDArray[np.float32]:
-    return np.full(shape, name.rpartition(".")[2] in _INITIALLY_ONE, np.float32)
+LIMITS: Mapping[str, Callable[[Shape], float]] = {
+    "glorot": glorot_limit,
+    "he": lambda shape: math.sqrt(6 / math.prod(shape[1:])),  # variance 2 / fan_in
+}
 
 
 def _uniform(name: str, shape: Shape, seed: int, limit: float) -> NDArray[np.float32]:

@@ -47,7 +47,11 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
     checked: set[str | Model] = set()
     made = []
     for values in combinations:
-        point = _at(study, values, len(combinations))
+        fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis not in ("depth", "resolution")}
+        if "augment" in fields:
+            fields["augment"] = bool(fields["augment"])
+        fields["model"] = _model(study.model, values)
+        point = msgspec.structs.replace(study, budget=study.budget / len(combinations), **fields)
         if point.model in checked:
             point = msgspec.structs.replace(point, parity=False)
         checked.add(point.model)
@@ -70,14 +74,6 @@ def _check(axis: str, values: Sequence[int]) -> None:
         raise BadInput(f"{_option(axis)} {min(values)}: expected at least {least}")
     if axis == "augment" and max(values) > 1:
         raise BadInput(f"{_option(axis)} {max(values)}: expected 0 or 1")
-
-
-def _at(study: Study, values: Mapping[str, int], parts: int) -> Study:
-    fields: dict[str, Any] = {axis: value for axis, value in values.items() if axis not in ("depth", "resolution")}
-    if "augment" in fields:
-        fields["augment"] = bool(fields["augment"])
-    fields["model"] = _model(study.model, values)
-    return msgspec.structs.replace(study, budget=study.budget / parts, **fields)
 
 
 def _model(model: str | Model, values: Mapping[str, int]) -> str | Model:

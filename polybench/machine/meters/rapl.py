@@ -7,6 +7,7 @@ energy of other programs, of caches and of idle time, but not of the memory modu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,16 +67,8 @@ class Rapl:
         }
 
 
-def _packages(powercap: Path) -> list[Package]:
-    folders = sorted(powercap.iterdir()) if powercap.exists() else []
-    found = []
-    for folder in folders:
+def _packages(powercap: Path) -> Iterator[Package]:
+    for folder in sorted(powercap.iterdir()) if powercap.exists() else []:
         # `psys`, the whole board, is listed beside the packages and contains them.
-        if _PACKAGE.fullmatch(folder.name) and (name := _text(folder / "name")).startswith("package"):
-            counter, range_uj = folder / "energy_uj", int(_text(folder / "max_energy_range_uj"))
-            found.append(Package(name, counter, range_uj))
-    return found
-
-
-def _text(file: Path) -> str:
-    return file.read_text().strip()
+        if _PACKAGE.fullmatch(folder.name) and (name := (folder / "name").read_text().strip()).startswith("package"):
+            yield Package(name, folder / "energy_uj", int((folder / "max_energy_range_uj").read_text()))
