@@ -13,7 +13,7 @@ from polybench.analysis.breakdown import (
     startup_breakdown,
     step_time_difference,
 )
-from polybench.analysis.explanation_text import pair_statements, recommendation_text
+from polybench.analysis.explanation_text import pair_statements
 from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations
 from polybench.errors import BadInput, lookup_or_suggest
@@ -59,8 +59,7 @@ def explain(document: StudyDocument, saved: SavedDocuments, baseline: str | None
         host=document.host,
         comparisons=sorted(pairs, key=lambda pair: pair.inconclusive_reason is None),
         recommendations=[
-            _with_input_kind(recommendation_text(one), document)
-            for one in sorted(recommendations, key=lambda one: -one.seconds_saved)
+            _with_input_kind(one, document) for one in sorted(recommendations, key=lambda one: -(one.seconds or 0.0))
         ],
         suggested_measurements=list(
             suggested_measurements(document, study, pairs, slower_results, saved.studies, saved.layers)
@@ -95,8 +94,9 @@ def _unranked_reason(result: Result) -> str:
 def _compare(document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments) -> ExplainedComparison:
     found = compare_results(baseline, other)
     seconds, interval = step_time_difference(baseline, other)
+    layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
     breakdowns = (
-        _layer_breakdown(document, baseline, other, saved),
+        None if layers is None else layer_breakdown(baseline, other, layers),
         _batch_size_breakdown(document, baseline, other, saved),
         startup_breakdown(baseline, other),
     )
@@ -128,13 +128,6 @@ def _inconclusive_reason(found: Comparison | None) -> str | None:
     if found.is_significant is None:
         return found.inconclusive_reason or "there was only one process, and another one may differ; use --processes 5"
     return None if found.is_significant else "the interval of the speed-up includes 1"
-
-
-def _layer_breakdown(
-    document: StudyDocument, baseline: Result, other: Result, saved: SavedDocuments
-) -> Breakdown | None:
-    layers = find_layers(document, saved.layers, [baseline.configuration, other.configuration])
-    return None if layers is None else layer_breakdown(baseline, other, layers)
 
 
 def _batch_size_breakdown(

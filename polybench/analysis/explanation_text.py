@@ -13,7 +13,6 @@ from polybench.analysis.breakdown import (
     MEASUREMENT_DIFFERENCE,
     data_wait_seconds,
 )
-from polybench.analysis.recommendations import Recommendation
 from polybench.planning.suggested_commands import has_layers
 from polybench.results.interference import page_fault_fraction
 from polybench.schema import units
@@ -50,26 +49,6 @@ def pair_statements(pair: ExplainedComparison, baseline: Result, other: Result) 
     startup = pair.breakdown("start")
     if startup is not None:
         yield from _startup(pair, startup, baseline, other)
-
-
-def recommendation_text(recommendation: Recommendation) -> Statement:
-    """Describe a measured improvement and how much time it saves."""
-    result, value = recommendation.result, recommendation.value
-    change = {
-        "variant": f"as {value}",
-        "threads": f"with {value} threads",
-        "malloc": f"with --malloc {value}",
-        "batch_size": f"with batch size {value}",
-    }[recommendation.change]
-    amount = f" for {result.workload.batch_size} images" if recommendation.change == "batch_size" else " per step"
-    source = "" if recommendation.change == "variant" else ", measured in another study"
-    saved, after = recommendation.seconds_saved, recommendation.seconds_after
-    return Statement(
-        text=f"{result.configuration} {change}: {units.format_seconds(saved)} less{amount},"
-        f" {units.format_seconds(after)} instead of {units.format_seconds(saved + after)}{source}.",
-        evidence=f"step_time of study {recommendation.study}",
-        seconds=saved,
-    )
 
 
 def _difference(pair: ExplainedComparison) -> Statement:

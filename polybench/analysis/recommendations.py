@@ -1,11 +1,11 @@
-"""Finds settings that were measured to be faster than a configuration. Pure."""
+"""Finds settings that were measured to be faster, and measurements that would explain more. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from typing import get_args
 
-from polybench.analysis.related_studies import Axis, Variation, find_layers, find_variations
+from polybench.analysis.related_studies import Axis, find_layers, find_variations
 from polybench.planning.suggested_commands import (
     command_line,
     engine_of,
@@ -18,71 +18,55 @@ from polybench.planning.suggested_commands import (
 )
 from polybench.results.comparisons import compare_results, compare_throughput
 from polybench.results.interference import NOTABLE_FAULT_FRACTION, page_fault_fraction
+from polybench.schema import units
 from polybench.schema.analyses import ExplainedComparison, Statement
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Study
 from polybench.schema.result import Comparison, Result
 from polybench.schema.study import StudyDocument
 
-
-class Recommendation(NamedTuple):
-    """A change that saves `seconds_saved` per step of a configuration."""
-
-    result: Result
-    change: Literal["variant"] | Axis
-    value: str
-    """The faster configuration, or the better value of the setting."""
-    seconds_saved: float
-    seconds_after: float
-    """Remaining time of a step with the same number of items."""
-    study: str
-    """ID of the study that measured it."""
+_WITH = {"threads": "with {} threads", "malloc": "with --malloc {}", "batch_size": "with batch size {}"}
 
 
-def find_recommendations(
-    study: StudyDocument, result: Result, studies: Sequence[StudyDocument]
-) -> list[Recommendation]:
-    """Return significant improvements, the largest first; none for a single process.
+def find_recommendations(study: StudyDocument, result: Result, studies: Sequence[StudyDocument]) -> Iterator[Statement]:
+    """Yield significant improvements of a ranked result; none for a single process.
 
     They are the faster variants in this study. For threads, batch size and malloc policy, they are the best
     values in other studies, the newest first, with otherwise equal settings.
     """
-    found = [*_variants(study, result), *_settings(study, result, studies)]
-    return sorted(found, key=lambda one: -one.seconds_saved)
-
-
-def _variants(study: StudyDocument, result: Result) -> Iterator[Recommendation]:
+    before = result.median_step_seconds
     for other in study.results:
         same = (other.engine, other.device) == (result.engine, result.device)
         same = same and other.workload.precision == result.workload.precision
-        if not (other.is_ranked and same and other.engine_name != result.engine_name):
-            continue
-        found = compare_results(result, other)
-        if found is not None and _is_faster(found):
-            before, after = result.median_step_seconds, other.median_step_seconds
-            yield Recommendation(result, "variant", other.configuration, before - after, after, study.id)
-
-
-def _settings(study: StudyDocument, result: Result, studies: Iterable[StudyDocument]) -> Iterator[Recommendation]:
-    all_studies = list(studies)
+        if other.is_ranked and same and other.engine_name != result.engine_name:
+            found = compare_results(result, other)
+            if found is not None and _is_faster(found):
+                change = f"{result.configuration} as {other.configuration}"
+                yield _recommendation(change, "per step", before, other.median_step_seconds, study.id)
     for axis in get_args(Axis):
-        variations = [one for (one,) in find_variations(study, [result.configuration], axis, all_studies)]
-        better = [found for one in variations if (found := _recommend(result, axis, one)) is not None]
-        if better:
-            yield max(better, key=lambda one: one.seconds_saved)
-
-
-def _recommend(result: Result, axis: Axis, variation: Variation) -> Recommendation | None:
-    found = compare_throughput(result, variation.result)
-    if not _is_faster(found):
-        return None
-    before = result.median_step_seconds
-    after = before / found.speedup
-    return Recommendation(result, axis, str(variation.value), before - after, after, variation.study.id)
+        variations = [one for (one,) in find_variations(study, [result.configuration], axis, studies)]
+        comparisons = [(one, compare_throughput(result, one.result)) for one in variations]
+        faster = [(one, found.speedup) for one, found in comparisons if _is_faster(found)]
+        if faster:
+            best, speedup = max(faster, key=lambda one: one[1])
+            change = f"{result.configuration} {_WITH[axis].format(best.value)}"
+            amount = f"for {result.workload.batch_size} images" if axis == "batch_size" else "per step"
+            yield _recommendation(
+                change, amount, before, before / speedup, best.study.id, ", measured in another study"
+            )
 
 
 def _is_faster(found: Comparison) -> bool:
     return found.is_significant is True and found.speedup > 1
+
+
+def _recommendation(change: str, amount: str, before: float, after: float, study: str, source: str = "") -> Statement:
+    saved, now, then = map(units.format_seconds, (before - after, after, before))
+    return Statement(
+        text=f"{change}: {saved} less {amount}, {now} instead of {then}{source}.",
+        evidence=f"step_time of study {study}",
+        seconds=before - after,
+    )
 
 
 def suggested_measurements(
@@ -103,8 +87,8 @@ def suggested_measurements(
             "overhead",
             command_line("overhead", for_sweep(study, map(engine_of, ranked), "batch_size")),
         )
-    yield from _suggest_threads(document, study, slower, studies)
-    yield from _suggest_batch_sizes(document, study, slower, studies)
+    yield from _suggest_sweep(document, study, slower, studies, "threads")
+    yield from _suggest_sweep(document, study, slower, studies, "batch_size")
     yield from _suggest_variants(document, study, slower)
     yield from _suggest_malloc(document, study, slower, studies)
     if document.settings.input == "preload":
@@ -154,35 +138,27 @@ def _suggest_layers(
     yield _missing(measurement, "layers", command_line("layers", layers_study))
 
 
-def _suggest_threads(
-    document: StudyDocument, study: Study, slower: Sequence[Result], studies: Sequence[StudyDocument]
+def _suggest_sweep(
+    document: StudyDocument, study: Study, slower: Sequence[Result], studies: Sequence[StudyDocument], axis: Axis
 ) -> Iterator[Statement]:
-    cores = document.host.cores
-    values = sorted({2**power for power in range(cores.bit_length()) if 2**power <= cores} | {cores})
-    unknown = [result for result in slower if not find_variations(document, [result.configuration], "threads", studies)]
+    """Suggest other values of an axis for the results whose other values are unknown."""
+    if axis == "threads":
+        name, cores = "numbers of threads", document.host.cores
+        values = {2**power for power in range(cores.bit_length()) if 2**power <= cores} | {cores}
+    else:
+        name, batch_size = "batch sizes", document.settings.batch_size
+        values = {max(1, batch_size // 4), batch_size, 4 * batch_size}
+    unknown = [result for result in slower if not find_variations(document, [result.configuration], axis, studies)]
     if unknown and len(values) > 1:
-        sweep = for_sweep(study, map(engine_of, unknown), "threads")
         yield _missing(
-            f"other numbers of threads for {_names(unknown)}",
+            f"other {name} for {_names(unknown)}",
             "sweep",
-            command_line("sweep", sweep, "--threads", ",".join(map(str, values))),
-        )
-
-
-def _suggest_batch_sizes(
-    document: StudyDocument, study: Study, slower: Sequence[Result], studies: Sequence[StudyDocument]
-) -> Iterator[Statement]:
-    batch_size = document.settings.batch_size
-    values = sorted({max(1, batch_size // 4), batch_size, 4 * batch_size})
-    unknown = [
-        result for result in slower if not find_variations(document, [result.configuration], "batch_size", studies)
-    ]
-    if unknown:
-        sweep = for_sweep(study, map(engine_of, unknown), "batch_size")
-        yield _missing(
-            f"other batch sizes for {_names(unknown)}",
-            "sweep",
-            command_line("sweep", sweep, "--batch-size", ",".join(map(str, values))),
+            command_line(
+                "sweep",
+                for_sweep(study, map(engine_of, unknown), axis),
+                f"--{axis.replace('_', '-')}",
+                ",".join(map(str, sorted(values))),
+            ),
         )
 
 

@@ -18,20 +18,10 @@ from polybench.schema.measurements import (
     PeakDocument,
     SweepDocument,
 )
+from polybench.schema.metadata import Document
 from polybench.schema.study import SCHEMA, StudyDocument
 
-AnyDocument = (
-    StudyDocument
-    | LayersDocument
-    | SweepDocument
-    | OverheadDocument
-    | PeakDocument
-    | AllocationsDocument
-    | DiffDocument
-    | HistoryDocument
-    | MergeDocument
-    | ExplanationDocument
-)
+AnyDocument = Document | DiffDocument | HistoryDocument | MergeDocument | ExplanationDocument
 
 
 class DocumentKind(NamedTuple):

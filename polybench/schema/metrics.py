@@ -26,6 +26,8 @@ _FORMATS: dict[str | None, Callable[[Any], str]] = {
 }
 """Format of a value by its unit; a plain number otherwise."""
 
+_FORMATS_WITH_INTERVAL = {"s": units.format_seconds_with_margin, "": units.format_with_ci}
+
 
 class Metric(msgspec.Struct, frozen=True):
     """A number or word of a result.
@@ -39,9 +41,8 @@ class Metric(msgspec.Struct, frozen=True):
         title: heading of the column; by default the name with spaces.
         groups: names that select this and other metrics.
         ci95: field with the 95 % interval, in the unit of the value, or a function.
-        format_value: text of a value; by default that of its unit.
-        format_with_interval: text of a value and its interval.
-        format_result: text of a whole result, if these two are not enough.
+        format_value: text of a value without its interval; by default that of its unit, with its interval.
+        format_result: text of a whole result, if the value is not enough.
         unavailable_hint: condition under which the metric has a value.
     """
 
@@ -54,7 +55,6 @@ class Metric(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     ci95: str | Callable[[Result], Interval | None] = ""
     format_value: Callable[[Any], str] | None = None
-    format_with_interval: Callable[[float, Interval | None], str] | None = None
     format_result: Callable[[Result], str] | None = None
     unavailable_hint: str = _NOT_MEASURED
 
@@ -84,8 +84,8 @@ class Metric(msgspec.Struct, frozen=True):
         value: Any = self.value(result)
         if value is None:
             return ""
-        if self.format_with_interval is not None:
-            return self.format_with_interval(value, self.interval(result))
+        if self.format_value is None and self.unit is not None and self.has_interval:
+            return _FORMATS_WITH_INTERVAL[self.unit](value, self.interval(result))
         return (self.format_value or _FORMATS.get(self.unit, units.format_number))(value)
 
 
@@ -101,11 +101,11 @@ def _read(result: Result, source: str | Callable[[Result], Any]) -> Any:
 
 
 def _format_speedup(result: Result) -> str:
-    if result.vs_baseline is None:
+    found = result.vs_baseline
+    if found is None:
         return ""
-    if result.vs_baseline.baseline == result.configuration:
-        return "1 (baseline)"
-    return units.format_with_ci(result.vs_baseline.speedup, result.vs_baseline.ci95)
+    is_baseline = found.baseline == result.configuration
+    return "1 (baseline)" if is_baseline else units.format_with_ci(found.speedup, found.ci95)
 
 
 def _format_accuracy(result: Result) -> str:
@@ -172,14 +172,7 @@ _NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
 _METRICS = (
     *_group(
         "speed",
-        Metric(
-            "step_time",
-            "s",
-            "lower",
-            "step_time.median",
-            ci95="step_time.ci95",
-            format_with_interval=units.format_seconds_with_margin,
-        ),
+        Metric("step_time", "s", "lower", "step_time.median", ci95="step_time.ci95"),
         Metric("throughput", "images/s", "higher", "items_per_second", title="images per s", groups=("pipeline",)),
         Metric(
             "steps_per_second",
@@ -285,18 +278,10 @@ _METRICS = (
             "mean_step_time.seconds",
             "from means of timing blocks: includes pauses of the garbage collector, which medians may miss",
             ci95="mean_step_time.ci95",
-            format_with_interval=units.format_seconds_with_margin,
         ),
         Metric("mean_throughput", "images/s", "higher", "mean_step_time.items_per_second", title="mean images per s"),
         Metric("mean_epoch_time", "s", "lower", "mean_step_time.epoch_seconds"),
-        Metric(
-            "mean_speedup",
-            "",
-            "higher",
-            "vs_baseline.mean_speedup",
-            ci95="vs_baseline.mean_ci95",
-            format_with_interval=units.format_with_ci,
-        ),
+        Metric("mean_speedup", "", "higher", "vs_baseline.mean_speedup", ci95="vs_baseline.mean_ci95"),
         unavailable_hint="not in this study",
     ),
     *_group(
