@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -25,6 +25,37 @@ Fresh processes of one program differ by several percent, and a machine differs 
 hour. Smaller differences rarely matter."""
 
 
+WORKLOAD = (
+    *("model", "dataset", "batch_size", "optimizer", "precision", "threads", "input", "loader_workers", "augment"),
+    "replicas",
+)
+"""Fields of a result's workload; results that differ in one of them did different work."""
+
+GLOBAL_SETTINGS = ("malloc", "pinned_cpus")
+"""Settings that may change the times of all configurations."""
+
+_SETTINGS = (
+    *("model", "dataset", "data_sha256", "batch_size", "optimizer", "precision", "threads", "malloc"),
+    *("pinned_cpus", "seed", "input", "loader_workers", "augment", "processes"),
+)
+_HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "cpu_governor", "python")
+
+_NOTABLE_PEAK_CHANGE = 0.05
+"""Relative change of a peak that is reported, equal to `schema.measurements.MAX_DRIFT`."""
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Expected fraction of false verdicts among all verdicts of a difference."""
+
+_NO_DRIFT = LogRatioChange(0.0, 0.0, 1.0)
+
+
+class Candidate(NamedTuple):
+    """A row without its verdict and its change; the change is None if the row is not comparable."""
+
+    row: DiffRow
+    change: LogRatioChange | None = None
+
+
 def diff(
     a: StudyDocument, b: StudyDocument, tolerance: float = TOLERANCE, *, same_machine: bool = False
 ) -> DiffDocument:
@@ -39,7 +70,7 @@ def diff(
     names_a = {result.configuration for result in a.results}
     machine = machine_difference(a.host, b.host, by_name=not same_machine)
     candidates = [_candidate(a, b, one, results_b.get(one.configuration), machine) for one in a.results]
-    candidates += [Candidate(_unmatched(one, "B")) for one in b.results if one.configuration not in names_a]
+    candidates += [Candidate(_row(one, "only in B")) for one in b.results if one.configuration not in names_a]
     changed = study_changes(a, b)
     rows = classify(candidates, tolerance, all_changed=any(name in changed for name in GLOBAL_SETTINGS))
     return DiffDocument(
@@ -57,13 +88,14 @@ def _study_info(study: StudyDocument) -> StudyInfo:
     return StudyInfo(study.id, study.created, study.title, study.host.hostname, version)
 
 
-def _unmatched(result: Result, study: str) -> DiffRow:
+def _row(result: Result, reason: str | None, **fields: Any) -> DiffRow:
     return DiffRow(
         configuration=result.configuration,
         engine=result.engine,
         device=result.device,
         verdict="not comparable",
-        reason=f"only in {study}",
+        reason=reason,
+        **fields,
     )
 
 
@@ -71,45 +103,38 @@ def _candidate(
     a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result | None, machine: str | None
 ) -> Candidate:
     if result_b is None:
-        return Candidate(_unmatched(result_a, "A"))
-    seconds = [one.step_time.median if one.step_time else None for one in (result_a, result_b)]
-    different = _unranked(result_a, "A") or _unranked(result_b, "B") or _different_check(result_a, result_b)
-    different = different or workload_difference(a, b, result_a, result_b)
-    different = different or _different_resolution(result_a, result_b)
+        return Candidate(_row(result_a, "only in A"))
+    seconds = tuple(one.step_time.median if one.step_time else None for one in (result_a, result_b))
+    different = next(work_differences(a, b, result_a, result_b), None)
     reason = different or machine or _inconclusive(result_a, result_b)
     step_times = unaffected_step_times(result_a), unaffected_step_times(result_b)
-    ratio = None if different else compare_studies(*step_times)
-    row = DiffRow(
-        configuration=result_a.configuration,
-        engine=result_a.engine,
-        device=result_a.device,
-        verdict="not comparable",
-        reason=reason,
-        step_seconds=(seconds[0], seconds[1]),
-        ratio=None if ratio is None else ratio.speedup,
-        ci95=None if ratio is None else ratio.ci95,
-        changed=result_changes(result_a, result_b),
-    )
+    changed = result_changes(result_a, result_b)
+    if different:
+        return Candidate(_row(result_a, reason, step_seconds=seconds, changed=changed))
+    ratio = compare_studies(*step_times)
+    row = _row(result_a, reason, step_seconds=seconds, ratio=ratio.speedup, ci95=ratio.ci95, changed=changed)
     return Candidate(row, None if reason else log_ratio_change(*step_times))
 
 
-def _unranked(result: Result, study: str) -> str | None:
-    if result.is_ranked:
-        return None
-    if result.parity.status == "fail":
-        return f"failed the parity check in {study}"
-    return f"{result.status} in {study}: {result.reason}" if result.reason else f"not measured in {study}"
-
-
-def _different_check(result_a: Result, result_b: Result) -> str | None:
-    words = {"pass": "passed", "skipped": "was skipped", "fail": "failed"}
-    one, two = result_a.parity.status, result_b.parity.status
-    return None if one == two else f"the parity check {words[one]} in A but {words[two]} in B"
-
-
-def _different_resolution(result_a: Result, result_b: Result) -> str | None:
-    one, two = (one.step_times.resolution if one.step_times else None for one in (result_a, result_b))
-    return None if one == two else f"step times are of a {one} in A but of a {two} in B"
+def work_differences(a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result) -> Iterator[str]:
+    """Yield the reasons why the two results are not measurements of the same work."""
+    for result, study in ((result_a, "A"), (result_b, "B")):
+        if result.parity.status == "fail" and not result.is_ranked:
+            yield f"failed the parity check in {study}"
+        elif not result.is_ranked:
+            yield f"{result.status} in {study}: {result.reason}" if result.reason else f"not measured in {study}"
+    if result_a.parity.status != result_b.parity.status:
+        words = {"pass": "passed", "skipped": "was skipped", "fail": "failed"}
+        yield f"the parity check {words[result_a.parity.status]} in A but {words[result_b.parity.status]} in B"
+    for name in WORKLOAD:
+        one, two = (_plain(getattr(result.workload, name)) for result in (result_a, result_b))
+        if one != two:
+            yield f"different {name.replace('_', ' ')}: {format_value(one)} in A, {format_value(two)} in B"
+    if a.settings.data_sha256 != b.settings.data_sha256:
+        yield f"different {a.settings.input_kind}s"
+    resolutions = [one.step_times.resolution if one.step_times else None for one in (result_a, result_b)]
+    if resolutions[0] != resolutions[1]:
+        yield f"step times are of a {resolutions[0]} in A but of a {resolutions[1]} in B"
 
 
 def _inconclusive(result_a: Result, result_b: Result) -> str | None:
@@ -119,33 +144,6 @@ def _inconclusive(result_a: Result, result_b: Result) -> str | None:
         if (reason := inconclusive_reason(result)) is not None:
             return f"{reason} in {study}"
     return None
-
-
-WORKLOAD = (
-    "model",
-    "dataset",
-    "batch_size",
-    "optimizer",
-    "precision",
-    "threads",
-    "input",
-    "loader_workers",
-    "augment",
-    "replicas",
-)
-"""Fields of a result's workload; results that differ in one of them did different work."""
-
-GLOBAL_SETTINGS = ("malloc", "pinned_cpus")
-"""Settings that may change the times of all configurations."""
-
-_SETTINGS = (
-    *("model", "dataset", "data_sha256", "batch_size", "optimizer", "precision", "threads", "malloc"),
-    *("pinned_cpus", "seed", "input", "loader_workers", "augment", "processes"),
-)
-_HOST = ("hostname", "os", "cpu", "cores", "threads", "memory_bytes", "gpus", "cpu_governor", "python")
-
-_NOTABLE_PEAK_CHANGE = 0.05
-"""Relative change of a peak that is reported, equal to `schema.peak.MAX_DRIFT`."""
 
 
 def study_changes(a: StudyDocument, b: StudyDocument) -> Changed:
@@ -163,21 +161,11 @@ def result_changes(a: Result, b: Result) -> Changed:
     """Return changed versions, builds, environment variables, conventions and peak of a configuration."""
     one, two = _flat(a.versions), _flat(b.versions)
     pairs = {name: (one.get(name), two.get(name)) for name in dict.fromkeys([*one, *two])}
-    pairs["conventions"] = (_conventions(a), _conventions(b))
+    conventions = [sorted({one.rule for one in result.parity.known_deviations}) for result in (a, b)]
+    pairs["conventions"] = (conventions[0], conventions[1])
     if a.peak and b.peak and abs(b.peak.flops_per_second / a.peak.flops_per_second - 1) > _NOTABLE_PEAK_CHANGE:
         pairs["peak"] = (a.peak.flops_per_second, b.peak.flops_per_second)
     return _different(pairs)
-
-
-def workload_difference(a: StudyDocument, b: StudyDocument, result_a: Result, result_b: Result) -> str | None:
-    """Describe a difference between the work of two results; None if their work is equal."""
-    for name in WORKLOAD:
-        one, two = (_plain(getattr(result.workload, name)) for result in (result_a, result_b))
-        if one != two:
-            return f"different {name.replace('_', ' ')}: {format_value(one)} in A, {format_value(two)} in B"
-    if a.settings.data_sha256 != b.settings.data_sha256:
-        return f"different {a.settings.input_kind}s"
-    return None
 
 
 def machine_difference(a: Host, b: Host, *, by_name: bool) -> str | None:
@@ -223,47 +211,28 @@ def _flat(versions: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _conventions(result: Result) -> list[str]:
-    return sorted({deviation.rule for deviation in result.parity.known_deviations})
-
-
-SIGNIFICANCE_LEVEL = 0.05
-"""Expected fraction of false verdicts among all verdicts of a difference."""
-
-_NO_DRIFT = LogRatioChange(0.0, 0.0, 1.0)
-
-
-class Candidate(NamedTuple):
-    """A row without its verdict and its change; the change is None if the row is not comparable."""
-
-    row: DiffRow
-    change: LogRatioChange | None = None
-
-
 def classify(candidates: Sequence[Candidate], tolerance: float, *, all_changed: bool) -> list[DiffRow]:
-    """Return the rows with their verdicts; with `all_changed`, no engine reveals a drift of the machine."""
-    changes = [(row, change) for row, change in candidates if change is not None]
-    unchanged = [(row, change) for row, change in changes if not all_changed and not set(row.changed) - {"peak"}]
-    drifts = {
-        (engine, device): _machine_drift(
-            [change for row, change in unchanged if row.engine != engine and row.device == device]
+    """Return the rows with their verdicts; with `all_changed`, no engine reveals a drift of the machine.
+
+    The interval within one study does not cover the changes of a machine from day to day. Some machines have
+    two levels of speed that no counter shows. Unchanged configurations reveal such a drift: the smallest
+    change of all other engines on the same device is attributed to the machine.
+    """
+    compared = [(row, change) for row, change in candidates if change is not None]
+    unchanged = [(row, change) for row, change in compared if not all_changed and not set(row.changed) - {"peak"}]
+    drifts = [
+        _machine_drift(
+            [change for other, change in unchanged if other.engine != row.engine and other.device == row.device]
         )
-        for engine, device in {(row.engine, row.device) for row, _ in changes}
-    }
-    corrected = {row.configuration: _without_drift(change, drifts[row.engine, row.device]) for row, change in changes}
-    rates = dict(zip(corrected, q_values([one.p_value for one in corrected.values()]), strict=True))
-    return [
-        row
-        if change is None
-        else _with_verdict(
-            row,
-            corrected[row.configuration],
-            rates[row.configuration],
-            drifts[row.engine, row.device],
-            tolerance,
-        )
-        for row, change in candidates
+        for row, _ in compared
     ]
+    corrected = [_without_drift(change, drift) for (_, change), drift in zip(compared, drifts, strict=True)]
+    rates = q_values([change.p_value for change in corrected])
+    verdicts = {
+        row.configuration: _with_verdict(row, change, rate, drift, tolerance)
+        for (row, _), change, rate, drift in zip(compared, corrected, rates, drifts, strict=True)
+    }
+    return [verdicts.get(row.configuration, row) for row, _ in candidates]
 
 
 def _machine_drift(changes: Sequence[LogRatioChange]) -> LogRatioChange | None:

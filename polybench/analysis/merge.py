@@ -10,7 +10,7 @@ import msgspec
 
 from polybench.analysis.diff import format_value
 from polybench.errors import BadInput, lookup_or_suggest
-from polybench.results.comparisons import compare_results, compare_throughput, device_count
+from polybench.results.comparisons import compare_results, compare_throughput, dollars_per_epoch
 from polybench.results.interference import inconclusive_reason
 from polybench.schema.analyses import Machine, MachineResult, MergeDocument
 from polybench.schema.options import merge_prices, parse_price_key
@@ -162,36 +162,16 @@ def _machine_result(one: _MachineConfiguration, baseline: _MachineConfiguration 
         items_per_second=result.items_per_second,
         epoch_seconds=result.epoch_seconds,
     )
-    return row if baseline is None or not result.is_ranked else _with_comparison(row, one, baseline)
-
-
-def _with_comparison(row: MachineResult, one: _MachineConfiguration, baseline: _MachineConfiguration) -> MachineResult:
-    cost, baseline_cost = _dollars_per_epoch(one), _dollars_per_epoch(baseline)
-    speedup, interval = _speedup(one, baseline)
-    return msgspec.structs.replace(
-        row,
-        speedup=speedup,
-        speedup_ci95=interval,
-        inconclusive_reason=inconclusive_reason(baseline.result, one.result),
-        dollars_per_epoch=cost,
-        relative_cost=cost / baseline_cost if cost is not None and baseline_cost else None,
-    )
-
-
-def _dollars_per_epoch(one: _MachineConfiguration) -> float | None:
-    """Return the cost of an epoch, as `results.comparisons` computes it."""
-    price, seconds = one.machine.prices.get(one.result.device), one.result.epoch_seconds
-    return None if price is None or seconds is None else seconds / 3600 * price * device_count(one.result)
-
-
-def _speedup(
-    one: _MachineConfiguration, baseline: _MachineConfiguration
-) -> tuple[float | None, tuple[float, float] | None]:
-    """Compare rounds within one study, and independent studies otherwise."""
-    if one is baseline:
-        return 1.0, None
-    if one.machine is baseline.machine:
-        found = compare_results(baseline.result, one.result)
-        return (found.speedup, found.ci95) if found else (None, None)
-    ratio = compare_throughput(baseline.result, one.result)
-    return ratio.speedup, ratio.ci95
+    if baseline is None or not result.is_ranked:
+        return row
+    # Rounds of one study are compared side by side, independent studies by their throughput.
+    compare = compare_results if machine is baseline.machine else compare_throughput
+    found = compare(baseline.result, result)
+    if found is not None:
+        row.speedup, row.speedup_ci95 = found.speedup, found.ci95
+    row.inconclusive_reason = inconclusive_reason(baseline.result, result)
+    row.dollars_per_epoch = dollars_per_epoch(result, machine.prices)
+    baseline_dollars = dollars_per_epoch(baseline.result, baseline.machine.prices)
+    if row.dollars_per_epoch is not None and baseline_dollars:
+        row.relative_cost = row.dollars_per_epoch / baseline_dollars
+    return row

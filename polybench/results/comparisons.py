@@ -119,15 +119,18 @@ def _gpu_speedup(result: Result, results: Sequence[Result]) -> Comparison | None
     return None
 
 
-def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
-    """Return time x price of all devices, normalized to the baseline's as in the 2017 cloud comparison."""
-    price, baseline_price = prices.get(result.device), prices.get(baseline.device)
+def dollars_per_epoch(result: Result, prices: Mapping[str, float]) -> float | None:
+    """Return time x price of all devices; None without a time or a price."""
+    price = prices.get(result.device)
     if price is None or result.epoch_seconds is None:
         return None
-    dollars = result.epoch_seconds / 3600 * price * device_count(result)
-    if baseline_price is None or not baseline.epoch_seconds:
-        return Cost(dollars, None)
-    return Cost(dollars, dollars / (baseline.epoch_seconds / 3600 * baseline_price * device_count(baseline)))
+    return result.epoch_seconds / 3600 * price * device_count(result)
+
+
+def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
+    """Return the cost of an epoch, normalized to the baseline's as in the 2017 cloud comparison."""
+    dollars, baseline_dollars = dollars_per_epoch(result, prices), dollars_per_epoch(baseline, prices)
+    return None if dollars is None else Cost(dollars, dollars / baseline_dollars if baseline_dollars else None)
 
 
 def _compare_allocations(baseline: Result, other: Result) -> Allocations:

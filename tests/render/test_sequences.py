@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from polybench.analysis.diff import workload_difference
+from polybench.analysis.diff import work_differences
 from polybench.analysis.merge import merge as merged
 from polybench.figures.accuracy import draw as accuracy
 from polybench.figures.scaling import draw as scaling
@@ -57,6 +57,6 @@ def test_overhead_and_merge(input_kind: str) -> None:
     assert f"{input_kind}s/s" in render(merged([studies[8], other], {}))
 
 
-def test_workload_difference(input_kind: str) -> None:
+def test_work_differences(input_kind: str) -> None:
     one, two = with_input_kind(full_study(), input_kind), with_input_kind(full_study(), input_kind, data_sha256="other")
-    assert workload_difference(one, two, one.results[0], two.results[0]) == f"different {input_kind}s"
+    assert list(work_differences(one, two, one.results[0], two.results[0])) == [f"different {input_kind}s"]
