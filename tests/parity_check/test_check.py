@@ -32,24 +32,37 @@ STEPS = 3
 REFERENCE = "polybench.engines.reference.engine:ReferenceEngine"
 
 
-def check(
-    engine: str,
-    folder: Path,
-    data: Dataset | None = None,
-    model: Model = LENET,
-    cache: Path | None = None,
-    bugs: str = "tests.bug_injection",
-    **workload: Any,
-) -> ParityCheck:
-    files = small_datasets.files(folder, data, model=model)
-    request = CheckRequest(small_datasets.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
-    scratch = folder / "scratch"
-    scratch.mkdir()
-    checker = ParityChecker(InProcess(REFERENCE), scratch, cache or folder / "cache")
-    return checker.check(InProcess(f"{bugs}:{engine}"), request)
+Check = Callable[..., ParityCheck]
 
 
-CheckEngine = Callable[[str], ParityCheck]
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
+    """`check(engine, ...)`: check an engine with an injected bug; the reference trains once for the same workload."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def check(
+        engine: str,
+        data: Dataset | None = None,
+        model: Model = LENET,
+        bugs: str = "tests.bug_injection",
+        **workload: Any,
+    ) -> ParityCheck:
+        folder = tmp_path_factory.mktemp(engine)
+        files = small_datasets.files(folder, data, model=model)
+        request = CheckRequest(small_datasets.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
+        return make_checker(folder, cache).check(InProcess(f"{bugs}:{engine}"), request)
+
+    return check
+
+
+def make_checker(folder: Path, cache: Path | None = None, reference: type[InProcess] = InProcess) -> ParityChecker:
+    (folder / "scratch").mkdir(exist_ok=True)
+    return ParityChecker(reference(REFERENCE), folder / "scratch", cache or folder / "cache")
+
+
+def lenet_request(folder: Path) -> CheckRequest:
+    files = small_datasets.files(folder)
+    return CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +74,8 @@ CheckEngine = Callable[[str], ParityCheck]
         ("WrongFinalState", SEQUENCES),
     ],
 )
-def test_incorrect_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
-    parity = check(bug, tmp_path, model=model, bugs="tests.bug_injection_sequences")
+def test_incorrect_lstm_fails(bug: str, model: Model, check: Check) -> None:
+    parity = check(bug, model=model, bugs="tests.bug_injection_sequences")
     assert parity.status == "fail"
     assert parity.float64 is not None
     largest = parity.float64.max_weight_error, parity.float64.max_gradient_error
@@ -70,31 +83,30 @@ def test_incorrect_lstm_fails(bug: str, model: Model, tmp_path: Path) -> None:
     assert parity.float64.tolerance["gradient"] == 1e-9
 
 
-def test_correct_lstm_passes(tmp_path: Path) -> None:
-    for model in (SEQUENCES, FEATURES):
-        (folder := tmp_path / model.name).mkdir()
-        assert check("Correct", folder, model=model).status == "pass"
+@pytest.mark.parametrize("model", [SEQUENCES, FEATURES])
+def test_correct_lstm_passes(model: Model, check: Check) -> None:
+    assert check("Correct", model=model).status == "pass"
 
 
 ADAPTIVE = [{"name": "adam", "learning_rate": 0.001}, {"name": "rmsprop", "learning_rate": 0.001}]
 
 
 @pytest.mark.parametrize("optimizer", [*ADAPTIVE, {"name": "momentum"}])
-def test_rounding_errors_of_zero_gradients_pass_with_every_optimizer(optimizer: dict[str, Any], tmp_path: Path) -> None:
-    parity = check("OtherRounding", tmp_path, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+def test_rounding_errors_of_zero_gradients_pass_with_every_optimizer(optimizer: dict[str, Any], check: Check) -> None:
+    parity = check("OtherRounding", model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
     assert parity.status == "pass", parity.reason
 
 
 @pytest.mark.parametrize("bug", ["Leaking", "Restless"])
 @pytest.mark.parametrize("optimizer", ADAPTIVE)
-def test_incorrect_bias_before_batch_norm_fails_both_parts(bug: str, optimizer: dict[str, Any], tmp_path: Path) -> None:
-    parity = check(bug, tmp_path, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+def test_incorrect_bias_before_batch_norm_fails_both_parts(bug: str, optimizer: dict[str, Any], check: Check) -> None:
+    parity = check(bug, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
     failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
     assert {("float64", "conv.bias"), ("timed", "conv.bias")} <= failed
 
 
-def test_incorrect_formula_fails_both_parts_in_tensors_with_nonzero_gradients(tmp_path: Path) -> None:
-    parity = check("EpsilonBeforeCorrection", tmp_path, model=BIASED, **ADAPTIVE[0])
+def test_incorrect_formula_fails_both_parts_in_tensors_with_nonzero_gradients(check: Check) -> None:
+    parity = check("EpsilonBeforeCorrection", model=BIASED, **ADAPTIVE[0])
     failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
     assert {("float64", "norm1.bias"), ("timed", "norm1.bias")} <= failed
     assert not {"conv.bias", "dense1.bias"} & {name for _, name in failed}
@@ -117,19 +129,17 @@ def test_engines_receive_the_batch_size_of_the_check(tmp_path: Path) -> None:
     files = small_datasets.files(tmp_path, batch_size=4)
     request = CheckRequest(small_datasets.job(batch_size=32), files.weights, files.epoch, 1, 60.0)
     engine, reference = JobRecorder(REFERENCE), JobRecorder(REFERENCE)
-    (scratch := tmp_path / "scratch").mkdir()
-    assert ParityChecker(reference, scratch, tmp_path / "cache").check(engine, request).status == "pass"
+    assert ParityChecker(reference, tmp_path, tmp_path / "cache").check(engine, request).status == "pass"
     assert {job.workload.batch_size for job in (*engine.jobs, *reference.jobs)} == {4}
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> CheckEngine:
-    """Return a function that checks an engine on lenet and caches the result for all tests."""
-    cache = tmp_path_factory.mktemp("cache")
-    return functools.cache(lambda engine: check(engine, tmp_path_factory.mktemp(engine), cache=cache))
+def checked(check: Check) -> Check:
+    """Check an engine on lenet once for all tests."""
+    return functools.cache(check)
 
 
-def test_correct_computation_passes(checked: CheckEngine) -> None:
+def test_correct_computation_passes(checked: Check) -> None:
     parity = checked("Correct")
     assert parity.status == "pass"
     assert parity.reason is None
@@ -139,7 +149,7 @@ def test_correct_computation_passes(checked: CheckEngine) -> None:
     assert parity.batch_size == 8
 
 
-def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: CheckEngine) -> None:
+def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: Check) -> None:
     parity = checked("Correct")
     float64 = {(t.step, t.kind, t.name) for t in parity.tensors if t.part == "float64"}
     assert {step for step, _, _ in float64} == {0, 1, STEPS}
@@ -149,8 +159,8 @@ def test_every_tensor_is_compared_at_steps_0_1_and_last(checked: CheckEngine) ->
     assert len([t for t in timed if t.kind == "weight"]) == 10 * STEPS
 
 
-def test_tensors_are_in_the_models_order_for_every_engine_order(tmp_path: Path) -> None:
-    parity = check("OwnOrder", tmp_path, model=EVERYTHING)
+def test_tensors_are_in_the_models_order_for_every_engine_order(check: Check) -> None:
+    parity = check("OwnOrder", model=EVERYTHING)
     assert parity.status == "pass"
     trained, all_tensors = list(EVERYTHING.weight_shapes()), list(EVERYTHING.tensor_shapes())
     assert trained != sorted(trained)
@@ -176,7 +186,7 @@ def test_tensors_are_in_the_models_order_for_every_engine_order(tmp_path: Path) 
         "NotFinite",
     ],
 )
-def test_injected_bugs_fail_the_float64_part(bug: str, checked: CheckEngine) -> None:
+def test_injected_bugs_fail_the_float64_part(bug: str, checked: Check) -> None:
     parity = checked(bug)
     assert parity.status == "fail"
     assert parity.reason is not None
@@ -195,8 +205,8 @@ OPTIMIZER_BUGS = [
 
 
 @pytest.mark.parametrize(("bug", "optimizer"), OPTIMIZER_BUGS)
-def test_incorrect_formula_fails_both_parts(bug: str, optimizer: dict[str, Any], tmp_path: Path) -> None:
-    parity = check(bug, tmp_path, **optimizer)
+def test_incorrect_formula_fails_both_parts(bug: str, optimizer: dict[str, Any], check: Check) -> None:
+    parity = check(bug, **optimizer)
     assert parity.status == "fail"
     assert {t.part for t in parity.tensors if not t.passed} == {"float64", "timed"}
     # In the timed part, the reference takes over the engine's weights, so only the update can be wrong.
@@ -204,21 +214,21 @@ def test_incorrect_formula_fails_both_parts(bug: str, optimizer: dict[str, Any],
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_correct_formula_passes(name: str, tmp_path: Path) -> None:
-    parity = check("Correct", tmp_path, name=name, weight_decay=1e-4, lr_schedule=((1, 0.001),))
+def test_correct_formula_passes(name: str, check: Check) -> None:
+    parity = check("Correct", name=name, weight_decay=1e-4, lr_schedule=((1, 0.001),))
     assert parity.status == "pass"
     assert parity.timed is not None
     assert parity.timed.max_weight_error == 0
 
 
 @pytest.mark.parametrize("bug", ["WrongMomentum", "NesterovMomentum"])
-def test_incorrect_update_fails_the_timed_part(bug: str, checked: CheckEngine) -> None:
+def test_incorrect_update_fails_the_timed_part(bug: str, checked: Check) -> None:
     # Loss and gradient are correct at every step, because the reference takes over the engine's weights.
     failing = {t.kind for t in checked(bug).tensors if t.part == "timed" and not t.passed}
     assert failing == {"weight"}
 
 
-def test_values_that_are_not_finite_are_null_and_fail(checked: CheckEngine) -> None:
+def test_values_that_are_not_finite_are_null_and_fail(checked: Check) -> None:
     parity = checked("NotFinite")
     errors = {t.relative_error for t in parity.tensors if t.name == "conv1.bias" and t.kind == "gradient"}
     assert errors == {None}
@@ -227,14 +237,14 @@ def test_values_that_are_not_finite_are_null_and_fail(checked: CheckEngine) -> N
     assert "not finite" in (parity.reason or "")
 
 
-def test_tensor_of_the_wrong_shape_is_rejected(tmp_path: Path) -> None:
+def test_tensor_of_the_wrong_shape_is_rejected(check: Check) -> None:
     with pytest.raises(ConfigurationFailed, match=r"expected conv1.weight of shape \(16, 3, 5, 5\)"):
-        check("WrongShape", tmp_path)
+        check("WrongShape")
 
 
-def test_diverging_training_fails(tmp_path: Path) -> None:
+def test_diverging_training_fails(check: Check) -> None:
     with np.errstate(all="ignore"):
-        parity = check("Correct", tmp_path, learning_rate=1e200)
+        parity = check("Correct", learning_rate=1e200)
     assert parity.status == "fail"
     assert "not finite" in (parity.reason or "")
 
@@ -247,14 +257,14 @@ def near_ties() -> Dataset:
     return data._replace(images=ramp.astype(np.uint8) + noise)
 
 
-def test_undeclared_convention_fails(tmp_path: Path) -> None:
-    parity = check("UndeclaredPooling", tmp_path, near_ties())
+def test_undeclared_convention_fails(check: Check) -> None:
+    parity = check("UndeclaredPooling", near_ties())
     assert parity.status == "fail"
     assert parity.known_deviations == []
 
 
-def test_declared_convention_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
-    parity = check("DeclaredPooling", tmp_path, near_ties())
+def test_declared_convention_passes_and_its_deviation_is_reported(check: Check) -> None:
+    parity = check("DeclaredPooling", near_ties())
     assert parity.status == "pass"
     assert parity.float64 is not None
     assert (parity.float64.max_gradient_error or 0) <= FLOAT64_TOLERANCE["gradient"]
@@ -266,17 +276,12 @@ def test_declared_convention_passes_and_its_deviation_is_reported(tmp_path: Path
     assert by_tensor["conv1.weight"].source == "a test"
 
 
-def test_reduced_precision_compares_the_whole_gradient_by_cosine(tmp_path: Path) -> None:
-    parity = check("Correct", tmp_path, precision="bf16")
+def test_reduced_precision_compares_the_whole_gradient_by_cosine(check: Check) -> None:
+    parity = check("Correct", precision="bf16")
     timed = [t for t in parity.tensors if t.part == "timed" and t.kind == "gradient"]
     assert {t.name for t in timed} == {"whole gradient"}
     assert parity.status == "pass"
-    assert check_bf16_fails(tmp_path / "again")
-
-
-def check_bf16_fails(folder: Path) -> bool:
-    folder.mkdir()
-    return check("DoubleSoftmax", folder, precision="bf16").status == "fail"
+    assert check("DoubleSoftmax", precision="bf16").status == "fail"
 
 
 def check_pipeline(engine: str, folder: Path) -> ParityCheck:
@@ -288,10 +293,8 @@ def check_pipeline(engine: str, folder: Path) -> ParityCheck:
     )
     images = write_images(data, folder)
     stream = write_pipeline_files(images, order, augmentations, folder, loader_workers=0, steps_per_epoch=STEPS + 1)
-    (folder / "scratch").mkdir()
-    checker = ParityChecker(InProcess(REFERENCE), folder / "scratch", folder / "cache")
     request = CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0, stream)
-    return checker.check(InProcess(f"tests.bug_injection:{engine}"), request)
+    return make_checker(folder).check(InProcess(f"tests.bug_injection:{engine}"), request)
 
 
 def test_correct_pipeline_passes_and_each_batch_is_compared(tmp_path: Path) -> None:
@@ -321,13 +324,11 @@ class RequestCounter(InProcess):
 
 
 def test_reference_trains_once_for_the_same_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = small_datasets.files(tmp_path)
-    request = CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0)
-    (tmp_path / "scratch").mkdir()
+    request = lenet_request(tmp_path)
 
     def request_count(request: CheckRequest) -> int:
         RequestCounter.count = 0
-        checker = ParityChecker(RequestCounter(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+        checker = make_checker(tmp_path, reference=RequestCounter)
         assert checker.check(InProcess(REFERENCE), request).status == "pass"
         return RequestCounter.count
 
@@ -345,16 +346,15 @@ def test_reference_trains_once_for_the_same_training(tmp_path: Path, monkeypatch
 
 
 def test_corrupt_cache_does_not_fail_an_engine(tmp_path: Path) -> None:
-    def checked(name: str) -> ParityCheck:
-        (tmp_path / name).mkdir()
-        return check("Correct", tmp_path / name, cache=tmp_path / "cache")
+    def checked() -> ParityCheck:
+        return make_checker(tmp_path).check(InProcess(REFERENCE), lenet_request(tmp_path))
 
-    assert checked("first").status == "pass"
+    assert checked().status == "pass"
     (gradients,) = (tmp_path / "cache").glob("*/1.gradients.npz")
     with np.load(gradients) as file:
         doubled: dict[str, Any] = {name: 2 * file[name] for name in file.files}
     np.savez(gradients, **doubled)
-    assert checked("second").status == "pass"
+    assert checked().status == "pass"
 
 
 def test_failing_reference_leaves_no_files(tmp_path: Path) -> None:
@@ -364,11 +364,9 @@ def test_failing_reference_leaves_no_files(tmp_path: Path) -> None:
                 raise ConfigurationFailed("killed")
             return super().request(request, timeout)
 
-    files = small_datasets.files(tmp_path)
-    (tmp_path / "scratch").mkdir()
-    checker = ParityChecker(Failing(REFERENCE), tmp_path / "scratch", tmp_path / "cache")
+    checker = make_checker(tmp_path, reference=Failing)
     with pytest.raises(ReferenceFailed, match="killed"):
-        checker.check(InProcess(REFERENCE), CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0))
+        checker.check(InProcess(REFERENCE), lenet_request(tmp_path))
     remaining = [path for folder in ("scratch", "cache") for path in (tmp_path / folder).glob("*")]
     assert remaining == []
 
@@ -376,12 +374,12 @@ def test_failing_reference_leaves_no_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bug", ["KerasMomentum", "OtherEpsilon", "StaleStatistics", "OtherMasks", "UndeclaredVariance"]
 )
-def test_injected_batch_norm_and_dropout_bugs_fail(bug: str, tmp_path: Path) -> None:
-    assert check(bug, tmp_path, model=EVERYTHING).status == "fail"
+def test_injected_batch_norm_and_dropout_bugs_fail(bug: str, check: Check) -> None:
+    assert check(bug, model=EVERYTHING).status == "fail"
 
 
-def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(tmp_path: Path) -> None:
-    parity = check("Correct", tmp_path, model=EVERYTHING)
+def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(check: Check) -> None:
+    parity = check("Correct", model=EVERYTHING)
     assert parity.status == "pass"
     assert parity.float64 is not None
     assert parity.float64.tolerance == FLOAT64_TOLERANCE_WITH_BATCH_NORM
@@ -389,8 +387,8 @@ def test_batch_norm_has_its_own_tolerance_and_running_statistics_are_weights(tmp
     assert compared == set(EVERYTHING.tensor_shapes())
 
 
-def test_declared_running_variance_passes_and_its_deviation_is_reported(tmp_path: Path) -> None:
-    parity = check("DeclaredVariance", tmp_path, model=EVERYTHING)
+def test_declared_running_variance_passes_and_its_deviation_is_reported(check: Check) -> None:
+    parity = check("DeclaredVariance", model=EVERYTHING)
     assert parity.status == "pass"
     assert {deviation.tensor for deviation in parity.known_deviations} == {
         "norm1.running_variance",
@@ -407,6 +405,6 @@ def test_states_of_large_networks_are_cached_for_one_study_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("polybench.parity_check.check._MAX_CACHED_PARAMETERS", 1000)
-    assert check("Correct", tmp_path).status == "pass"
+    assert make_checker(tmp_path).check(InProcess(REFERENCE), lenet_request(tmp_path)).status == "pass"
     assert not (tmp_path / "cache").exists()
     assert len(list((tmp_path / "scratch" / "reference").iterdir())) == 1
