@@ -47,6 +47,7 @@ SHARE_ENGINES = (
     "engines/tf/test_engine.py",
     "engines/jax/test_engine.py",
     "engines/jax/test_flops.py",
+    "engines/test_requirements.py",
     "engines/test_operations.py",
     "engines/test_allocation_sites.py",
     "engines/test_allocations.py",

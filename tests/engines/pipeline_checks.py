@@ -1,9 +1,11 @@
-"""Requirements of every engine's input pipeline, as checks for `tests.engines.engine_fixtures`."""
+"""Requirements of several engines, as checks in their processes: the input pipeline, and a missing GPU."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from polybench.errors import EngineUnavailable
 from tests.engines.engine_fixtures import EngineFixture, make_pipeline_input
 
 
@@ -49,8 +51,17 @@ def closes_when_batches_are_preloaded(fixture: EngineFixture) -> None:
     assert fixture.engine.data_wait_seconds() is None
 
 
+def reports_a_missing_gpu_with_a_hint(fixture: EngineFixture) -> None:
+    assert fixture.engine.probe().devices[0] == "cpu"
+    with pytest.raises(EngineUnavailable) as missing:
+        fixture.build(device="cuda:99")
+    assert missing.value.reason
+    assert missing.value.hint
+
+
 CHECKS = (
     returns_augmented_batches_with_any_number_of_workers,
     separates_data_wait_from_training_time,
     closes_when_batches_are_preloaded,
+    reports_a_missing_gpu_with_a_hint,
 )

@@ -1,4 +1,4 @@
-"""Passes for memory and allocations: their order, and the steps that they run."""
+"""Passes for memory and allocations, and native allocations counted by memray: what it sees, and its own overhead."""
 
 from __future__ import annotations
 
@@ -12,28 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.engines.fake.engine import ALLOCATIONS, FakeEngine
+from polybench.engines.fake.engine import ALLOCATIONS
 from polybench.errors import EngineUnavailable
 from polybench.schema.resources import Allocations, SizeClasses
 from polybench.worker.allocations import COVERAGE, count_native_allocations, measure_memory_and_allocations, size_class
+from tests.worker.recorder import Recorder
 
 GROWTH = 96 << 20
 
 
-class MemoryHog(FakeEngine):
+class MemoryHog(Recorder):
     """Allocates memory briefly in each step, and more in the counting pass."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    def reset(self) -> None:
-        self.calls.append("reset")
-
     def run_steps(self, first: int, n: int) -> float:
-        self.calls.append(f"run {first}+{n}")
         bytearray(GROWTH)
-        return 1.0
+        return super().run_steps(first, n)
 
     def count_allocations(self, first: int, n: int) -> Allocations:
         self.calls.append(f"count {first}+{n}")
@@ -68,23 +61,18 @@ ALLOCATED = 10 * MIB
 STEPS = 5
 
 
-class Allocating(FakeEngine):
+class Allocating(Recorder):
     """Calls `allocate` in every step, and keeps its result until the next step."""
 
     def __init__(self, allocate: Callable[[], object] = lambda: None) -> None:
         super().__init__()
         self._allocate = allocate
-        self.calls: list[str] = []
-
-    def reset(self) -> None:
-        self.calls.append("reset")
 
     def run_steps(self, first: int, n: int) -> float:
-        self.calls.append(f"run {first}+{n}")
         for _ in range(n):
             self._kept_result = None
             self._kept_result = self._allocate()
-        return 0.0
+        return super().run_steps(first, n)
 
 
 def in_a_thread() -> object:

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.engines.fake.engine import FakeEngine
 from polybench.worker.bottlenecks import pipeline_seconds, training_seconds
+from tests.worker.recorder import Recorder
 
 
-class Recorder(FakeEngine):
-    """Records calls. Blocks of 10 steps take 1, 30, 2 and 3 s per step: the second has interference."""
-
-    timing_resolution = "block"
+class Disturbed(Recorder):
+    """Blocks of 10 steps take 1, 30, 2 and 3 s per step: the second has interference."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
+        super().__init__("block")
         self._seconds = iter((10.0, 300.0, 20.0, 30.0))
 
-    def reset(self) -> None:
-        self.calls.append("reset")
-
     def run_steps(self, first: int, n: int) -> float:
-        self.calls.append(f"run {first}+{n}")
+        super().run_steps(first, n)
         return next(self._seconds) if n == 10 else 0.1
 
     def drain_pipeline(self, first: int, n: int) -> float:
-        self.calls.append(f"drain {first}+{n}")
+        super().drain_pipeline(first, n)
         return next(self._seconds) if n == 10 else 0.1
 
 
 def test_the_pipeline_starts_untimed_and_no_step_trains() -> None:
-    engine = Recorder()
+    engine = Disturbed()
     assert pipeline_seconds(engine, 10) == pytest.approx(2.0)  # the median of 1, 30 and 2
     assert engine.calls == ["drain 0+2", "drain 2+10"] * 3
 
 
 def test_training_is_measured_in_timing_blocks_after_a_warm_up_block() -> None:
-    engine = Recorder()
+    engine = Disturbed()
     assert training_seconds(engine, 10) == pytest.approx(3.0)  # the median of 30, 2 and 3; the first block is warm-up
     assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+10"] * 4

@@ -18,8 +18,7 @@ from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
 from polybench.schema.options import Workload
-from tests.engines import pipeline_checks
-from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.example_networks import EVERYTHING, FEATURES, SEQUENCES
 
 
@@ -190,16 +189,3 @@ def test_xla_is_unavailable_with_the_cudnn_lstm_kernel() -> None:
     with pytest.raises(EngineUnavailable, match="XLA does not support") as error:
         check_variants(job_of(SEQUENCES, "xla", device="cuda"))
     assert "tf+no_fusion+xla" in str(error.value.hint)
-
-
-@in_process_of("tf")
-def test_a_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
-    with pytest.raises(EngineUnavailable) as missing:
-        fixture.build(device="cuda:99")
-    assert missing.value.reason
-    assert missing.value.hint
-
-
-@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
-def test_the_input_pipeline_meets_all_requirements(run_check: RunCheck, check: Check) -> None:
-    run_check("tf", check)

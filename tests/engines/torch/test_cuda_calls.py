@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
@@ -43,27 +41,9 @@ def train(fixture: EngineFixture) -> None:
 def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) -> None:
     with fake_cuda() as cuda:
         train(fixture)
+    assert len(NAMES) >= 10
     assert cuda.called >= NAMES, NAMES - cuda.called
     assert cuda.mocks["torch.cuda.set_device"].call_args.args == (1,)
-
-
-@in_process_of("torch")
-def test_a_misspelled_gpu_call_is_detected(fixture: EngineFixture) -> None:
-    """Delete each function in turn, which is equivalent to misspelling its name."""
-    import torch
-
-    for name in sorted(NAMES):
-        with fake_cuda() as cuda:
-            saved = getattr(torch.cuda, name.rpartition(".")[2])
-            delattr(torch.cuda, name.rpartition(".")[2])
-            try:
-                with pytest.raises(AttributeError, match=name.rpartition(".")[2]):
-                    train(fixture)
-            finally:
-                setattr(torch.cuda, name.rpartition(".")[2], saved)
-            assert name not in cuda.called
-    with fake_cuda(), pytest.raises(TypeError, match="argument"):
-        torch.cuda.synchronize(0, 1)
 
 
 @in_process_of("torch")
@@ -157,8 +137,3 @@ def test_the_pipeline_pins_its_batches(fixture: EngineFixture) -> None:
         build(fixture)
         fixture.engine.open_pipeline(make_pipeline_input(1, True)[0])
         assert loader.call_args.kwargs["pin_memory"] is True
-
-
-def test_find_calls_finds_the_gpu_calls_of_the_engine() -> None:
-    assert {"torch.cuda.synchronize", "torch.cuda.graph", "torch.cuda.memory_stats"} <= NAMES
-    assert len(NAMES) >= 10

@@ -12,8 +12,7 @@ import pytest
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import BatchNorm, Conv, Dropout, Flatten, ReLU, Residual
 from polybench.networks.lenet import LENET
-from tests.engines import pipeline_checks
-from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 
 @in_process_of("torch")
@@ -91,15 +90,6 @@ def test_precision_is_set_explicitly(fixture: EngineFixture) -> None:
 
 
 @in_process_of("torch")
-def test_a_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
-    assert fixture.engine.probe().devices[0] == "cpu"
-    with pytest.raises(EngineUnavailable) as missing:
-        fixture.build(device="cuda:99")
-    assert missing.value.reason
-    assert missing.value.hint
-
-
-@in_process_of("torch")
 def test_cudagraph_on_the_cpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
     with pytest.raises(EngineUnavailable) as missing:
         fixture.build(variants=("channels_last", "cudagraph"))
@@ -146,8 +136,3 @@ def test_the_probe_returns_the_version_of_triton_without_importing_it(fixture: E
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: triton\nVersion: 9.8.7\n")
         monkeypatch.syspath_prepend(folder)
         assert fixture.engine.probe().build["triton"] == "9.8.7"
-
-
-@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
-def test_the_input_pipeline_meets_all_requirements(run_check: RunCheck, check: Check) -> None:
-    run_check("torch", check)

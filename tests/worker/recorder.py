@@ -1,0 +1,27 @@
+"""An engine that records its calls, for tests of what a worker measures."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from polybench.engines.fake.engine import FakeEngine
+
+
+class Recorder(FakeEngine):
+    """Records resets, steps and drained batches; a step takes one second of a simulated clock."""
+
+    def __init__(self, resolution: Literal["step", "block"] = "step") -> None:
+        super().__init__()
+        self.timing_resolution = resolution
+        self.calls: list[str] = []
+
+    def reset(self) -> None:
+        self.calls.append("reset")
+
+    def run_steps(self, first: int, n: int) -> float:
+        self.calls.append(f"run {first}+{n}")
+        return float(n)
+
+    def drain_pipeline(self, first: int, n: int) -> float:
+        self.calls.append(f"drain {first}+{n}")
+        return float(n)
