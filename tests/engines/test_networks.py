@@ -33,11 +33,16 @@ from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
 
 Check = Callable[[str, CheckRequest], ParityCheck]
 
+# In `make test`, one backend of Keras and one LSTM of TensorFlow stand for all.
+MARKS: dict[str, Any] = {
+    **dict.fromkeys(("flux", "keras+jax", "tf+unrolled"), pytest.mark.slow),
+    # On the CPU, its graph is that of tf (tests/engines/tf/test_engine.py).
+    "tf+no_fusion": [pytest.mark.slow, pytest.mark.exhaustive],
+}
 every_engine = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in EVERYTHING_CELLS],
+    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in EVERYTHING_CELLS]
 )
-SEQUENCES_NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "flux" else name for name in SEQUENCES_CELLS]
+SEQUENCES_NAMES = [pytest.param(name, marks=MARKS.get(name, ())) for name in SEQUENCES_CELLS]
 PUBLISHED = [
     pytest.param(network, name, marks=[pytest.mark.slow, *([] if network == IN_CI else [pytest.mark.exhaustive])])
     for network, name in NETWORK_CASES

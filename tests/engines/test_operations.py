@@ -73,7 +73,7 @@ def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> N
     check_operations(fixture, ("eager",))
 
 
-@timed_from_python
+@pytest.mark.parametrize("engine", ["torch", "tf", pytest.param("jax", marks=pytest.mark.slow)])
 def test_every_operation_of_sequence_layers_equals_the_reference(run_check: RunCheck, engine: str) -> None:
     run_check(engine, check_sequence_operations)
 
