@@ -11,7 +11,6 @@ from polybench.figures.figure import (
     NoData,
     Trace,
     TraceStyle,
-    coordinates,
     escape_text,
     scatter,
     styles_for,
@@ -45,7 +44,7 @@ def draw(study: StudyDocument) -> Figure:
         traces=[
             trace
             for configuration, measured in curves.items()
-            for trace in _traces(escape_text(configuration), measured, styles[configuration])
+            for trace in _traces(configuration, measured, styles[configuration])
         ],
         layout={
             "xaxis": {"title": {"text": "training time, s"}, "rangemode": "tozero"},
@@ -69,18 +68,11 @@ def _curve(training: Training) -> Curve:
     ]
 
 
-def _traces(name: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
+def _traces(configuration: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
+    hidden = {"opacity": 0.45, "showlegend": False, "hoverinfo": "skip"}
     thin = [
-        scatter(
-            "lines",
-            coordinates(seconds for seconds, _ in curve),
-            [accuracy for _, accuracy in curve],
-            legendgroup=name,
-            line={"color": style.colour, "width": 1},
-            opacity=0.45,
-            showlegend=False,
-            hoverinfo="skip",
-        )
+        scatter("lines", *zip(*curve, strict=True), legendgroup=configuration, line={"color": style.colour, "width": 1})
+        | hidden
         for curve in (curves if len(curves) > 1 else [])
     ]
     # The mean ends with the first seed that stopped, or it would jump.
@@ -88,12 +80,11 @@ def _traces(name: str, curves: list[Curve], style: TraceStyle) -> list[Trace]:
     mean = [tuple(map(fmean, zip(*(curve[number] for curve in curves), strict=True))) for number in range(epochs)]
     thick = scatter(
         "lines+markers",
-        coordinates(seconds for seconds, _ in mean),
-        [accuracy for _, accuracy in mean],
-        name=name,
-        legendgroup=name,
-        line={"color": style.colour, "width": 2.5, "dash": style.dash},
-        marker={"symbol": style.symbol, "size": 9, "color": style.colour},
-        hovertemplate=f"{name}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
+        *zip(*mean, strict=True),
+        name=configuration,
+        legendgroup=configuration,
+        line=style.line(2.5),
+        marker=style.marker(9),
+        hovertemplate=f"{escape_text(configuration)}: %{{y:.2f}}% after %{{x:.4~g}} s<extra></extra>",
     )
     return [*thin, thick]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from polybench.figures.figure import Figure, NoData, coordinates, escape_text, horizontal_bars, label_margin, style_for
+from polybench.figures.figure import Figure, NoData, coordinates, escape_text, horizontal_bars, label_margin
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
 
@@ -46,7 +46,7 @@ def draw(study: StudyDocument) -> Figure:
                 title,
                 names,
                 mib,
-                style_for(number),
+                number,
                 text=counts,
                 textposition="outside",
                 cliponaxis=False,

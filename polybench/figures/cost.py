@@ -6,8 +6,6 @@ from polybench.figures.figure import (
     NEUTRAL,
     Figure,
     NoData,
-    Trace,
-    coordinates,
     escape_text,
     log_axis,
     round_coordinate,
@@ -33,39 +31,26 @@ def draw(study: StudyDocument) -> Figure:
     styles = styles_for(result.configuration for result in study.results)
     x_axis = log_axis([seconds for seconds, _ in priced.values()], padding=1.6)
     y_axis = log_axis([dollars for _, dollars in priced.values()], padding=1.6)
+    ends = [10.0 ** (x_axis["range"][0] - 1), 10.0 ** (x_axis["range"][1] + 1)]
+    price_line = {"color": NEUTRAL, "width": 1, "dash": "dot"}
     rates = dict.fromkeys(round_coordinate(3600 * dollars / seconds) for seconds, dollars in priced.values())
+    prices = [
+        scatter("lines", ends, ends, scale=rate / 3600, name=f"${rate:,.4g}/hour", line=price_line, hoverinfo="skip")
+        for rate in rates
+    ]
     marks = [
-        scatter(
-            "markers",
-            coordinates([seconds]),
-            [dollars],
-            name=escape_text(configuration),
-            marker={"color": styles[configuration].colour, "symbol": styles[configuration].symbol, "size": 13},
-            hovertemplate=f"{escape_text(configuration)}: %{{x:.4~g}} s, $%{{y:.4~g}}<extra></extra>",
-        )
-        for configuration, (seconds, dollars) in priced.items()
+        scatter("markers", [seconds], [dollars], name=name, marker=styles[name].marker(13))
+        | {"hovertemplate": f"{escape_text(name)}: %{{x:.4~g}} s, $%{{y:.4~g}}<extra></extra>"}
+        for name, (seconds, dollars) in priced.items()
     ]
     return Figure(
         title="Cost and time per epoch",
         note="Lower left is better. Each line is a price per hour from the study.",
-        traces=[*(_price_line(rate, x_axis["range"]) for rate in rates), *marks],
+        traces=[*prices, *marks],
         layout={
             "xaxis": x_axis | {"title": {"text": "time per epoch, s"}},
             "yaxis": y_axis | {"title": {"text": "cost per epoch, $"}},
             "margin": {"l": 84, "r": 24},
         },
         height=430,
-    )
-
-
-def _price_line(rate: float, ends: list[float]) -> Trace:
-    """Draw the cost over time at this price per hour."""
-    seconds = [10.0 ** (ends[0] - 1), 10.0 ** (ends[1] + 1)]
-    return scatter(
-        "lines",
-        coordinates(seconds),
-        [rate * one / 3600 for one in seconds],
-        name=f"${rate:,.4g}/hour",
-        line={"color": NEUTRAL, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
     )

@@ -56,22 +56,25 @@ def round_coordinate(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def coordinates(values: Iterable[float | None], scale: float = 1.0) -> list[float | None]:
-    """Scale and round values, for example from seconds to ms; None stays None."""
-    return [None if value is None else round_coordinate(scale * value) for value in values]
+def coordinates(values: Iterable[Any], scale: float = 1.0) -> list[Any]:
+    """Scale and round numbers, for example from seconds to ms; dates, labels and None stay as they are."""
+    return [round_coordinate(scale * value) if isinstance(value, int | float) else value for value in values]
 
 
-def scatter(mode: str, x: Sequence[Any], y: Iterable[float | None], **properties: Any) -> Trace:
-    """Describe marks or lines, with rounded ordinates."""
-    return {"type": "scatter", "mode": mode, "x": x, "y": coordinates(y)} | properties
+def scatter(mode: str, x: Iterable[Any], y: Iterable[Any], *, scale: float = 1.0, **properties: Any) -> Trace:
+    """Describe marks or lines, with scaled ordinates; escapes the names."""
+    names = {key: escape_text(properties[key]) for key in ("name", "legendgroup") if key in properties}
+    return {"type": "scatter", "mode": mode, "x": coordinates(x), "y": coordinates(y, scale)} | properties | names
 
 
 def horizontal_bars(
-    name: str, labels: Sequence[Any], lengths: Sequence[float | None], style: TraceStyle, **properties: Any
+    name: str, labels: Sequence[Any], lengths: Iterable[float | None], number: int, **properties: Any
 ) -> Trace:
-    """Describe a bar for each label, with the hatch of this style."""
-    shared = {"type": "bar", "orientation": "h", "name": name, "y": labels, "x": lengths, "marker": style.bar_marker}
-    return shared | properties
+    """Describe a bar for each label, with the n-th colour and hatch; escapes the name."""
+    return {
+        "type": "bar", "orientation": "h", "name": escape_text(name), "y": labels, "x": list(lengths),
+        "marker": style_for(number).bar_marker,
+    } | properties  # fmt: skip
 
 
 def error_bars(values: Sequence[float], intervals: Sequence[Interval | None], scale: float = 1.0) -> dict[str, Any]:
@@ -147,6 +150,14 @@ class TraceStyle(NamedTuple):
         """Return the colour with this opacity."""
         red, green, blue = (int(self.colour[start : start + 2], 16) for start in (1, 3, 5))
         return f"rgba({red},{green},{blue},{opacity})"
+
+    def line(self, width: float) -> dict[str, Any]:
+        """Describe a line with this colour and dash."""
+        return {"color": self.colour, "dash": self.dash, "width": width}
+
+    def marker(self, size: int, suffix: str = "") -> dict[str, Any]:
+        """Describe a marker with this colour and symbol; the suffix -open makes it hollow."""
+        return {"color": self.colour, "symbol": self.symbol + suffix, "size": size}
 
     @property
     def bar_marker(self) -> dict[str, Any]:

@@ -67,32 +67,21 @@ def _date_range(shown: Sequence[Series]) -> dict[str, Any]:
 
 
 def _traces(series: Series, style: TraceStyle) -> Iterator[Trace]:
-    name = escape_text(", ".join(filter(None, (_label(series), series.distinguishing_settings, series.hostname))))
+    name = ", ".join(filter(None, (_label(series), series.distinguishing_settings, series.hostname)))
     dates = [point.created for point in series.points]
     seconds = [point.step_seconds for point in series.points]
-    yield scatter(
-        "lines",
-        dates,
-        [1e3 * point.segment_level for point in series.points],
-        name=name,
-        legendgroup=name,
-        showlegend=False,
-        hoverinfo="skip",
-        line={"color": style.colour, "dash": style.dash, "width": 2, "shape": "hv"},
-    )
+    shared: dict[str, Any] = {"scale": 1e3, "name": name, "legendgroup": name}
+    levels = [point.segment_level for point in series.points]
+    line = style.line(2) | {"shape": "hv"}
+    yield scatter("lines", dates, levels, **shared, showlegend=False, hoverinfo="skip", line=line)
+    symbols = [style.symbol + "-open" * (point.ci95 is None) for point in series.points]
     yield scatter(
         "markers",
         dates,
-        [1e3 * one for one in seconds],
+        seconds,
+        **shared,
         error_y=error_bars(seconds, [point.ci95 for point in series.points], 1e3),
-        name=name,
-        legendgroup=name,
         text=[escape_text(point.study) for point in series.points],
-        marker={
-            "color": style.colour,
-            "size": 8,
-            "line": {"width": 1.5, "color": style.colour},
-            "symbol": [style.symbol + "-open" * (point.ci95 is None) for point in series.points],
-        },
-        hovertemplate=f"%{{text}}: %{{y:.4~g}} ms<extra>{name}</extra>",
+        marker=style.marker(8) | {"line": {"width": 1.5, "color": style.colour}, "symbol": symbols},
+        hovertemplate=f"%{{text}}: %{{y:.4~g}} ms<extra>{escape_text(name)}</extra>",
     )

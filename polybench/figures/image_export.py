@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -11,10 +10,12 @@ from polybench.errors import BadInput, EngineUnavailable, install_command, looku
 from polybench.figures.figure import Figure, escape_text, template
 from polybench.render.study import header_for
 from polybench.schema import units
-from polybench.schema.analyses import HistoryDocument, Series
+from polybench.schema.analyses import HistoryDocument
 from polybench.schema.measurements import OverheadDocument, PeakDocument, SweepDocument
-from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.study import StudyDocument
+
+if TYPE_CHECKING:
+    from polybench.figures import Drawable
 
 WIDTH = 900
 """Width in pixels; with SCALE about 320 pixels per inch in a column of 7 inches."""
@@ -147,47 +148,25 @@ def plotly_javascript() -> str:
     return text
 
 
-if TYPE_CHECKING:
-    from polybench.figures import Drawable
-
-
 def caption_for(document: Drawable) -> str:
-    """Write a paragraph of plain text about the origin of a document."""
+    """Write a paragraph of plain text about the origin of a document: workload, machine, versions, date and ID."""
     if isinstance(document, HistoryDocument):
-        return ". ".join(dict.fromkeys(_describe_series(series) for series in document.series)) + "."
-    if isinstance(document, OverheadDocument):
-        workload = f"{document.model}, {units.plural(document.threads, 'thread')}"
-        origin = ", ".join(filter(None, (_origin(document.created, document.polybench), document.id)))
-        return f"{workload}. {_machine(document.host)}. {origin}."
-    if isinstance(document, SweepDocument | PeakDocument):
-        return f"{document.model}. {_machine(document.host)}. {_origin(document.created, document.polybench)}."
+        series = [
+            f"{one.model} on {one.dataset}, {one.precision}, {units.plural(one.threads, 'thread')}, {one.cpu}"
+            for one in document.series
+        ]
+        return ". ".join(dict.fromkeys(series)) + "."
+    origin = f"{document.created.partition('T')[0]}, polybench {document.polybench.version}"
+    if isinstance(document, OverheadDocument | SweepDocument | PeakDocument):
+        host, workload = document.host, document.model
+        if isinstance(document, OverheadDocument):
+            workload = f"{workload}, {units.plural(document.threads, 'thread')}"
+            origin = f"{origin}, {document.id}" if document.id else origin
+        machine = f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}"
+        return f"{workload}. {machine}. {origin}."
     results = document.results if isinstance(document, StudyDocument) else document.configurations
-    step_times = [result.step_times for result in results if result.step_times]
-    workload, extent, machine = header_for(document.settings, document.host, step_times)
-    versions = _versions(result.versions for result in results)
-    origin = f"{_origin(document.created, document.polybench)}, {document.id}"
-    return ". ".join(filter(None, (workload, extent, machine, versions, origin))) + "."
-
-
-def _describe_series(series: Series) -> str:
-    threads = units.plural(series.threads, "thread")
-    return f"{series.model} on {series.dataset}, {series.precision}, {threads}, {series.cpu}"
-
-
-def _machine(host: Host) -> str:
-    return f"{host.cpu}, {units.plural(host.cores, 'core')}{''.join(f', {gpu}' for gpu in host.gpus)}"
-
-
-def _origin(created: str, tool: ToolVersion) -> str:
-    return f"{created.partition('T')[0]}, polybench {tool.version}"
-
-
-def _versions(of_results: Iterable[Mapping[str, Any]]) -> str:
-    """List each package and its version once, without build information."""
-    packages = {
-        name: version
-        for versions in of_results
-        for name, version in versions.items()
-        if isinstance(version, str) and name != "build"
-    }
-    return ", ".join(f"{name} {version}" for name, version in packages.items())
+    header = header_for(document.settings, document.host, [one.step_times for one in results if one.step_times])
+    packages = {name: version for one in results for name, version in one.versions.items() if isinstance(version, str)}
+    packages.pop("build", None)
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
+    return ". ".join(filter(None, (*header, versions, f"{origin}, {document.id}"))) + "."

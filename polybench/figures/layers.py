@@ -14,7 +14,6 @@ from polybench.figures.figure import (
     escape_text,
     horizontal_bars,
     label_margin,
-    style_for,
 )
 from polybench.networks.layers import Operation
 from polybench.render.layers import UNATTRIBUTED, Key, sort_operations
@@ -54,7 +53,7 @@ def draw(document: LayersDocument) -> Figure:
             operation,
             labels,
             coordinates((seconds.get((*row, operation)) for row in rows), 1e3),
-            style_for(number),
+            number,
             hovertemplate=f"%{{y}}, {operation}: %{{x:.4~g}} ms<extra></extra>",
         )
         for number, operation in enumerate(operations)
@@ -127,13 +126,13 @@ def _times(one: ConfigurationLayers) -> dict[Key, tuple[float, Interval | None]]
 
 def _operation_bars(one: ConfigurationLayers, keys: list[Key], labels: list[str], number: int) -> Trace:
     """Draw the bars of a configuration; operations that it lacks have no bar."""
-    name, times = escape_text(one.configuration), _times(one)
+    times = _times(one)
     values = [times.get(key, (None, None)) for key in keys]
     return horizontal_bars(
-        name,
+        one.configuration,
         labels,
         coordinates((seconds for seconds, _ in values), 1e3),
-        style_for(number),
+        number,
         error_x=error_bars([seconds or 0.0 for seconds, _ in values], [interval for _, interval in values], 1e3),
-        hovertemplate=f"%{{y}}, {name}: %{{x:.4~g}} ms<extra></extra>",
+        hovertemplate=f"%{{y}}, {escape_text(one.configuration)}: %{{x:.4~g}} ms<extra></extra>",
     )

@@ -17,7 +17,6 @@ from polybench.figures.figure import (
     Interval,
     NoData,
     Trace,
-    coordinates,
     error_bars,
     escape_text,
     round_coordinate,
@@ -140,16 +139,11 @@ def draw_peak(document: PeakDocument) -> Figure:
     marks = [
         scatter(
             "markers",
-            coordinates(intensities),
+            intensities,
             map(roofline.attainable, intensities),
-            name=f"{escape_text(_legend_prefix(roofline, rooflines))}attainable by a layer",
+            name=f"{_legend_prefix(roofline, rooflines)}attainable by a layer",
             text=[escape_text(name) for name, _ in layers],
-            marker={
-                "color": style_for(number).colour,
-                "symbol": f"{style_for(number).symbol}-open",
-                "size": 9,
-                "line": {"width": 1.5},
-            },
+            marker=style_for(number).marker(9, "-open") | {"line": {"width": 1.5}},
             hovertemplate="%{text}: %{x:.3~g} FLOP/B, at most %{y:.3~s}FLOP/s<extra></extra>",
         )
         for number, roofline in enumerate(rooflines)
@@ -193,27 +187,23 @@ def _points(one: ConfigurationLayers) -> Iterator[Point]:
 
 def _marks(configuration: str, points: Sequence[Point], number: int) -> Iterator[Trace]:
     """Draw a trace per operation; the configuration appears in the legend once."""
-    style, name = style_for(number), escape_text(configuration)
     operations = [operation for operation in _MARKS if any(point.operation == operation for point in points)]
     for operation in operations:
         selected = [point for point in points if point.operation == operation]
         rates = [point.rate for point in selected]
         yield scatter(
             "markers",
-            coordinates(point.intensity for point in selected),
+            [point.intensity for point in selected],
             rates,
-            name=name,
-            legendgroup=name,
+            name=configuration,
+            legendgroup=configuration,
             showlegend=operation == operations[0],
             error_y=error_bars(rates, [point.interval for point in selected]),
             text=[escape_text(point.layer) for point in selected],
-            marker={
-                "color": style.colour,
-                "symbol": f"{style.symbol}{_MARKS[operation]}",
-                "size": 10,
-                "line": {"width": 1.5 if _MARKS[operation] else 0},
-            },
-            hovertemplate=f"%{{text}}, {operation}: %{{x:.3~g}} FLOP/B, %{{y:.3~s}}FLOP/s<extra>{name}</extra>",
+            marker=style_for(number).marker(10, _MARKS[operation])
+            | {"line": {"width": 1.5 if _MARKS[operation] else 0}},
+            hovertemplate=f"%{{text}}, {operation}: %{{x:.3~g}} FLOP/B, %{{y:.3~s}}FLOP/s"
+            f"<extra>{escape_text(configuration)}</extra>",
         )
 
 
@@ -294,7 +284,7 @@ def _lines(roofline: Roofline, prefix: str, x_range: Interval) -> Iterator[Trace
 
 def _line(name: str, x: list[float], y: list[float], dash: str) -> Trace:
     line = {"color": NEUTRAL, "width": 2, "dash": dash}
-    return scatter("lines", coordinates(x), y, name=escape_text(name), hoverinfo="name", line=line)
+    return scatter("lines", x, y, name=name, hoverinfo="name", line=line)
 
 
 def _log_axis(ends: Interval) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybench.figures.figure import (
     NEUTRAL,
     Figure,
@@ -84,18 +86,15 @@ def _curves(document: SweepDocument, axis: str) -> dict[str, Curve]:
 def _curve_trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_kind: str) -> Trace:
     label = f"{escape_text(name)}, {_axis_title(axis)} %{{x}}"
     rates = [result.items_per_second or 0.0 for _, result in curve]
+    symbols = [style.symbol + "-open" * point.oversubscribed for point, _ in curve]
     return scatter(
         "lines+markers",
         [point.parameters[axis] for point, _ in curve],
         rates,
-        name=escape_text(name),
+        name=name,
         error_y=error_bars(rates, [_rate_interval(result) for _, result in curve]),
-        line={"color": style.colour, "dash": style.dash, "width": 2},
-        marker={
-            "color": style.colour,
-            "size": 9,
-            "symbol": [style.symbol + "-open" * point.oversubscribed for point, _ in curve],
-        },
+        line=style.line(2),
+        marker=style.marker(9) | {"symbol": symbols},
         hovertemplate=f"{label}: %{{y:,.4~g}} {input_kind}s/s<extra></extra>",
     )
 
@@ -103,16 +102,10 @@ def _curve_trace(name: str, curve: Curve, axis: str, style: TraceStyle, input_ki
 def _linear_scaling(curve: Curve, axis: str) -> Trace:
     """Draw a throughput proportional to the axis, through the first point."""
     point, result = curve[0]
-    first, rate = point.parameters[axis], result.items_per_second or 0.0
     values = [one.parameters[axis] for one, _ in curve]
-    return scatter(
-        "lines",
-        values,
-        [rate * value / first for value in values],
-        line={"color": NEUTRAL, "width": 1, "dash": "dot"},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    rate = (result.items_per_second or 0.0) / point.parameters[axis]
+    line = {"color": NEUTRAL, "width": 1, "dash": "dot"}
+    return scatter("lines", values, values, scale=rate, line=line, hoverinfo="skip", showlegend=False)
 
 
 def _rate_interval(result: PointResult) -> Interval | None:
@@ -158,34 +151,29 @@ def draw_overhead(document: OverheadDocument) -> Figure:
 
 def _fit_traces(one: ConfigurationOverhead, style: TraceStyle) -> list[Trace]:
     """Draw the measured points, and the fit with its overhead, if there is one."""
-    name = escape_text(one.configuration)
-    marker = {"color": style.colour, "symbol": style.symbol, "size": 9}
 
-    def marks(sizes: list[int], times: list[tuple[float, Interval | None]]) -> Trace:
+    def marks(sizes: list[int], times: list[tuple[float, Interval | None]], **properties: Any) -> Trace:
         return scatter(
             "markers",
             sizes,
-            [1e3 * seconds for seconds, _ in times],
-            legendgroup=name,
+            [seconds for seconds, _ in times],
+            scale=1e3,
+            legendgroup=one.configuration,
             cliponaxis=False,
             error_y=error_bars([seconds for seconds, _ in times], [interval for _, interval in times], 1e3),
-            hovertemplate=f"{name}, batch %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+            hovertemplate=f"{escape_text(one.configuration)}, batch %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+            **properties,
         )
 
     sizes = [point.batch_size for point in one.points]
-    points = marks(sizes, [(point.step_seconds, point.ci95) for point in one.points]) | {"marker": marker, "name": name}
+    times = [(point.step_seconds, point.ci95) for point in one.points]
+    points = marks(sizes, times, marker=style.marker(9), name=one.configuration)
     if one.overhead_seconds is None or one.seconds_per_item is None:
         return [points]
     ends = [0, max(sizes)]
-    line = scatter(
-        "lines",
-        ends,
-        [1e3 * (one.overhead_seconds + one.seconds_per_item * size) for size in ends],
-        line={"color": style.colour, "dash": style.dash, "width": 1.5},
-        legendgroup=name,
-        showlegend=False,
-        hoverinfo="skip",
-    )
-    hollow = marker | {"symbol": f"{style.symbol}-open", "size": 11, "line": {"width": 2}}
-    overhead = marks([0], [(one.overhead_seconds, one.ci95.overhead_seconds)])
-    return [points, line, overhead | {"marker": hollow, "showlegend": False}]
+    fitted = [one.overhead_seconds + one.seconds_per_item * size for size in ends]
+    hidden: dict[str, Any] = {"legendgroup": one.configuration, "showlegend": False, "hoverinfo": "skip"}
+    line = scatter("lines", ends, fitted, scale=1e3, line=style.line(1.5), **hidden)
+    hollow = style.marker(11, "-open") | {"line": {"width": 2}}
+    overhead = [(one.overhead_seconds, one.ci95.overhead_seconds)]
+    return [points, line, marks([0], overhead, marker=hollow, showlegend=False)]

@@ -7,11 +7,11 @@ from polybench.figures.figure import (
     Figure,
     NoData,
     Trace,
-    coordinates,
     error_bars,
     escape_text,
     label_margin,
     log_axis,
+    scatter,
     styles_for,
 )
 from polybench.schema import units
@@ -73,26 +73,22 @@ def draw(study: StudyDocument) -> Figure:
 
 
 def _mark(result: Result, comparison: Comparison, colour: str) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": escape_text(result.configuration),
-        "x": coordinates([comparison.speedup]),
-        "y": [escape_text(result.configuration)],
-        "error_x": error_bars([comparison.speedup], [comparison.ci95]) | {"color": colour},
-        "marker": {
-            "color": colour,
-            "size": 11,
-            "symbol": "circle" if comparison.is_significant else "circle-open",
+    name = escape_text(result.configuration)
+    return scatter(
+        "markers",
+        [comparison.speedup],
+        [name],
+        name=result.configuration,
+        error_x=error_bars([comparison.speedup], [comparison.ci95]) | {"color": colour},
+        marker={
+            "color": colour, "size": 11, "symbol": "circle" if comparison.is_significant else "circle-open",
             "line": {"width": 2, "color": colour},
         },
-        "hovertemplate": f"{escape_text(result.configuration)}: {_label(result, comparison)}<extra></extra>",
-    }
+        hovertemplate=f"{name}: {_label(result, comparison)}<extra></extra>",
+    )  # fmt: skip
 
 
 def _label(result: Result, comparison: Comparison) -> str:
-    return (
-        "baseline"
-        if comparison.baseline == result.configuration
-        else units.format_with_ci(comparison.speedup, comparison.ci95)
-    )
+    if comparison.baseline == result.configuration:
+        return "baseline"
+    return units.format_with_ci(comparison.speedup, comparison.ci95)

@@ -16,7 +16,6 @@ from polybench.figures.figure import (
     label_margin,
     log_axis,
     scatter,
-    style_for,
     styles_for,
 )
 from polybench.schema.metrics import METRICS
@@ -100,8 +99,8 @@ def _bars(started: Sequence[Result], names: Sequence[str]) -> list[Trace]:
         horizontal_bars(
             phase.title,
             names,
-            coordinates(float(phase.value(result) or 0.0) for result in started),
-            style_for(number),
+            coordinates(phase.value(result) or 0.0 for result in started),
+            number,
             hovertemplate=f"%{{y}}, {phase.title}: %{{x:.3~g}} s<extra></extra>",
         )
         for number, phase in enumerate(_PHASES)
@@ -142,23 +141,13 @@ def _line(result: Result, baseline: Result, style: TraceStyle, end: float, cross
         return [_seconds_after(result, step) / _seconds_after(baseline, step) for step in steps]
 
     steps = [end ** (number / _POINTS) for number in range(_POINTS + 1)]
-    line = scatter(
-        "lines",
-        coordinates(steps),
-        ratios(steps),
-        line={"color": style.colour, "dash": style.dash, "width": 2},
-        hovertemplate=f"{name}, %{{x:,.0f}} steps: %{{y:.3~g}} times as long<extra></extra>",
-    )
+    hover = f"{name}, %{{x:,.0f}} steps: %{{y:.3~g}} times as long<extra></extra>"
+    line = scatter("lines", steps, ratios(steps), line=style.line(2), hovertemplate=hover)
     if crossing is None:
         return [line | shared]
-    mark = scatter(
-        "markers",
-        [crossing],
-        ratios([crossing]),
-        showlegend=False,
-        marker={"color": style.colour, "symbol": style.symbol, "size": 11},
-        hovertemplate=f"{name} and {baseline_name} break even after %{{x:,}} steps<extra></extra>",
-    )
+    hover = f"{name} and {baseline_name} break even after %{{x:,}} steps<extra></extra>"
+    crossings = ratios([crossing])
+    mark = scatter("markers", [crossing], crossings, showlegend=False, marker=style.marker(11), hovertemplate=hover)
     return [line | shared, mark | shared]
 
 

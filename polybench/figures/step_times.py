@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,18 +83,19 @@ def _warm_up_traces(result: Result, style: TraceStyle) -> list[Trace]:
     seconds = _first_steps(result)
     if not all(value > 0 for value in seconds):
         return []
-    name = escape_text(result.configuration)
+    name = result.configuration
     return [
         scatter(
             "lines+markers",
             [1, 2],
-            [1e3 * value for value in seconds],
+            seconds,
+            scale=1e3,
             name=name,
             legendgroup=name,
             showlegend=False,
-            marker={"symbol": f"{style.symbol}-open", "size": 9, "color": style.colour},
-            line={"color": style.colour, "dash": style.dash, "width": 1.5},
-            hovertemplate=f"{name}, step %{{x}}: %{{y:.4~g}} ms<extra></extra>",
+            marker=style.marker(9, "-open"),
+            line=style.line(1.5),
+            hovertemplate=f"{escape_text(name)}, step %{{x}}: %{{y:.4~g}} ms<extra></extra>",
         )
     ]
 
@@ -145,29 +146,23 @@ def _quantile_index(count: int, fraction: float) -> int:
 
 
 def _timed_traces(result: Result, bins: Sequence[Bin], style: TraceStyle) -> list[Trace]:
-    name = escape_text(result.configuration)
-    steps = coordinates(one.middle for one in bins)
-    low, high = ([1e3 * one.low for one in bins], [1e3 * one.high for one in bins])
-    shared = {"legendgroup": name, "xaxis": "x2", "yaxis": "y2"}
+    name = result.configuration
+    steps = [one.middle for one in bins]
+    shared: dict[str, Any] = {"scale": 1e3, "legendgroup": name, "xaxis": "x2", "yaxis": "y2"}
     band = scatter(
         "lines",
         [*steps, *reversed(steps)],
-        [*high, *reversed(low)],
+        [*(one.high for one in bins), *(one.low for one in reversed(bins))],
         fill="toself",
         fillcolor=style.lighten(0.18),
         line={"width": 0},
         hoverinfo="skip",
         showlegend=False,
+        **shared,
     )
-    medians = scatter(
-        "lines",
-        steps,
-        [1e3 * one.median for one in bins],
-        name=name,
-        line={"color": style.colour, "dash": style.dash, "width": 2},
-        hovertemplate=f"{name}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>",
-    )
-    return [band | shared, medians | shared]
+    hover = f"{escape_text(name)}, step %{{x:.0f}}: %{{y:.4~g}} ms<extra></extra>"
+    medians = [one.median for one in bins]
+    return [band, scatter("lines", steps, medians, name=name, line=style.line(2), hovertemplate=hover, **shared)]
 
 
 def _with_times(study: StudyDocument) -> list[Result]:

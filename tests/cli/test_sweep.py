@@ -166,7 +166,7 @@ def test_a_saved_sweep_is_printed_again(measured: Measured, tmp_path: Path) -> N
         ("sweep-x",): "no saved sweep 'sweep-x'",
     }.items():
         assert message in refused("show", *wrong, *where)
-    (tmp_path / "copy.json").write_bytes(Store(saved.folder).sweep_files()[0].read_bytes())
+    (tmp_path / "copy.json").write_bytes(Store(saved.folder).files("sweep")[0].read_bytes())
     assert printed("show", tmp_path / "copy.json") == saved.shown.stdout
 
 
