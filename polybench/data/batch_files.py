@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import mmap
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -82,18 +82,9 @@ def cached_epoch(dataset: Dataset, order: Order, folder: Path) -> EpochFile:
         return f"{dataset.source}, in batches of {order.shape[1]}"
 
     cache = FileCache(platformdirs.user_cache_path("polybench") / "epochs", str, _CACHE_BYTES, partial_sha256)
-    cache.fetch(
-        cache_key(
-            dataset.sha256,
-            str(dataset.images.dtype),
-            dataset.images.shape,
-            order_sha256(order),
-            order.shape,
-            Path(__file__),
-        ),
-        folder,
-        write,
-    )
+    images = str(dataset.images.dtype), dataset.images.shape
+    key = cache_key(dataset.sha256, *images, order_sha256(order), order.shape, Path(__file__))
+    cache.fetch(key, folder, write)
     return _epoch_file(folder, order, dataset)
 
 
@@ -108,7 +99,7 @@ def _epoch_file(folder: Path, order: Order, dataset: Dataset) -> EpochFile:
 def open_epoch(epoch: EpochFile) -> tuple[NDArray[np.float32] | NDArray[np.int32], NDArray[np.int64]]:
     """Return images (steps, batch, *image_shape) and labels (steps, batch), read-only and memory-mapped.
 
-    If the system supports it, all pages are already mapped, so that a timed step has no page fault.
+    All pages are already mapped, so that a timed step has no page fault.
     """
     shape = (epoch.steps, epoch.batch_size)
     images = np.frombuffer(_map_file(epoch.images_path), epoch.dtype).reshape(*shape, *epoch.image_shape)
@@ -140,16 +131,7 @@ def _write_images(
 
 def _map_file(path: str) -> mmap.mmap:
     with Path(path).open("rb") as file:
-        if hasattr(mmap, "MAP_POPULATE"):
-            return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-class ImageFiles(NamedTuple):
-    """`.npy` files of uint8 images (N, channels, height, width) and int64 labels (N,)."""
-
-    images: Path
-    labels: Path
+        return mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
 
 
 class PipelineFiles(msgspec.Struct, frozen=True):
@@ -167,17 +149,15 @@ class PipelineFiles(msgspec.Struct, frozen=True):
     bytes: int
 
 
-def write_images(dataset: Dataset, folder: Path) -> ImageFiles:
-    """Write `images.npy` and `labels.npy`, which all pipelines share."""
-    files = ImageFiles(folder / "images.npy", folder / "labels.npy")
+def write_images(dataset: Dataset, folder: Path) -> None:
+    """Write `images.npy`, uint8 (N, channels, height, width), and `labels.npy`, int64, which all pipelines share."""
     with check_free_space(folder, dataset.images.nbytes + 8 * len(dataset.labels)):
-        np.save(files.images, dataset.images)
-        np.save(files.labels, dataset.labels.astype(np.int64))
-    return files
+        np.save(folder / "images.npy", dataset.images)
+        np.save(folder / "labels.npy", dataset.labels.astype(np.int64))
 
 
 def write_pipeline_files(
-    files: ImageFiles,
+    images_folder: Path,
     order: Order,
     augmentations: Augmentations | None,
     folder: Path,
@@ -185,20 +165,21 @@ def write_pipeline_files(
     loader_workers: int,
     steps_per_epoch: int,
 ) -> PipelineFiles:
-    """Write `order.npy` and, with augmentation, `augmentations.npy` for these images."""
-    order_path, augmentations_path = folder / "order.npy", folder / "augmentations.npy"
+    """Write `order.npy` and, with augmentation, `augmentations.npy` for the images of `write_images`."""
+    images, order_path, augmentations_path = images_folder / "images.npy", folder / "order.npy", None
     with check_free_space(folder, 2 * order.nbytes):
         np.save(order_path, order)
         if augmentations is not None:
+            augmentations_path = str(folder / "augmentations.npy")
             np.save(augmentations_path, augmentations)
     return PipelineFiles(
-        str(files.images),
-        str(files.labels),
+        str(images),
+        str(images.with_name("labels.npy")),
         str(order_path),
-        None if augmentations is None else str(augmentations_path),
+        augmentations_path,
         loader_workers,
         steps_per_epoch,
-        files.images.stat().st_size,
+        images.stat().st_size,
     )
 
 

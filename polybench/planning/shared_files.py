@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -80,10 +80,13 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     order = epoch_order(len(dataset.images), batch_size, study.seed, epoch=0)
     if study.parity and study.parity_steps >= len(order):
         raise BadInput(f"--parity-steps {study.parity_steps}: an epoch has only {len(order)} batches of {batch_size}")
-    weights: dict[str, Any] = dict(initial_weights(model, study.seed))
+    weights = initial_weights(model, study.seed)
     weights_file = scratch / "weights.npz"
-    np.savez(weights_file, **weights)
-    checked = np.s_[: study.parity_steps + 1, : _parity_batch_size(plan)]
+    np.savez(weights_file, **cast("dict[str, Any]", weights))
+    # The parity check's batches have the model's size, reduced to a multiple of all replica counts.
+    each = math.lcm(*study.replica_counts)
+    checked_batch_size = min(batch_size, model.parity_batch_size)
+    checked = np.s_[: study.parity_steps + 1, : max(each, checked_batch_size - checked_batch_size % each)]
     pipeline = study.input == "pipeline"
     # A timing block may extend into the next epoch by its warm-up steps. For 50,000 images, the order of an
     # epoch takes 400 kB, its augmentations 150 kB.
@@ -93,7 +96,11 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
         raise BadInput(f"{max_epochs(study)} epochs exceed the limit for input pipelines: use at most --epochs {most}")
     augmentations = augmentation_stream(len(order), batch_size, study.seed, steps) if study.augment else None
     checked_augmentations = None if augmentations is None else augmentations[checked]
-    epoch, parity = _folder(scratch, "epoch"), _folder(scratch, "parity")
+    epoch, parity = scratch / "epoch", scratch / "parity"
+    test = None
+    if does_evaluate(study):  # all test images as one batch, in the order of the data set
+        images = dataset_of(study, model, scratch, "test")
+        test = write_epoch(images, np.arange(len(images.images))[None], scratch / "test")
     files = SharedFiles(
         dataset=dataset,
         weights=weights_file,
@@ -101,19 +108,15 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
         if pipeline
         else cached_epoch(dataset, order, epoch),
         parity=write_epoch(dataset, order[checked], parity, augmentations=checked_augmentations),
-        test=_test(plan, scratch) if does_evaluate(study) else None,
+        test=test,
         weights_sha256=weights_sha256(weights),
         batches_sha256=order_sha256(order),
     )
     if not pipeline:
         return files
-    images = write_images(dataset, scratch)
-    write = partial(
-        write_pipeline_files,
-        images,
-        loader_workers=plan.workload.loader_workers or 0,
-        steps_per_epoch=len(order),
-    )
+    write_images(dataset, scratch)
+    workers = plan.workload.loader_workers or 0
+    write = partial(write_pipeline_files, scratch, loader_workers=workers, steps_per_epoch=len(order))
     whole = batch_stream(len(dataset.images), batch_size, study.seed, steps)
     return files._replace(
         stream=write(whole, augmentations, epoch),
@@ -121,29 +124,9 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     )
 
 
-def _parity_batch_size(plan: Plan) -> int:
-    """Return the model's, reduced to a multiple of all replica counts."""
-    each = math.lcm(*plan.study.replica_counts)
-    most = min(plan.workload.batch_size, plan.model.parity_batch_size)
-    return max(each, most - most % each)
-
-
 def seeded_weights(plan: Plan, seed: int, scratch: Path) -> Path:
     """Return the file of the initial weights from this seed; write it once."""
     path = scratch / f"weights-{seed}.npz"
     if not path.exists():
-        weights: dict[str, Any] = dict(initial_weights(plan.model, seed))
-        np.savez(path, **weights)
+        np.savez(path, **cast("dict[str, Any]", initial_weights(plan.model, seed)))
     return path
-
-
-def _test(plan: Plan, scratch: Path) -> EpochFile:
-    """Write all test images as one batch, in the order of the data set."""
-    dataset = dataset_of(plan.study, plan.model, scratch, "test")
-    return write_epoch(dataset, np.arange(len(dataset.images))[None], _folder(scratch, "test"))
-
-
-def _folder(scratch: Path, name: str) -> Path:
-    folder = scratch / name
-    folder.mkdir()
-    return folder

@@ -1,5 +1,4 @@
 import errno
-import mmap
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,12 +58,6 @@ def test_buffer_size_does_not_change_the_epoch(dataset, tmp_path, monkeypatch, b
     check(dataset, order, write_epoch(dataset, order, tmp_path))
 
 
-def test_epoch_can_be_mapped_without_populate(dataset, tmp_path, monkeypatch):
-    monkeypatch.delattr(mmap, "MAP_POPULATE", raising=False)
-    order = epoch_order(300, 16, 0, 0)
-    check(dataset, order, write_epoch(dataset, order, tmp_path))
-
-
 def test_epoch_is_mapped_read_only(dataset, tmp_path):
     images, labels = open_epoch(write_epoch(dataset, epoch_order(300, 16, 0, 0), tmp_path))
     assert images.flags.c_contiguous
@@ -110,9 +103,8 @@ def test_written_files_are_mapped_unchanged(tmp_path, augmented):
     data = small_datasets.dataset()
     order = epoch_order(64, 8, 0, 0)
     augmentations = augmentation_stream(8, 8, 0, 8) if augmented else None
-    file = write_pipeline_files(
-        write_images(data, tmp_path), order, augmentations, tmp_path, loader_workers=3, steps_per_epoch=8
-    )
+    write_images(data, tmp_path)
+    file = write_pipeline_files(tmp_path, order, augmentations, tmp_path, loader_workers=3, steps_per_epoch=8)
     file = msgspec.json.decode(msgspec.json.encode(file), type=PipelineFiles)
     assert (file.loader_workers, file.steps_per_epoch, file.bytes > data.images.nbytes) == (3, 8, True)
     images = open_mapped(file.images_path)

@@ -291,8 +291,8 @@ def check_pipeline(engine: str, folder: Path) -> ParityCheck:
     files = small_datasets.files(folder, data)._replace(
         epoch=write_epoch(data, order, folder, augmentations=augmentations)
     )
-    images = write_images(data, folder)
-    stream = write_pipeline_files(images, order, augmentations, folder, loader_workers=0, steps_per_epoch=STEPS + 1)
+    write_images(data, folder)
+    stream = write_pipeline_files(folder, order, augmentations, folder, loader_workers=0, steps_per_epoch=STEPS + 1)
     request = CheckRequest(small_datasets.job(), files.weights, files.epoch, STEPS, 60.0, stream)
     return make_checker(folder).check(InProcess(f"tests.bug_injection:{engine}"), request)
 
