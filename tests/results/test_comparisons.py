@@ -40,40 +40,26 @@ def with_comparisons(*results: Result, prices: dict[str, float] | None = None) -
     return {result.configuration: result for result in results}
 
 
-def test_each_engine_on_cuda_is_compared_with_itself_on_the_cpu() -> None:
-    by_name = with_comparisons(
-        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("torch/cuda", 0.001),
-        measured("tf/cuda", 0.002), measured("torch+cudagraph/cuda", 0.0005),
-    )  # fmt: skip
-    assert by_name["torch/cpu"].gpu_speedup is None
-    for configuration, on_cpu, speedup in (
-        ("torch/cuda", "torch/cpu", 20),
-        ("tf/cuda", "tf/cpu", 5),
-        ("torch+cudagraph/cuda", "torch/cpu", 40),  # this variant does not run on the CPU
-    ):
+GPU_BASELINES = {
+    "torch/cuda": "torch/cpu",
+    "torch+cudagraph/cuda": "torch/cpu",  # this variant does not run on the CPU
+    "torch@gpu/cuda": "torch@gpu/cpu",
+    "torch@other/cuda": "torch/cpu",
+    "tf/cuda": None,  # failed the parity check on the CPU
+}
+
+
+@pytest.mark.parametrize(("processes", "scope"), [(3, "processes"), (1, "single_process")])
+def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, scope: Scope) -> None:
+    on_cpu = [measured(f"{name}/cpu", 0.02, processes=processes) for name in ("torch", "torch@gpu")]
+    on_gpu = [measured(configuration, 0.001, processes=processes) for configuration in GPU_BASELINES]
+    unranked = measured("tf/cpu", 0.01, parity=ParityCheck("fail")), unmeasured("flux/cuda", "unavailable", "no driver")
+    by_name = with_comparisons(*on_cpu, *on_gpu, *unranked)
+    for configuration, baseline in GPU_BASELINES.items():
         found = by_name[configuration].gpu_speedup
-        assert found is not None
-        assert found.baseline == on_cpu
-        assert found.speedup == pytest.approx(speedup)
-        assert found.ci95 is not None
-        assert found.scope == "processes"
-
-
-def test_gpu_is_compared_with_the_cpu_in_the_same_environment() -> None:
-    configurations = [measured(f"torch{at}/cpu", 0.02) for at in ("", "@gpu")]
-    configurations += [measured(f"torch{at}/cuda", 0.001) for at in ("@gpu", "@other")]
-    by_name = with_comparisons(*configurations)
-    for configuration, on_cpu in (("torch@gpu/cuda", "torch@gpu/cpu"), ("torch@other/cuda", "torch/cpu")):
-        found = by_name[configuration].gpu_speedup
-        assert found is not None
-        assert found.baseline == on_cpu
-
-
-def test_one_process_has_the_single_process_scope() -> None:
-    by_name = with_comparisons(measured("torch/cpu", 0.02, processes=1), measured("torch/cuda", 0.001, processes=1))
-    found = by_name["torch/cuda"].gpu_speedup
-    assert found is not None
-    assert found.scope == "single_process"
+        assert (found and found.baseline) == baseline
+        assert found is None or (found.speedup, found.scope) == (pytest.approx(20), scope)
+    assert by_name["torch/cpu"].gpu_speedup is by_name["flux/cuda"].gpu_speedup is None
 
 
 def test_speedup_of_means_includes_pauses_that_medians_ignore() -> None:
@@ -95,15 +81,6 @@ def test_speedup_of_means_includes_pauses_that_medians_ignore() -> None:
     assert baseline is not None
     assert (baseline.mean_speedup, baseline.mean_ci95) == (1.0, None)
     assert by_name["tf/cpu"].mean_step_time is None
-
-
-def test_gpu_speedup_requires_a_ranked_result_on_the_cpu() -> None:
-    by_name = with_comparisons(
-        measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, parity=ParityCheck("fail")),
-        measured("tf/cuda", 0.001), unmeasured("flux/cuda", "unavailable", "no NVIDIA driver"),
-    )  # fmt: skip
-    assert by_name["tf/cuda"].gpu_speedup is None
-    assert by_name["flux/cuda"].gpu_speedup is None
 
 
 def test_cost_is_time_times_price_relative_to_the_baseline() -> None:
@@ -142,23 +119,16 @@ def test_ratio_of_native_bytes_requires_native_bytes_of_the_baseline(
     assert by_name["tf/cpu"].allocations.native == native_allocation(5 << 20)
 
 
-def test_break_even_is_computed_for_every_other_result() -> None:
-    by_name = with_comparisons(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01), measured("flux/cpu", 0.03))
-    assert {break_even.baseline for break_even in by_name["tf/cpu"].break_even_steps} == {
-        "torch/cpu",
-        "flux/cpu",
-    }
-
-
-@pytest.mark.parametrize(
-    "unranked", [{"parity": ParityCheck("fail")}, {"status": "failed"}], ids=["not identical", "failed"]
-)
-def test_break_even_ignores_results_that_are_not_ranked(unranked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("unranked", [{}, {"parity": ParityCheck("fail")}, {"status": "failed"}])
+def test_break_even_is_computed_for_every_other_ranked_result(unranked: dict[str, Any]) -> None:
     by_name = with_comparisons(
         measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, **unranked), measured("flux/cpu", 0.03)
     )
-    assert by_name["tf/cpu"].break_even_steps == []
-    assert [break_even.baseline for break_even in by_name["flux/cpu"].break_even_steps] == ["torch/cpu"]
+    ranked = ["torch/cpu"] if unranked else ["torch/cpu", "tf/cpu"]
+    assert [one.baseline for one in by_name["flux/cpu"].break_even_steps] == ranked
+    assert [one.baseline for one in by_name["tf/cpu"].break_even_steps] == (
+        [] if unranked else ["torch/cpu", "flux/cpu"]
+    )
 
 
 def test_accuracies_are_compared_seed_by_seed() -> None:
@@ -185,14 +155,6 @@ def test_unfinished_trainings_are_not_compared() -> None:
         measured("tf/cpu", 0.01, trainings=with_last_unfinished(0.75, 0.7)),
     )
     assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 1, 1)
-
-
-def test_one_seed_has_no_interval() -> None:
-    by_name = with_comparisons(
-        measured("torch/cpu", 0.02, trainings=trainings(0.5)),
-        measured("tf/cpu", 0.01, trainings=trainings(0.75)),
-    )
-    assert by_name["tf/cpu"].accuracy_difference == AccuracyDifference("torch/cpu", 0.25, None, 2, 1)
 
 
 REACHED = TimeToAccuracy(0.5, 2.0, 2, 2)

@@ -88,15 +88,9 @@ class TestSummarizeStepTimes:
         assert summary.p05 is summary.p95 is summary.std is None
         assert summary.median == pytest.approx(1.5)
 
-    def test_one_step_time_has_no_standard_deviation(self) -> None:
-        summary = summarize_step_times([[[1.0]]], "step")
-        assert summary.std is None
-        assert summary.p05 == summary.p95 == 1.0
-
     def test_empty_rounds_are_skipped(self) -> None:
-        assert summarize_step_times([[[], [1.0]], [], [[2.0]]], "step").n == 2
-
-    def test_no_step_times_are_an_error(self) -> None:
+        summary = summarize_step_times([[[], [1.0]], []], "step")
+        assert (summary.n, summary.std, summary.p05, summary.p95) == (1, None, 1.0, 1.0)
         with pytest.raises(ValueError, match="no step times"):
             summarize_step_times([[[]]], "step")
 
@@ -149,9 +143,6 @@ class TestMeanStep:
 
 
 class TestRatio:
-    def test_a_ratio_above_one_is_faster(self) -> None:
-        assert ratio([[[2.0, 2.0, 9.0]]], [[[1.0]]]).speedup == pytest.approx(2)
-
     def test_known_values(self) -> None:
         baseline = [[[2.0], [4.0]], [[1.0], [1.0]]]
         other = [[[1.0], [1.0]], [[1.0], [1.0]]]
@@ -224,11 +215,7 @@ class TestDifference:
         expected = ttest_rel(two, one).confidence_interval(0.95)
         assert value == pytest.approx(0.01)
         assert interval == pytest.approx((expected.low, expected.high))
-
-    def test_common_effects_of_pairs_do_not_widen_it(self) -> None:
         assert difference([0.1, 0.9], [0.2, 1.0])[1] == pytest.approx((0.1, 0.1))
-
-    def test_one_pair_has_no_interval(self) -> None:
         assert difference([0.5], [0.75]) == (0.25, None)
 
     def test_unpaired_values_are_rejected(self) -> None:
@@ -272,8 +259,6 @@ class TestBreakEven:
     def test_known_values(self) -> None:
         assert steps_to_break_even(5.0, 0.25, 1.0, 0.5) == 17
         assert steps_to_break_even(5.1, 0.25, 1.0, 0.5) == 18
-
-    def test_an_earlier_start_needs_no_steps(self) -> None:
         assert steps_to_break_even(1.0, 1.0, 1.0, 0.5) == 0
 
     @pytest.mark.parametrize("step", [0.5, 0.6])
