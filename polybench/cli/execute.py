@@ -64,7 +64,7 @@ def resume_study_by_id(
     id: str, options: OutputOptions, *, strict: bool = False, requested: Study | None = None
 ) -> NoReturn:
     """Resume the study with this ID, and print it like `execute`."""
-    from polybench.runner.resume import resume_study
+    from polybench.runner.study import resume_study
 
     def measure(progress: Progress, store: Store | None) -> StudyDocument:
         assert store is not None  # only saved studies can be resumed

@@ -43,9 +43,8 @@ from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress
-from polybench.runner.resume import resume_study
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import run_study
+from polybench.runner.study import resume_study, run_study
 from polybench.schema.encoding import encode
 from polybench.schema.metadata import Document
 from polybench.schema.study import StudyDocument

@@ -102,7 +102,7 @@ class RoundBudget:
         self._study = study
         self._seconds_left = study.budget * share
         self._process_runs_left = study.processes
-        self._share = self._spent = self._round_seconds = 0.0
+        self.spare_seconds = self._share = self._spent = self._round_seconds = 0.0
 
     @property
     def state(self) -> RoundBudgetState:
@@ -149,10 +149,11 @@ class RoundBudget:
         self.cut_short = self.cut_short or not fits
         return fits
 
-    def spare_seconds(self, done: int) -> float:
-        """Seconds of this process run that its remaining rounds will not need, after `done` rounds."""
+    def start_round(self, done: int) -> float:
+        """Start a round after `done` rounds; return the seconds that the remaining rounds will not need."""
         remaining = 0 if self.block is None else self.block.rounds - done
-        return self._share - self._spent - self._round_seconds * remaining
+        self.spare_seconds = self._share - self._spent - self._round_seconds * remaining
+        return self.spare_seconds
 
     def spend(self, seconds: float, reruns: float = 0.0) -> None:
         """Subtract the seconds of a round and of the timing blocks that it re-measured."""

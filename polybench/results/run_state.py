@@ -69,6 +69,16 @@ class ConfigurationRun:
         """Return True if neither the run nor its parity check failed."""
         return self.status != "failed" and self.parity.status != "fail"
 
+    def reuse_check(self, worker_info: Loaded, parity: ParityCheck) -> None:
+        """Use the parity check of an earlier study, in which the engine's worker was as described."""
+        self.engine_info, self.parity, self.cached_worker_info = worker_info.info, parity, worker_info
+
+    def confirm_check(self, loaded: Loaded) -> None:
+        """Discard a cached parity check unless a worker has loaded the same code."""
+        if self.cached_worker_info not in (None, loaded):
+            self.discard_check()
+        self.cached_worker_info = None
+
     def discard_check(self) -> None:
         """Discard the parity check, because the engine has changed since."""
         self.engine_info, self.parity, self.cached_worker_info = None, UNCHECKED, None

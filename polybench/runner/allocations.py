@@ -1,4 +1,4 @@
-"""Counts native allocations after all timing, in processes that do not time anything afterwards."""
+"""Counts allocations after all timing, and finds allocation sites for `polybench allocations`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,42 @@ from polybench.machine.meters.availability import native_allocations
 from polybench.planning.plan import engine_spec, has_native_count, resolve
 from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol import calls
-from polybench.protocol.calls import Request
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.progress import Progress
 from polybench.runner.state import StudyState
-from polybench.runner.workers import load_request, start_worker
+from polybench.runner.workers import load_request, record_failure, start_workers
 from polybench.schema.measurements import AllocationProfile, AllocationsDocument, ConfigurationAllocations
 from polybench.schema.options import Study
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
+
+
+def count_after_timing(
+    state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]], block_steps: int
+) -> None:
+    """Measure what would disturb step times, after all of them: allocations, the pipeline alone, the all-reduce.
+
+    Args:
+        state: of the study.
+        workers: warm workers.
+        block_steps: steps of a timing block.
+    """
+    timeout, counts = state.plan.study.timeout, state.plan.study.metrics
+    for run, worker in workers:
+        if counts:
+            with _warn_of_failure(run, "measure memory and allocations"):
+                counted = worker.request(calls.count_allocations(_counted_steps(state)), timeout)
+                run.memory, run.allocations = counted.memory, counted.allocations
+    for run, worker in workers:
+        if state.files.stream is not None:  # batches are preloaded afterwards
+            with _warn_of_failure(run, "time pipeline and training separately"):
+                run.pipeline_and_training = worker.request(calls.time_pipeline_and_training(block_steps), timeout)
+    for run, worker in workers:
+        if counts and run.configuration.replicas > 1:
+            with _warn_of_failure(run, "time the all-reduce of gradients"):
+                run.allreduce_times = worker.request(calls.time_allreduce(block_steps), timeout)
 
 
 def count_native_allocations(state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]]) -> None:
@@ -35,25 +60,36 @@ def count_native_allocations(state: StudyState, workers: Iterable[tuple[Configur
     counted = [pair for pair in workers if has_native_count(state.plan, pair[0].configuration)]
     if not counted or not _can_trace(state):
         return
-    state.progress.on_stage(_stage_text(run for run, _ in counted))
+    state.progress.on_stage(f"counting native allocations of {_names(run for run, _ in counted)}")
     with state.phase_timer.phase("native_trace"):
         for run, worker in counted:
-            _count(state, run, worker)
+            with _warn_of_failure(run, "count native allocations", worker):
+                _count(state, run, worker)
 
 
 def count_in_own_processes(state: StudyState) -> None:
     """Count native allocations in separate processes, if the only process run times its pipeline last."""
-    if state.completed.native_allocations:
-        return
     runs = [run for run in state.active_runs if has_native_count(state.plan, run.configuration)]
-    if not runs or not _can_trace(state):
+    if state.completed.native_allocations or not runs or not _can_trace(state):
         return
+    timeout = state.plan.study.timeout
     for group in state.group_by_memory(runs):
-        state.progress.on_stage(_stage_text(group))
-        with state.phase_timer.phase("native_trace"):
-            _start_and_count(state, group)
+        state.progress.on_stage(f"counting native allocations of {_names(group)}")
+        with state.phase_timer.phase("native_trace"), start_workers(group, state.logs, "native") as workers:
+            for run, worker in workers.values():
+                worker.send(load_request(run))
+                worker.send(state.prepare_request(run))
+            for run, worker in workers.values():
+                with _warn_of_failure(run, "count native allocations", worker):
+                    worker.receive(load_request(run), timeout)
+                    worker.receive(state.prepare_request(run), timeout)
+                    _count(state, run, worker)
     state.completed.native_allocations = True
     state.save()
+
+
+def _counted_steps(state: StudyState) -> int:
+    return min(COUNTED_STEPS, state.files.steps_in_epoch)
 
 
 def _can_trace(state: StudyState) -> bool:
@@ -63,42 +99,27 @@ def _can_trace(state: StudyState) -> bool:
     return tracer.available
 
 
-def _stage_text(runs: Iterable[ConfigurationRun]) -> str:
-    return f"counting native allocations of {', '.join(run.configuration.name for run in runs)}"
-
-
-def _start_and_count(state: StudyState, group: Sequence[ConfigurationRun]) -> None:
-    """Start the workers of a group in parallel, then count one at a time."""
-    with contextlib.ExitStack() as stack:
-        workers = [(run, stack.enter_context(start_worker(run, state.logs, "native"))) for run in group]
-        for run, worker in workers:
-            for request in (load_request(run), state.prepare_request(run)):
-                worker.send(request)
-        timeout = state.plan.study.timeout
-        for run, worker in workers:
-            with _record_failure(run, worker):
-                worker.receive(load_request(run), timeout)
-                worker.receive(state.prepare_request(run), timeout)
-                _count(state, run, worker)
+def _names(runs: Iterable[ConfigurationRun]) -> str:
+    return ", ".join(run.configuration.name for run in runs)
 
 
 def _count(state: StudyState, run: ConfigurationRun, worker: WorkerProcess) -> None:
-    request = calls.trace_native_allocations(min(COUNTED_STEPS, state.files.steps_in_epoch))
-    with _record_failure(run, worker):
-        native = worker.request(request, state.plan.study.timeout)
-        run.allocations = msgspec.structs.replace(run.allocations, native=native)
+    native = worker.request(calls.trace_native_allocations(_counted_steps(state)), state.plan.study.timeout)
+    run.allocations = msgspec.structs.replace(run.allocations, native=native)
 
 
 @contextlib.contextmanager
-def _record_failure(run: ConfigurationRun, worker: WorkerProcess) -> Iterator[None]:
+def _warn_of_failure(run: ConfigurationRun, what: str, worker: WorkerProcess | None = None) -> Iterator[None]:
+    """Turn the failure of a worker into a warning of its run, and end `worker`."""
     try:
         yield
     except (ConfigurationFailed, EngineUnavailable) as error:
         hint = ""
         if isinstance(error, EngineUnavailable):
             hint = f" ({run.interpreter.adapt_hint(error.hint, engine_spec(run.configuration))})"
-        run.warnings.append(f"cannot count native allocations: {error}{hint}")
-        worker.kill()
+        run.warnings.append(f"cannot {what}: {error}{hint}")
+        if worker is not None:
+            worker.kill()
 
 
 def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[str] = ()) -> AllocationsDocument:
@@ -116,12 +137,11 @@ def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[st
     """
     profiles: dict[str, AllocationProfile] = {}
     # Prevents warnings about the parity check and about the number of processes.
-    study = msgspec.structs.replace(study, processes=1, parity=False)
-    with prepare(resolve(study), progress, header=new_header(argv)) as prepared:
-        state = prepared.state
+    study = msgspec.structs.replace(study, processes=1, parity=False, metrics=False)
+    with prepare(resolve(study), progress, header=new_header(argv)) as state:
         try:
             for group in state.group_by_memory([run for run in state.active_runs if run.configuration.repeat == 1]):
-                progress.on_stage(f"profiling allocations of {', '.join(run.configuration.name for run in group)}")
+                progress.on_stage(f"profiling allocations of {_names(group)}")
                 profiles |= _profile_group(state, group)
         except KeyboardInterrupt:
             state.interrupt()
@@ -130,29 +150,18 @@ def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[st
 
 def _profile_group(state: StudyState, group: Sequence[ConfigurationRun]) -> dict[str, AllocationProfile]:
     """Start the group's workers in parallel; configurations that fail are omitted."""
-    request = calls.list_allocation_sites(min(COUNTED_STEPS, state.files.steps_in_epoch))
-    profiles = {}
-    with contextlib.ExitStack() as stack:
-        workers = [(run, stack.enter_context(start_worker(run, state.logs, "allocations"))) for run in group]
-        for run, worker in workers:
+    profiles, timeout = {}, state.plan.study.timeout
+    request = calls.list_allocation_sites(_counted_steps(state))
+    with start_workers(group, state.logs, "allocations") as workers:
+        for run, worker in workers.values():
             for message in (load_request(run), state.prepare_request(run), request):
                 worker.send(message)
-        for run, worker in workers:
-            try:
-                profiles[run.configuration.name] = _receive_profile(state, run, worker, request)
-            except (ConfigurationFailed, EngineUnavailable) as error:
-                run.mark_failed(error, worker.log_path)
-                worker.kill()
+        for name, (run, worker) in list(workers.items()):
+            with record_failure(workers, name):
+                run.engine_info = worker.receive(load_request(run), timeout).info
+                worker.receive(state.prepare_request(run), timeout)
+                profiles[name] = worker.receive(request, timeout)
     return profiles
-
-
-def _receive_profile(
-    state: StudyState, run: ConfigurationRun, worker: WorkerProcess, request: Request[AllocationProfile]
-) -> AllocationProfile:
-    timeout = state.plan.study.timeout
-    run.engine_info = worker.receive(load_request(run), timeout).info
-    worker.receive(state.prepare_request(run), timeout)
-    return worker.receive(request, timeout)
 
 
 def _build_document(study: StudyDocument, profiles: dict[str, AllocationProfile]) -> AllocationsDocument:

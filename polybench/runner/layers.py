@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from polybench.engines.job import Job
 from polybench.errors import BadInput
 from polybench.networks.timed_layers import split_layers
-from polybench.planning.plan import engine_spec, resolve
-from polybench.planning.schedule import TimingBlocks
+from polybench.planning.plan import Plan, engine_spec, resolve
+from polybench.planning.schedule import RoundBudget
 from polybench.protocol import calls
+from polybench.protocol.process import WorkerProcess
 from polybench.render.layers import slowest
 from polybench.results.document import DocumentHeader
 from polybench.results.layers import OperationTimes, build_layers_document
-from polybench.runner.parity import check_then_measure
-from polybench.runner.prepare import new_header, prepare
-from polybench.runner.process_runs import ProcessRun, Workers, run_all
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner.prepare import new_header
+from polybench.runner.process_runs import Operation, WholeSteps
 from polybench.runner.progress import Progress
+from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState
+from polybench.runner.study import run_study
 from polybench.runner.workers import start_reference
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.options import Configuration, Study
@@ -30,6 +33,8 @@ from polybench.scripts import NETWORKS, TOKEN_MODELS
 from polybench.scripts.layer import KINDS, write_programs
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
+
+_WEIGHTS = "weights.npz"
 
 
 def run_layers(
@@ -65,37 +70,25 @@ def run_layers(
         store.ensure_writable()
     if scripts_folder is not None:
         _ensure_scripts_writable(scripts_folder)
-    study = msgspec.structs.replace(study, metrics=False)
+    study = msgspec.structs.replace(study, metrics=False, epochs=None, accuracy=False, target_accuracy=None)
     header = header or new_header()
-    times: dict[str, OperationTimes] = {}
-    with prepare(resolve(study), progress, header=header) as prepared:
-        state = prepared.state
-        folder = prepared.scratch / "layers"
-
-        def measure() -> None:
-            if not folder.exists():
-                progress.on_stage("computing each layer's input in the float64 reference")
-                _write_layer_tensors(state, folder)
-            run_all(state, None, partial(_LayerRun, folder, times))
-
-        try:
-            check_then_measure(state, prepared.scratch, measure, strict=strict)
-        except KeyboardInterrupt:
-            state.interrupt()
-        compiled_as_whole = [
-            configuration.name for configuration in state.plan.configurations if _is_compiled_as_whole(configuration)
-        ]
+    plan = resolve(study)
+    with scratch_folder() as folder:
+        layers = _Layers(folder)
+        finished = run_study(
+            study, progress, store=None, header=header, strict=strict, operations=[WholeSteps(), layers]
+        )
         make_document = partial(
             build_layers_document,
-            state.finish(),
-            state.plan.model,
-            times,
-            compiled_as_whole,
+            finished,
+            plan.model,
+            layers.times,
+            [configuration.name for configuration in plan.configurations if _is_compiled_as_whole(configuration)],
             only_layer=only_layer,
         )
-        if scripts_folder is not None and times:
-            _write_scripts(state, make_document(expand_blocks=True), folder, scripts_folder)
-        document = make_document(expand_blocks=expand_blocks)
+        if scripts_folder is not None and layers.times:
+            _write_scripts(plan, progress, make_document(expand_blocks=True), folder, scripts_folder)
+    document = make_document(expand_blocks=expand_blocks)
     if header.anonymous:
         document = anonymize(document, store.folder if store else None)
     if store is not None and (save_error := store.try_to_save(document)) is not None:
@@ -103,14 +96,45 @@ def run_layers(
     return document
 
 
-def _write_layer_tensors(state: StudyState, folder: Path) -> None:
-    """Write the tensors of all layers, for as many images as the parity check uses."""
-    folder.mkdir()
-    timeout, files = state.plan.study.timeout, state.files
-    job = Job(state.plan.model, state.plan.workload, "cpu", "float64", seed=state.plan.study.seed)
-    with start_reference(state.logs, timeout, state.plan.cpus) as worker:
-        worker.request(calls.prepare(job, str(files.weights), files.parity), timeout)
-        worker.request(calls.write_layer_tensors(str(folder)), timeout)
+class _Layers(Operation):
+    """Every operation of every layer, immediately after the whole steps of the same round.
+
+    Args:
+        folder: for the tensors of all layers, for as many images as the parity check uses.
+    """
+
+    relative_cost = 1.5  # of the operations, and of timing them
+
+    def __init__(self, folder: Path) -> None:
+        self.times: dict[str, OperationTimes] = {}
+        self._folder = folder
+
+    def start(self, state: StudyState) -> None:
+        """Write the input of each layer, and the gradient of its output."""
+        self._state, self._timeout = state, state.plan.study.timeout
+        if not state.active_runs:
+            return
+        state.progress.on_stage("computing each layer's input in the float64 reference")
+        files, plan = state.files, state.plan
+        shutil.copy(files.weights, self._folder / _WEIGHTS)
+        job = Job(plan.model, plan.workload, "cpu", "float64", seed=plan.study.seed)
+        with start_reference(state.logs, self._timeout, plan.cpus) as worker:
+            worker.request(calls.prepare(job, str(files.weights), files.parity), self._timeout)
+            worker.request(calls.write_layer_tensors(str(self._folder)), self._timeout)
+
+    def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
+        """Build each layer alone."""
+        name = run.configuration.name
+        if not _is_compiled_as_whole(run.configuration):
+            self._state.progress.on_stage(f"building the layers of {name}")
+            request = calls.build_layer_ops(str(self._state.files.weights), str(self._folder))
+            worker.request(request, self._timeout)
+            self.times.setdefault(name, []).append([])
+
+    def measure(self, run: ConfigurationRun, worker: WorkerProcess, budget: RoundBudget, steps: int) -> None:  # noqa: ARG002
+        """Time each operation as often as a block has steps."""
+        if times := self.times.get(run.configuration.name):
+            times[-1].append(worker.request(calls.time_layer_ops(steps), self._timeout))
 
 
 def _ensure_scripts_writable(folder: Path) -> None:
@@ -124,57 +148,26 @@ def _ensure_scripts_writable(folder: Path) -> None:
         ) from error
 
 
-def _write_scripts(state: StudyState, document: LayersDocument, tensors: Path, folder: Path) -> None:
+def _write_scripts(plan: Plan, progress: Progress, document: LayersDocument, tensors: Path, folder: Path) -> None:
     slowdown = slowest(document)
     if slowdown is None:
         return
     layer, operation = slowdown.layer, slowdown.operation
-    plan = state.plan
     index, timed_layer = next(indexed for indexed in enumerate(split_layers(plan.model)) if indexed[1].name == layer)
     try:
         files = write_programs(
-            folder, timed_layer, operation, tensors / f"{index}.npz", state.files.weights, plan.workload
+            folder, timed_layer, operation, tensors / f"{index}.npz", tensors / _WEIGHTS, plan.workload
         )
     except OSError as error:  # must not lose the measurements
-        state.progress.on_warning(f"no scripts: cannot write to {folder}: {error.strerror}")
+        progress.on_warning(f"no scripts: cannot write to {folder}: {error.strerror}")
         return
     if not files:
         command = f"polybench scripts --model {plan.model.name} -o FOLDER"
         instead = f"; for the whole training, run {command}" if plan.model.name in (*NETWORKS, *TOKEN_MODELS) else ""
-        state.progress.on_warning(
+        progress.on_warning(
             f"no scripts for {layer}, {operation}, the largest slowdown: only {KINDS} are supported{instead}"
         )
 
 
 def _is_compiled_as_whole(configuration: Configuration) -> bool:
     return not engine_spec(configuration).supports_layer_timing(configuration.variants)
-
-
-class _LayerRun(ProcessRun):
-    """Measures whole steps as in any study, and every layer immediately after each."""
-
-    relative_step_cost = 2.5  # the step, its operations, and the overhead of timing them
-    reports_startup = False
-
-    def __init__(self, folder: Path, times: dict[str, OperationTimes], *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._folder, self._times = folder, times
-
-    def _warm_up(self, workers: Workers) -> None:
-        super()._warm_up(workers)
-        request = calls.build_layer_ops(str(self._state.files.weights), str(self._folder))
-        for name in list(workers):
-            run, worker = workers[name]
-            if not _is_compiled_as_whole(run.configuration):
-                self._state.progress.on_stage(f"building the layers of {name}")
-                with self._record_failure(workers, name):
-                    worker.request(request, self._timeout)
-                    self._times.setdefault(name, []).append([])
-
-    def _measure_block(self, workers: Workers, name: str, block: TimingBlocks) -> None:
-        super()._measure_block(workers, name, block)
-        if name in workers and name in self._times:
-            _, worker = workers[name]
-            with self._record_failure(workers, name):
-                timed = worker.request(calls.time_layer_ops(block.steps), self._timeout)
-                self._times[name][-1].append(timed)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,14 +15,13 @@ from polybench.networks.layers import Conv, Dense
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.planning.plan import Plan, resolve
-from polybench.planning.schedule import TimingBlocks
+from polybench.planning.schedule import RoundBudget
 from polybench.protocol import calls
 from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
 from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.results.peak import (
     Kernel,
-    KernelTiming,
     build_peak_document,
     engine_timings,
     interrupted_peaks,
@@ -36,15 +30,16 @@ from polybench.results.peak import (
     square_shape,
     version_changes,
 )
+from polybench.results.run_state import ConfigurationRun
 from polybench.runner.peak_cache import PeakCache, is_simulated
-from polybench.runner.prepare import new_header, prepare
-from polybench.runner.process_runs import ProcessRun, Workers, run_all
+from polybench.runner.prepare import new_header
+from polybench.runner.process_runs import Operation
 from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.state import StudyState, make_run
+from polybench.runner.state import StudyState
+from polybench.runner.study import run_study
 from polybench.runner.workers import Environments, read_engine_info
 from polybench.schema.measurements import PeakDocument
-from polybench.schema.metadata import RoundInterference
 from polybench.schema.options import Study
 from polybench.schema.units import format_bytes
 
@@ -91,6 +86,7 @@ def run_peak(study: Study, progress: Progress, *, argv: Sequence[str] = (), reme
             peak_study = msgspec.structs.replace(
                 study, devices=(device,), precision=precision, baseline=None, prices={}, data="synthetic",
                 input="preload", parity=False, metrics=False, processes=1,
+                epochs=None, accuracy=False, target_accuracy=None,
                 rounds_per_process=_ROUNDS, steps_per_round=1,
             )  # fmt: skip
             try:
@@ -147,7 +143,7 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
     with scratch_folder() as scratch:
         environments = Environments(plan, scratch)
         runs = {
-            configuration.name: make_run(configuration, plan, environments)
+            configuration.name: environments.make_run(configuration)
             for configuration in plan.configurations
             if configuration.name in relevant
         }
@@ -160,59 +156,98 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
 
 
 def _measure(study: Study, progress: Progress, argv: Sequence[str]) -> PeakDocument:
-    with prepare(resolve(study), progress, header=new_header(argv)) as prepared:
-        state = prepared.state
-        peak_timings = _make_timings(state)
-        try:
-            run_all(state, None, partial(_PeakRun, peak_timings))
-        except KeyboardInterrupt:
-            state.interrupt()
-        finished = state.finish()
-        configurations = [result.configuration for result in finished.results if result.status != "failed"]
-        timings = [timing for configuration in configurations for timing in peak_timings.engine_timings(configuration)]
-        model = state.plan.study.model
-        document = build_peak_document(
-            finished,
-            [*timings, *peak_timings.numpy_timings()],
-            np.__version__,
-            network=model if isinstance(model, Model) else None,
+    plan = resolve(study)
+    environment = worker_environment(
+        ENGINES["reference"], "cpu", plan.workload.threads, malloc=study.malloc, cpus=plan.cpus
+    )
+    with scratch_folder() as folder, WorkerProcess(environment, folder / "numpy.log") as numpy_worker:
+        kernels, numpy_kernels = _Kernels(), _NumpyKernels(numpy_worker)
+        finished = run_study(study, progress, store=None, header=new_header(argv), operations=[kernels, numpy_kernels])
+    timings = [
+        timing
+        for result in finished.results
+        if result.status != "failed"
+        for timing in engine_timings(
+            result.configuration.partition("/")[0], kernels.kernels, kernels.times.get(result.configuration, [])
         )
+    ]
+    document = build_peak_document(
+        finished,
+        [*timings, *numpy_timings(numpy_kernels.request, numpy_kernels.times)],
+        np.__version__,
+        network=study.model if isinstance(study.model, Model) else None,
+    )
     PeakCache().save(document)
     return document
 
 
-@dataclass
-class _PeakTimings:
-    """Kernels to time, and their seconds so far.
+class _Kernels(Operation):
+    """Matrix products and convolutions in each engine; whole steps only set the pace.
 
     Attributes:
-        kernels: matrix products and convolutions.
-        numpy_kernels: what NumPy times; None on a GPU, which NumPy does not use.
-        engine_times: times by configuration, as [round][operation].
-        numpy_times: one entry per round.
+        kernels: what is timed, once the study has started.
+        times: by configuration, as [round][operation].
     """
 
-    kernels: list[Kernel]
-    numpy_kernels: NumpyKernels | None
-    engine_times: dict[str, list[list[OperationTime]]] = field(default_factory=dict)
-    numpy_times: list[NumpyTimed] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self.times: dict[str, list[list[OperationTime]]] = {}
 
-    def engine_timings(self, configuration: str) -> Iterator[KernelTiming]:
-        engine = configuration.partition("/")[0]
-        return engine_timings(engine, self.kernels, self.engine_times.get(configuration, []))
+    def start(self, state: StudyState) -> None:
+        """Choose the kernels."""
+        self._state, self._timeout = state, state.plan.study.timeout
+        self.kernels = [*map(_product, _matrix_sizes(state.plan)), *_convolutions(state.plan)]
 
-    def numpy_timings(self) -> Iterator[KernelTiming]:
-        return numpy_timings(self.numpy_kernels, self.numpy_times)
+    def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
+        """Build each kernel."""
+        name = run.configuration.name
+        self._state.progress.on_stage(f"building matrix products and convolutions of {name}")
+        kernels = [(kernel.layer, kernel.batch_size) for kernel in self.kernels]
+        worker.request(calls.build_standalone_ops(kernels), self._timeout)
+        self.times[name] = []
+
+    def measure(self, run: ConfigurationRun, worker: WorkerProcess, budget: RoundBudget, steps: int) -> None:  # noqa: ARG002
+        """Time each kernel."""
+        self.times[run.configuration.name].append(worker.request(calls.time_layer_ops(_REPETITIONS), self._timeout))
 
 
-def _make_timings(state: StudyState) -> _PeakTimings:
-    plan, threads = state.plan, state.plan.workload.threads
+class _NumpyKernels(Operation):
+    """Matrix products and the triad in NumPy, once per round.
+
+    Attributes:
+        request: what NumPy times; None on a GPU, which NumPy does not use, and after a failure.
+        times: one entry per round.
+    """
+
+    relative_cost = 0.0
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.request: NumpyKernels | None = None
+        self.times: list[NumpyTimed] = []
+        self._worker = worker
+
+    def start(self, state: StudyState) -> None:
+        """Choose the kernels."""
+        self._state, plan = state, state.plan
+        if plan.configurations[0].device == "cpu":
+            threads = plan.workload.threads
+            self.request = NumpyKernels(_matrix_sizes(plan), _triad_bytes(state), threads, _REPETITIONS)
+
+    def end_round(self) -> None:
+        """Time the kernels."""
+        if self.request is None:
+            return
+        try:
+            self.times.append(self._worker.request(calls.time_numpy(self.request), self._state.plan.study.timeout))
+        except ConfigurationFailed as error:
+            self._state.warn(f"cannot time NumPy: {error}")
+            self.request = None
+
+
+def _matrix_sizes(plan: Plan) -> tuple[int, ...]:
     on_cpu = plan.configurations[0].device == "cpu"
     sizes = MATRIX_SIZES["cpu" if on_cpu else "gpu"]
-    if on_cpu and threads >= _LARGE_MATRIX_THREADS:
-        sizes = (*sizes, _LARGE_MATRIX)
-    kernels = [*map(_product, sizes), *_convolutions(plan)]
-    return _PeakTimings(kernels, NumpyKernels(sizes, _triad_bytes(state), threads, _REPETITIONS) if on_cpu else None)
+    return (*sizes, _LARGE_MATRIX) if on_cpu and plan.workload.threads >= _LARGE_MATRIX_THREADS else sizes
 
 
 def _product(size: int) -> Kernel:
@@ -240,52 +275,3 @@ def _triad_bytes(state: StudyState) -> int | None:
         state.warn(f"no triad: its three arrays of {format_bytes(array_bytes)} exceed half of the free memory")
         return None
     return array_bytes
-
-
-class _PeakRun(ProcessRun):
-    """Times every kernel once per round in each engine, then in NumPy; whole steps only set the pace."""
-
-    reports_startup = False
-
-    def __init__(self, timings: _PeakTimings, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._timings = timings
-
-    def _warm_up(self, workers: Workers) -> None:
-        super()._warm_up(workers)
-        request = calls.build_standalone_ops([(kernel.layer, kernel.batch_size) for kernel in self._timings.kernels])
-        for name in list(workers):
-            _, worker = workers[name]
-            self._state.progress.on_stage(f"building matrix products and convolutions of {name}")
-            with self._record_failure(workers, name):
-                worker.request(request, self._timeout)
-                self._timings.engine_times[name] = []
-
-    def _measure_block(self, workers: Workers, name: str, block: TimingBlocks) -> None:  # noqa: ARG002
-        _, worker = workers[name]
-        with self._record_failure(workers, name):
-            timed = worker.request(calls.time_layer_ops(_REPETITIONS), self._timeout)
-            self._timings.engine_times[name].append(timed)
-
-    @contextlib.contextmanager
-    def _start_workers(self) -> Iterator[Workers]:
-        plan = self._state.plan
-        environment = worker_environment(
-            ENGINES["reference"], "cpu", plan.workload.threads, malloc=plan.study.malloc, cpus=plan.cpus
-        )
-        log = self._state.logs / "numpy.log"
-        with WorkerProcess(environment, log) as self._numpy, super()._start_workers() as workers:
-            yield workers
-
-    def _run_round(self, workers: Workers, block: TimingBlocks, number: int) -> RoundInterference:
-        interference = super()._run_round(workers, block, number)
-        if self._timings.numpy_kernels is not None:
-            start = time.monotonic()
-            try:
-                timed = self._numpy.request(calls.time_numpy(self._timings.numpy_kernels), self._timeout)
-                self._timings.numpy_times.append(timed)
-            except ConfigurationFailed as error:
-                self._state.warn(f"cannot time NumPy: {error}")
-                self._timings.numpy_kernels = None
-            self._round_budget.spend(time.monotonic() - start)
-        return interference

@@ -6,8 +6,6 @@ import contextlib
 import datetime
 import secrets
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 from polybench.machine import host
 from polybench.machine.meters.observer import Observer
@@ -18,18 +16,9 @@ from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.progress import PhaseTimer, Progress
 from polybench.runner.scratch import exclusive_lock, scratch_folder
 from polybench.runner.state import StudyState
-from polybench.runner.workers import Environments
 from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.storage.past_durations import CheckScope, estimate_duration
 from polybench.storage.store import Store
-
-
-class PreparedStudy(NamedTuple):
-    """A study with its files, before any measurement."""
-
-    state: StudyState
-    scratch: Path
-    observer: Observer | None
 
 
 @contextlib.contextmanager
@@ -39,43 +28,48 @@ def prepare(
     *,
     header: DocumentHeader,
     store: Store | None = None,
-    checkpoints: CheckpointStore | None = None,
-    observed: bool = False,
     parity_check: CheckScope = "new",
-) -> Iterator[PreparedStudy]:
-    """Write the files of a study, and create its state.
+) -> Iterator[StudyState]:
+    """Write the data, weights and batches of a study, and create its state.
 
     Args:
         plan: what to measure.
         progress: receives progress reports.
         header: of the document.
-        store: where the study is saved.
-        checkpoints: where its checkpoint is written; the caller holds its lock.
-        observed: whether an observer reads the resource usage of workers.
-        parity_check: as in `run_study`, for the estimated duration.
+        store: where the study is saved; the caller holds the lock of its checkpoint.
+        parity_check: as in `run_study`.
 
     Raises:
         BadInput: the data cannot be read, or there is not enough space for the files.
     """
-    with (
-        exclusive_lock() as exclusive,
-        scratch_folder() as scratch,
-        _observer(plan, observed) as observer,
-    ):
+    measures = parity_check != "only"
+    with exclusive_lock() as exclusive, scratch_folder() as scratch, contextlib.ExitStack() as stack:
+        observer = None
+        if plan.study.metrics and measures:
+            devices = {configuration.device for configuration in plan.configurations}
+            observer = stack.enter_context(contextlib.closing(Observer(devices)))
         progress.on_stage("preparing data")
         timer = PhaseTimer(progress)
         with timer.phase("data"):
             files = shared_files.write(plan, scratch)
         timer.estimate = estimate_duration(plan, store, header.host, check=parity_check)
-        environments = Environments(plan, scratch / "environments")
-        state = StudyState(plan, files, environments, progress, store, header, checkpoints, timer)
-        _warn_before_measuring(state, observer, exclusive=exclusive)
+        state = StudyState(
+            plan,
+            files,
+            header,
+            timer,
+            scratch=scratch,
+            observer=observer,
+            store=store,
+            checkpoints=CheckpointStore(store.folder) if store is not None and measures else None,
+        )
+        _warn_before_measuring(state, exclusive=exclusive)
         _warn_about_data(state, header.study_file)
-        yield PreparedStudy(state, scratch, observer)
+        yield state
 
 
-def _warn_before_measuring(state: StudyState, observer: Observer | None, *, exclusive: bool) -> None:
-    for text in observer.warnings if observer else ():
+def _warn_before_measuring(state: StudyState, *, exclusive: bool) -> None:
+    for text in state.observer.warnings if state.observer else ():
         state.warn(text)
     if not exclusive:
         state.warn("another study is running on this machine: both interfere with each other")
@@ -121,13 +115,3 @@ def new_header(
         host=host.this_host(),
         anonymous=anonymous,
     )
-
-
-@contextlib.contextmanager
-def _observer(plan: Plan, observed: bool) -> Iterator[Observer | None]:
-    """Yield an observer of the workers' resource usage; None if only times are wanted."""
-    if not observed:
-        yield None
-        return
-    with contextlib.closing(Observer({configuration.device for configuration in plan.configurations})) as observer:
-        yield observer

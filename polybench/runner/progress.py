@@ -115,7 +115,7 @@ class PhaseTimer:
 
     def __init__(self, progress: Progress) -> None:
         self.group = 0
-        self._progress = progress
+        self.progress = progress
         self.estimate = ZERO_ESTIMATE
         self._durations: dict[str, list[_Duration]] = {phase: [] for phase in Estimate._fields}
         self.plan_process_runs(1, 1)
@@ -130,11 +130,11 @@ class PhaseTimer:
         self._active_groups.discard(group)
 
     @contextlib.contextmanager
-    def phase(self, phase: Phase) -> Iterator[None]:
-        """Time a phase; a phase that raises an exception does not count."""
+    def phase(self, phase: Phase, earlier_seconds: float = 0.0) -> Iterator[None]:
+        """Time a phase, in addition to an earlier part of it; a phase that raises an exception does not count."""
         if phase not in ("rounds", "allocation_count"):  # they directly follow the process starts
-            self._progress.on_time_left(self.remaining_seconds(phase))
-        start = time.monotonic()
+            self.progress.on_time_left(self.remaining_seconds(phase))
+        start = time.monotonic() - earlier_seconds
         yield
         self._durations[phase].append(_Duration(self.group, time.monotonic() - start))
 

@@ -1,8 +1,7 @@
-"""Resumes an unfinished study, only on the same machine with the same versions and data."""
+"""Checks that an unfinished run can continue: only on the same machine with the same versions and data."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,17 @@ from typing import Any
 import msgspec
 
 from polybench.machine import host
-from polybench.planning.plan import Plan, resolve
+from polybench.planning.plan import Plan
 from polybench.planning.shared_files import dataset_of
-from polybench.results.document import DocumentHeader, collect_versions, is_complete
+from polybench.results.document import collect_versions
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.checkpoint import CheckpointStore, CheckpointT, StudyCheckpoint, list_changes
-from polybench.runner.prepare import prepare
-from polybench.runner.progress import Progress
-from polybench.runner.state import StudyState, make_run
-from polybench.runner.study import run_phases
+from polybench.runner.state import StudyState
 from polybench.runner.workers import Environments, read_engine_info
 from polybench.schema import units
-from polybench.schema.metadata import Host, Resumed, ToolVersion
-from polybench.schema.options import Study
+from polybench.schema.metadata import Host, ToolVersion
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized
-from polybench.storage.store import Store
 
 _MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
 
@@ -33,51 +27,29 @@ _SETTINGS_KNOWN_AT_END = ("rounds_per_process", "steps_per_round", "baseline")
 """Settings that are unknown before anything is measured."""
 
 
-def resume_study(
-    id: str, progress: Progress, *, store: Store, strict: bool = False, anonymous: bool = False
-) -> StudyDocument:
-    """Resume a study that was interrupted or killed.
-
-    Finished process runs, trained epochs and failed configurations are restored. An unfinished process run is
-    measured again, because no engine can continue the timing block of another process.
-
-    Args:
-        id: of the study.
-        progress: receives progress reports between measurements.
-        store: with the study.
-        strict: refuse to resume if an engine or device is unavailable; the checkpoint remains.
-        anonymous: leave host name, user and paths out of the document; always so if the study started that
-            way.
+def restore(state: StudyState, checkpoint: StudyCheckpoint) -> None:
+    """Restore the measurements of an earlier process of a study.
 
     Raises:
-        BadInput: the study is not unfinished, it is running, or machine, versions or data have changed.
-        RequiredEngineMissing: with `strict`.
+        BadInput: settings, versions or data have changed since.
     """
-    store.ensure_writable()
-    checkpoints = CheckpointStore(store.folder)
-    with checkpoints.lock(id):  # before reading, since another process may be finishing it
-        checkpoint = read_resumable(checkpoints, id, StudyCheckpoint)
-        study = checkpoint.parse_study()
-        with prepare(
-            resolve(study),
-            progress,
-            store=store,
-            header=_resumed_header(checkpoint, study, anonymous),
-            checkpoints=checkpoints,
-            observed=study.metrics,
-        ) as prepared:
-            state = prepared.state
-            checkpoints.reject_changed(checkpoint, _setting_changes(checkpoint, state))
-            progress.on_stage("checking that engine versions are unchanged")
-            saved = [(collect_versions(run), current) for run, current in _still_active(checkpoint, state)]
-            checkpoints.reject_changed(checkpoint, _version_changes(saved, study.timeout, ("build",)))
-            state.restore(checkpoint)
-            process_runs = units.plural(checkpoint.completed.process_runs, "process run")
-            state.warn(
-                f"resumed after {process_runs}: the state of the machine may have changed between the earlier"
-                " measurements and the later ones"
-            )
-            return run_phases(prepared, strict=strict)
+    changes = _setting_changes(checkpoint, state)
+    if not changes:
+        state.progress.on_stage("checking that engine versions are unchanged")
+        saved = [
+            (collect_versions(run), current)
+            for run, current in zip(checkpoint.runs, state.runs, strict=True)
+            if run.is_active and run.engine_info is not None
+        ]
+        changes = _version_changes(saved, state.plan.study.timeout, ("build",))
+    assert state.checkpoints is not None  # only saved studies can be resumed
+    state.checkpoints.reject_changed(checkpoint, changes)
+    state.restore(checkpoint)
+    process_runs = units.plural(checkpoint.completed.process_runs, "process run")
+    state.warn(
+        f"resumed after {process_runs}: the state of the machine may have changed between the earlier"
+        " measurements and the later ones"
+    )
 
 
 def read_resumable(checkpoints: CheckpointStore, id: str, kind: type[CheckpointT]) -> CheckpointT:
@@ -110,7 +82,7 @@ def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[st
     environments = Environments(plan, scratch / "environments")
     results = [(document.result(configuration.name), configuration) for configuration in plan.configurations]
     saved = [
-        (result.versions, make_run(configuration, plan, environments))
+        (result.versions, environments.make_run(configuration))
         for result, configuration in results
         if "build" in result.versions
     ]
@@ -119,18 +91,6 @@ def study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[st
         *list_changes({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256}),
         *_version_changes(saved, plan.study.timeout, nested),
     ]
-
-
-def _resumed_header(checkpoint: StudyCheckpoint, study: Study, anonymous: bool) -> DocumentHeader:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    process_runs = min(checkpoint.completed.process_runs, study.processes)
-    trainings = sum(is_complete(training, study) for run in checkpoint.runs for training in run.trainings)
-    header = checkpoint.header
-    return msgspec.structs.replace(
-        header,
-        resumed=[*header.resumed, Resumed(now, process_runs, trainings)],
-        anonymous=header.anonymous or anonymous,
-    )
 
 
 def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str]:
@@ -146,15 +106,6 @@ def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str
                 saved.env_vars | saved.inherited_env_vars, current.env_vars | current.inherited_env_vars
             )
     return changes
-
-
-def _still_active(
-    checkpoint: StudyCheckpoint, state: StudyState
-) -> Iterable[tuple[ConfigurationRun, ConfigurationRun]]:
-    """Yield the saved and the current run of each configuration whose engine was loaded."""
-    for saved, current in zip(checkpoint.runs, state.runs, strict=True):
-        if saved.is_active and saved.engine_info is not None:
-            yield saved, current
 
 
 def _version_changes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +10,13 @@ from statistics import median
 
 import platformdirs
 
-from polybench.errors import EngineUnavailable
 from polybench.machine.load import IdleWait
-from polybench.planning.plan import Plan, engine_spec, memory_groups
+from polybench.machine.meters.observer import Observer
+from polybench.planning.plan import Plan, memory_groups
 from polybench.planning.schedule import WARM_UP_STEPS, TimingBlocks
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
-from polybench.protocol.environment import recorded_env_vars, worker_environment
 from polybench.results.document import (
     DocumentHeader,
     build_settings,
@@ -30,11 +28,10 @@ from polybench.results.run_state import ConfigurationRun
 from polybench.results.warnings import final_warnings
 from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyCheckpoint
 from polybench.runner.peak_cache import PeakCache, add_peak_comparison
-from polybench.runner.progress import ConfigurationProgress, PhaseTimer, Progress
+from polybench.runner.progress import ConfigurationProgress, PhaseTimer
 from polybench.runner.scratch import prune_logs
 from polybench.runner.workers import Environments
 from polybench.schema.metadata import Host, RoundInterference, Settings
-from polybench.schema.options import Configuration
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
@@ -45,6 +42,8 @@ class StudyState:
 
     Attributes:
         runs: one per configuration, in the plan's order.
+        scratch: folder for files.
+        observer: reads the resource usage of workers; None if only times are wanted.
         interference: one entry per round.
         timing_blocks: of each group of configurations that is measured, once they are known.
         phase_timer: of the phases of this study.
@@ -56,23 +55,28 @@ class StudyState:
         self,
         plan: Plan,
         files: SharedFiles,
-        environments: Environments,
-        progress: Progress,
-        store: Store | None,
         header: DocumentHeader,
-        checkpoints: CheckpointStore | None = None,
-        phase_timer: PhaseTimer | None = None,
+        phase_timer: PhaseTimer,
+        *,
+        scratch: Path,
+        observer: Observer | None,
+        store: Store | None,
+        checkpoints: CheckpointStore | None,
     ) -> None:
-        self.phase_timer = phase_timer or PhaseTimer(progress)
-        self.plan, self.files, self.progress = plan, files, progress
-        self.runs = [make_run(configuration, plan, environments) for configuration in plan.configurations]
+        self.plan, self.files = plan, files
+        self.phase_timer, self.progress = phase_timer, phase_timer.progress
+        self.scratch, self.observer = scratch, observer
+        environments = Environments(plan, scratch / "environments")
+        self.runs = [environments.make_run(configuration) for configuration in plan.configurations]
         self.interference: list[RoundInterference] = []
         self.timing_blocks: list[TimingBlocks] = []
         self.cut_short = False
         self.completed = CompletedPhases()
+        self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)
+        self.idle_wait.waited_seconds = header.host.idle_wait_seconds
         self.logs = (store.folder if store else platformdirs.user_cache_path("polybench")) / "logs" / header.id
         prune_logs(self.logs.parent)
-        self._store, self._header, self._checkpoints = store, header, checkpoints
+        self._store, self._header, self.checkpoints = store, header, checkpoints
         self._warnings: list[str] = []
 
     @property
@@ -94,17 +98,6 @@ class StudyState:
     def host(self) -> Host:
         """The host, as in the document."""
         return self._header.host
-
-    @property
-    def idle_wait_seconds(self) -> float:
-        """Seconds that the study has waited for an idle machine."""
-        return self._header.host.idle_wait_seconds
-
-    def record_idle_wait(self, idle_wait: IdleWait) -> None:
-        """Record the waiting time for an idle machine, and the busiest other programs."""
-        host = self._header.host
-        host.idle_wait_seconds = idle_wait.waited_seconds
-        host.busiest_programs = [program.name for program in idle_wait.busiest_programs]
 
     def group_by_memory(self, runs: Sequence[ConfigurationRun]) -> list[list[ConfigurationRun]]:
         """Divide runs into groups whose workers fit into memory at the same time."""
@@ -150,19 +143,20 @@ class StudyState:
 
     def write_checkpoint(self) -> None:
         """Write the checkpoint from which the study can be resumed."""
-        if self._checkpoints is None:
+        if self.checkpoints is None:
             return
+        self._record_idle_wait()
         study = study_toml(self.plan.study)
         checkpoint = StudyCheckpoint(
             header=self._header, study=study, settings=self.settings, runs=self.runs,
             interference=self.interference, warnings=self._warnings, completed=self.completed,
         )  # fmt: skip
         with contextlib.suppress(OSError):  # saving the document reports the same problem
-            self._checkpoints.write(checkpoint)
+            self.checkpoints.write(checkpoint)
 
     def checkpoint_file(self, name: str) -> Path | None:
         """Return the path of a file beside the checkpoint; None if the study has no checkpoint."""
-        return self._checkpoints.folder / self._header.id / name if self._checkpoints else None
+        return self.checkpoints.folder / self._header.id / name if self.checkpoints else None
 
     def save(self) -> None:
         """Write the checkpoint and save the document."""
@@ -175,7 +169,7 @@ class StudyState:
         for run in self.active_runs:
             run.status = "interrupted"
             run.reason = f"interrupted after {len(measured_step_times(run))} of {processes} processes"
-            run.hint = f"polybench resume {self._header.id}" if self._checkpoints else "run the command again"
+            run.hint = f"polybench resume {self._header.id}" if self.checkpoints else "run the command again"
         self.warn("interrupted: the results contain only finished measurements")
 
     def finish(self) -> StudyDocument:
@@ -186,8 +180,8 @@ class StudyState:
         document.warnings = list(self._warnings)
         self._save(self._anonymized(document))
         document.warnings = list(self._warnings)
-        if self._checkpoints and all(run.status != "interrupted" for run in self.runs):
-            self._checkpoints.remove(self._header.id)
+        if self.checkpoints and all(run.status != "interrupted" for run in self.runs):
+            self.checkpoints.remove(self._header.id)
         if all(run.log_path is None for run in self.runs):
             shutil.rmtree(self.logs, ignore_errors=True)
         return self._anonymized(document)
@@ -201,8 +195,8 @@ class StudyState:
     def discard(self) -> None:
         """Delete checkpoint and logs, because nothing will be measured."""
         shutil.rmtree(self.logs, ignore_errors=True)
-        if self._checkpoints:
-            self._checkpoints.remove(self._header.id)
+        if self.checkpoints:
+            self.checkpoints.remove(self._header.id)
 
     def _save(self, document: StudyDocument) -> None:
         # A full disk does not stop the study: space may become free, and the end prints all results.
@@ -212,7 +206,13 @@ class StudyState:
         elif save_error is not None:
             self.progress.on_warning(f"{save_error}; polybench retries later")
 
+    def _record_idle_wait(self) -> None:
+        self.host.idle_wait_seconds = self.idle_wait.waited_seconds
+        if self.idle_wait.busiest_programs:
+            self.host.busiest_programs = [program.name for program in self.idle_wait.busiest_programs]
+
     def _build_document(self, *, finished: bool) -> StudyDocument:
+        self._record_idle_wait()
         document = build_study_document(
             self._header, self.plan, self.files, self.runs, self._warnings, self.timing_blocks
         )
@@ -227,28 +227,3 @@ def _configuration_progress(run: ConfigurationRun) -> ConfigurationProgress:
     medians = [median(times) for process in measured_step_times(run) for times in process]
     seconds = median(medians) if medians else None
     return ConfigurationProgress(run.configuration.name, run.parity.status, run.status, len(medians), seconds)
-
-
-def make_run(configuration: Configuration, plan: Plan, environments: Environments) -> ConfigurationRun:
-    """Create the run of a configuration, with the environment of its workers and no measurements."""
-    threads, malloc = plan.workload.threads, plan.study.malloc
-    precision = plan.workload_of(configuration).precision
-    project = environments.resolve(configuration).project
-    try:
-        variables = worker_environment(
-            engine_spec(configuration),
-            configuration.device,
-            threads,
-            configuration.variants,
-            malloc,
-            plan.cpus,
-            project,
-            precision,
-            configuration.replicas,
-        )
-        interpreter = environments.interpreter(configuration)
-        return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), interpreter)
-    except EngineUnavailable as error:
-        run = ConfigurationRun(configuration, {})
-        run.mark_unavailable(error)
-        return run

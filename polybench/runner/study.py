@@ -1,19 +1,25 @@
-"""Runs a whole study: files, parity check, process runs, trainings; saves after each phase."""
+"""Runs a study from its plan to its document: `run_phases` lists all phases in order."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+from collections.abc import Sequence
+
+import msgspec
 
 from polybench.errors import RequiredEngineMissing
 from polybench.planning.plan import resolve
-from polybench.results.document import DocumentHeader
+from polybench.results.document import DocumentHeader, is_complete
 from polybench.runner.allocations import count_in_own_processes
-from polybench.runner.checkpoint import CheckpointStore
-from polybench.runner.parity import check_all, check_then_measure
-from polybench.runner.prepare import PreparedStudy, new_header, prepare
-from polybench.runner.process_runs import run_all
+from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint
+from polybench.runner.parity import check_parity, reuse_cached_checks
+from polybench.runner.prepare import new_header, prepare
+from polybench.runner.process_runs import Operation, ProcessRuns, WholeSteps
 from polybench.runner.progress import Progress
+from polybench.runner.resume import read_resumable, restore
 from polybench.runner.training import train
+from polybench.schema.metadata import Resumed
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
 from polybench.storage.past_durations import CheckScope
@@ -28,6 +34,7 @@ def run_study(
     header: DocumentHeader | None = None,
     strict: bool = False,
     parity_check: CheckScope = "new",
+    operations: Sequence[Operation] | None = None,
 ) -> StudyDocument:
     """Check and measure every configuration of the study.
 
@@ -42,52 +49,100 @@ def run_study(
         strict: refuse to measure if an engine or device is unavailable.
         parity_check: "new" checks engines without a valid cached check, "all" checks every engine, and "only"
             checks every engine without measuring.
+        operations: what to measure in each round; by default whole steps.
 
     Raises:
         BadInput: invalid arguments, before anything is started.
         RequiredEngineMissing: with `strict`, before anything is measured.
     """
     header = header or new_header()
-    measures = parity_check != "only"
-    checkpoints = CheckpointStore(store.folder) if store is not None and measures else None
-    plan = resolve(study)
     if store is not None:
         store.ensure_writable()
-    lock = checkpoints.lock(header.id) if checkpoints else contextlib.nullcontext()
-    with (
-        lock,
-        prepare(
-            plan,
+    saves = store is not None and parity_check != "only"
+    with CheckpointStore(store.folder).lock(header.id) if store and saves else contextlib.nullcontext():
+        return run_phases(
+            study,
             progress,
-            store=store,
             header=header,
-            checkpoints=checkpoints,
-            observed=study.metrics and measures,
+            store=store,
+            strict=strict,
             parity_check=parity_check,
-        ) as prepared,
-    ):
-        prepared.state.write_checkpoint()
-        try:
-            return run_phases(prepared, strict=strict, parity_check=parity_check)
-        except RequiredEngineMissing:
-            prepared.state.discard()
-            raise
+            operations=operations,
+        )
 
 
-def run_phases(prepared: PreparedStudy, *, strict: bool = False, parity_check: CheckScope = "new") -> StudyDocument:
-    """Run all unfinished phases of the study; arguments and errors are those of `run_study`."""
-    state, scratch = prepared.state, prepared.scratch
+def resume_study(
+    id: str, progress: Progress, *, store: Store, strict: bool = False, anonymous: bool = False
+) -> StudyDocument:
+    """Resume a study that was interrupted or killed.
 
-    def measure() -> None:
-        run_all(state, prepared.observer)
-        count_in_own_processes(state)
-        train(state, scratch)
+    Finished process runs, trained epochs and failed configurations are restored. An unfinished process run is
+    measured again, because no engine can continue the timing block of another process.
 
-    try:
-        if parity_check == "only":
-            check_all(state, scratch, strict=strict, required=True)
+    Args:
+        id: of the study.
+        progress: receives progress reports between measurements.
+        store: with the study.
+        strict: refuse to resume if an engine or device is unavailable; the checkpoint remains.
+        anonymous: leave host name, user and paths out of the document; always so if the study started that
+            way.
+
+    Raises:
+        BadInput: the study is not unfinished, it is running, or machine, versions or data have changed.
+        RequiredEngineMissing: with `strict`.
+    """
+    store.ensure_writable()
+    checkpoints = CheckpointStore(store.folder)
+    with checkpoints.lock(id):  # before reading, since another process may be finishing it
+        checkpoint = read_resumable(checkpoints, id, StudyCheckpoint)
+        study = checkpoint.parse_study()
+        process_runs = min(checkpoint.completed.process_runs, study.processes)
+        trainings = sum(is_complete(training, study) for run in checkpoint.runs for training in run.trainings)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        header = msgspec.structs.replace(
+            checkpoint.header,
+            resumed=[*checkpoint.header.resumed, Resumed(now, process_runs, trainings)],
+            anonymous=checkpoint.header.anonymous or anonymous,
+        )
+        return run_phases(study, progress, header=header, store=store, strict=strict, checkpoint=checkpoint)
+
+
+def run_phases(
+    study: Study,
+    progress: Progress,
+    *,
+    header: DocumentHeader,
+    store: Store | None,
+    strict: bool,
+    parity_check: CheckScope = "new",
+    operations: Sequence[Operation] | None = None,
+    checkpoint: StudyCheckpoint | None = None,
+) -> StudyDocument:
+    """Run all phases of a study that `checkpoint` has not finished; each of them saves the document at its end.
+
+    The caller has locked the study; the other arguments and errors are those of `run_study`.
+    """
+    plan = resolve(study)
+    with prepare(plan, progress, header=header, store=store, parity_check=parity_check) as state:
+        if checkpoint is not None:
+            restore(state, checkpoint)
         else:
-            check_then_measure(state, scratch, measure, strict=strict, recheck=parity_check == "all")
-    except KeyboardInterrupt:
-        state.interrupt()
-    return state.finish()
+            state.write_checkpoint()
+        try:
+            if parity_check == "new":
+                reuse_cached_checks(state)
+            check_parity(state, strict=strict, required=parity_check == "only")
+            if parity_check != "only":
+                with ProcessRuns(state, operations or [WholeSteps()]) as process_runs:
+                    while not process_runs.confirm_cached_checks():
+                        check_parity(state)
+                    process_runs.measure()
+                count_in_own_processes(state)
+                train(state)
+        except KeyboardInterrupt:
+            state.interrupt()
+        except RequiredEngineMissing:
+            if checkpoint is None:
+                state.discard()
+            raise
+        return state.finish()

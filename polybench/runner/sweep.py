@@ -21,9 +21,9 @@ from polybench.runner.checkpoint import (
 )
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
-from polybench.runner.resume import read_resumable, resume_study, study_changes
+from polybench.runner.resume import read_resumable, study_changes
 from polybench.runner.scratch import scratch_folder
-from polybench.runner.study import run_study
+from polybench.runner.study import resume_study, run_study
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store

@@ -29,14 +29,14 @@ EPOCH_SEGMENTS = 10
 Engines with call overhead have one segment."""
 
 
-def train(state: StudyState, scratch: Path) -> None:
+def train(state: StudyState) -> None:
     """Run whole trainings, if the study has them: for each seed, all configurations in random order."""
     study = state.plan.study
     if not does_train(study):
         return
     for number in range(study.processes):
         seed = study.seed + number
-        weights = shared_files.seeded_weights(state.plan, seed, scratch)
+        weights = shared_files.seeded_weights(state.plan, seed, state.scratch)
         for run in schedule.order_of_round(state.active_runs, study.seed, number, 0):
             if any(training.seed == seed and is_complete(training, study) for training in run.trainings):
                 continue  # finished before the study was resumed

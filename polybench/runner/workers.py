@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from polybench.engines import ENGINES
@@ -13,8 +14,8 @@ from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.planning.environments import EnvironmentSpec, resolve_environment
 from polybench.planning.plan import Plan, engine_spec
 from polybench.protocol import calls
-from polybench.protocol.calls import Loaded, Request
-from polybench.protocol.environment import worker_environment
+from polybench.protocol.calls import AnswerT, Loaded, Request
+from polybench.protocol.environment import recorded_env_vars, worker_environment
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
@@ -33,6 +34,46 @@ def start_worker(run: ConfigurationRun, logs: Path, name: str, *, cold: bool = F
     environment = run.env_vars | ({COLD_START: "yes"} if cold else {})
     log = logs / f"{run.configuration.name.replace('/', '_')}.{name}.log"
     return WorkerProcess(environment, log, run.interpreter)
+
+
+Workers = dict[str, tuple[ConfigurationRun, WorkerProcess]]
+"""Configuration name -> its run and its live worker."""
+
+
+@contextlib.contextmanager
+def start_workers(runs: Iterable[ConfigurationRun], logs: Path, name: str, *, cold: bool = False) -> Iterator[Workers]:
+    """Start a process for each configuration; arguments are those of `start_worker`."""
+    with contextlib.ExitStack() as stack:
+        yield {
+            run.configuration.name: (run, stack.enter_context(start_worker(run, logs, name, cold=cold))) for run in runs
+        }
+
+
+@contextlib.contextmanager
+def record_failure(workers: Workers, name: str) -> Iterator[None]:
+    """Record the failure of a worker in its run, and remove the worker."""
+    run, worker = workers[name]
+    try:
+        yield
+    except (ConfigurationFailed, EngineUnavailable) as error:
+        run.mark_failed(error, worker.log_path)
+        worker.kill()
+        del workers[name]
+
+
+def request_all(
+    workers: Workers,
+    make_request: Callable[[ConfigurationRun], Request[AnswerT]],
+    on_answer: Callable[[ConfigurationRun, AnswerT], None],
+    timeout: float,
+) -> None:
+    """Send a request to every worker, then receive the answers; a worker that fails is removed."""
+    requests = {name: make_request(run) for name, (run, _) in workers.items()}
+    for name, (_, worker) in workers.items():
+        worker.send(requests[name])
+    for name, (run, worker) in list(workers.items()):
+        with record_failure(workers, name):
+            on_answer(run, worker.receive(requests[name], timeout))
 
 
 def start_reference(logs: Path, timeout: float, cpus: Collection[int]) -> WorkerProcess:
@@ -55,19 +96,17 @@ def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
 
     Their workers start in parallel, and end before this returns. Each has `timeout` seconds.
     """
-    with contextlib.ExitStack() as stack:
-        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="polybench-info-")))
+
+    def record_info(run: ConfigurationRun, loaded: Loaded) -> None:
+        run.engine_info = loaded.info
+
+    active = [run for run in runs if run.is_active]
+    with (
+        tempfile.TemporaryDirectory(prefix="polybench-info-") as logs,
         # A cold start, because precompiling code for the cache would take a minute.
-        workers = [
-            (run, stack.enter_context(start_worker(run, logs, "info", cold=True))) for run in runs if run.is_active
-        ]
-        for run, worker in workers:
-            worker.send(load_request(run))
-        for run, worker in workers:
-            try:
-                run.engine_info = worker.receive(load_request(run), timeout).info
-            except (ConfigurationFailed, EngineUnavailable) as error:
-                run.mark_failed(error, worker.log_path)
+        start_workers(active, Path(logs), "info", cold=True) as workers,
+    ):
+        request_all(workers, load_request, record_info, timeout)
 
 
 class Environments:
@@ -100,3 +139,25 @@ class Environments:
         if isinstance(resolved, EngineUnavailable):
             raise resolved
         return resolved
+
+    def make_run(self, configuration: Configuration) -> ConfigurationRun:
+        """Create the run of a configuration, with the environment of its workers and no measurements."""
+        plan = self._plan
+        try:
+            variables = worker_environment(
+                engine_spec(configuration),
+                configuration.device,
+                plan.workload.threads,
+                configuration.variants,
+                plan.study.malloc,
+                plan.cpus,
+                self.resolve(configuration).project,
+                plan.workload_of(configuration).precision,
+                configuration.replicas,
+            )
+            interpreter = self.interpreter(configuration)
+        except EngineUnavailable as error:
+            run = ConfigurationRun(configuration, {})
+            run.mark_unavailable(error)
+            return run
+        return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), interpreter)

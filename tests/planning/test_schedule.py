@@ -133,12 +133,12 @@ def test_round_time_includes_untimed_steps() -> None:
 def test_reruns_may_use_time_that_remaining_rounds_do_not_need() -> None:
     made = make_budget(steps_per_round=8, rounds_per_process=3, budget=50.0)  # 10 s for this process run
     made.calibrate([0.1], LONG)  # a round takes 1 s
-    assert made.spare_seconds(0) == pytest.approx(10 - 3)
+    assert made.start_round(0) == pytest.approx(10 - 3)
     made.spend(1.0, reruns=4.0)
-    assert made.spare_seconds(1) == pytest.approx(10 - 5 - 2)
+    assert made.start_round(1) == pytest.approx(10 - 5 - 2)
     made.spend(1.0)
     made.spend(1.0)
-    assert made.spare_seconds(3) == pytest.approx(3)
+    assert made.start_round(3) == pytest.approx(3)
 
 
 def test_reruns_do_not_lengthen_the_estimate_of_a_round() -> None:

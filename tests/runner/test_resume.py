@@ -22,7 +22,8 @@ from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
-from polybench.runner.resume import read_resumable, resume_study
+from polybench.runner.resume import read_resumable
+from polybench.runner.study import resume_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST

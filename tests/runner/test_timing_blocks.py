@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from polybench.machine.interference import InterferenceMeter
 from polybench.machine.load import IdleWait
-from polybench.protocol import calls
+from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import BlockMeasured, Request
-from polybench.runner.process_runs import BlockResult, BlockRunner
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner.process_runs import WholeSteps
+from polybench.schema.options import Configuration, Study
 from polybench.schema.resources import BlockCounters
 
 SECONDS = 1.0
-
-
-def counters(waited: float) -> BlockCounters:
-    return BlockCounters(
-        SECONDS,
-        2.0,
-        other_process_cpu_seconds=waited,
-        steal_seconds=0.0,
-        cpu_wait_seconds=waited,
-        affected=waited > 0,
-    )
 
 
 class Worker:
@@ -41,40 +32,32 @@ class Worker:
         return BlockMeasured([float(self.requests)] * request.arguments.steps, 1, 0, None, None)
 
 
-def measure(monkeypatch: pytest.MonkeyPatch, *waited: float, budget: float) -> tuple[BlockResult, Worker, float]:
-    """Return the result, the worker, and the remaining seconds for re-measuring."""
-    all_counters: Iterator[BlockCounters] = map(counters, waited)
-
-    class Meter:
-        def stop(self) -> BlockCounters:
-            return next(all_counters)
-
-    monkeypatch.setattr(InterferenceMeter, "start", lambda *_: Meter())
-    worker: Any = Worker()
-    runner = BlockRunner(None, IdleWait(0.0, print, sleep=lambda _: None), timeout=1.0)
-    runner.rerun_budget_seconds = budget
-    return runner.run(worker, calls.measure_block(2), "cpu", ()), worker, runner.rerun_budget_seconds
-
-
-def test_a_block_without_interference_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, worker, left = measure(monkeypatch, 0.0, budget=10.0)
-    assert (worker.requests, result.counters.reruns, left) == (1, 0, 10.0)
-
-
-def test_a_block_is_remeasured_until_it_has_no_interference(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, worker, left = measure(monkeypatch, 0.5, 0.4, 0.0, budget=10.0)
-    assert (worker.requests, result.counters.reruns, left) == (3, 2, 10.0 - 2 * SECONDS)
-    assert (result.measured.step_times, result.counters.affected) == ([3.0, 3.0], False)
-
-
-def test_the_measurement_with_least_interference_counts_even_if_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, worker, _ = measure(monkeypatch, 0.5, 0.6, 0.2, 0.3, budget=10.0)
-    assert (worker.requests, result.counters.reruns) == (4, 3)
-    assert (result.measured.step_times, result.counters.affected) == ([3.0, 3.0], True)
-
-
-def test_a_block_is_not_remeasured_without_remaining_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, worker, _ = measure(monkeypatch, 0.5, 0.4, budget=1.5)
-    assert (worker.requests, result.counters.reruns, result.counters.affected) == (2, 1, True)
-    _, worker, _ = measure(monkeypatch, 0.5, budget=0.5)
-    assert worker.requests == 1
+@pytest.mark.parametrize(
+    ("waited", "budget", "requests", "counts", "affected"),
+    [
+        pytest.param([0.0], 10.0, 1, 1, False, id="a block without interference is measured once"),
+        pytest.param([0.5, 0.4, 0.0], 10.0, 3, 3, False, id="until it has no interference"),
+        pytest.param([0.5, 0.6, 0.2, 0.3], 10.0, 4, 3, True, id="the least interference counts, even if slow"),
+        pytest.param([0.5, 0.4], 1.5, 2, 2, True, id="until the budget is spent"),
+        pytest.param([0.5], 0.5, 1, 1, True, id="not without a budget"),
+    ],
+)
+def test_a_block_with_interference_is_measured_again(
+    waited: list[float], budget: float, requests: int, counts: int, affected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = iter(BlockCounters(SECONDS, 2.0, one, 0.0, one, affected=one > 0) for one in waited)
+    monkeypatch.setattr(InterferenceMeter, "start", lambda *_: SimpleNamespace(stop=lambda: next(counters)))
+    study = Study()
+    state: Any = SimpleNamespace(
+        plan=SimpleNamespace(study=study), observer=None, idle_wait=IdleWait(0.0, print, sleep=lambda _: None)
+    )
+    steps, worker, run = WholeSteps(), Worker(), ConfigurationRun(Configuration("fake", "cpu"), {})
+    round_budget = RoundBudget(study)
+    round_budget.spare_seconds = budget
+    steps.start(state)
+    steps.build(run, worker)  # type: ignore[arg-type]
+    steps.measure(run, worker, round_budget, 2)  # type: ignore[arg-type]
+    ((measured,),), ((kept,),) = run.step_times, run.block_counters
+    assert (worker.requests, measured) == (requests, [float(counts)] * 2)
+    assert (kept.reruns, kept.affected) == (requests - 1, affected)
+    assert round_budget.spare_seconds == budget - (requests - 1) * SECONDS
