@@ -122,7 +122,6 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
         find_unfinished,
         select_sweep,
     )
-    from polybench.runner.resume import read_resumable
     from polybench.storage.store import Store, results_folder
 
     if on is not None:
@@ -130,7 +129,7 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
     store = Store(results_folder(options.results))
     kind = SweepCheckpoint if spec.axes else StudyCheckpoint
     id = find_unfinished(spec.study, store, kind, select_sweep(spec.axes, spec.command) if spec.axes else None)
-    read_resumable(CheckpointStore(store.folder), id, kind)
+    CheckpointStore(store.folder).read_unchanged(id, kind)
     return id
 
 

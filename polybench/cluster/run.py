@@ -13,10 +13,9 @@ from polybench.cluster.driver import ClusterResult, Driver
 from polybench.cluster.executor import make_executor, supports_upload
 from polybench.planning.plan import check_remote
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy
+from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy, polybench_changes
 from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
-from polybench.runner.resume import polybench_changes
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.schema.study import StudyDocument

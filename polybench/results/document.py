@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics as stdlib_statistics
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import tomli_w
@@ -16,12 +16,20 @@ from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
 from polybench.results.comparisons import add_comparisons, allreduce_share
-from polybench.results.interference import add_interference, drop_affected_rounds
-from polybench.results.run_state import ConfigurationRun
-from polybench.results.usage import add_usage
-from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
+from polybench.results.interference import drop_affected_rounds, page_fault_warnings, summarize_interference
+from polybench.results.peak import compare_with_peak
+from polybench.results.run_state import ConfigurationRun, StudyRun
+from polybench.results.usage import summarize_usage
+from polybench.schema.measurements import PeakDocument
+from polybench.schema.metadata import (
+    Host,
+    Resumed,
+    Settings,
+    StudyFileMetadata,
+    ToolVersion,
+)
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
-from polybench.schema.resources import GarbageCollection
+from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (
     MeanStepTime,
     Pipeline,
@@ -81,26 +89,24 @@ def measured_step_times(run: ConfigurationRun) -> list[list[list[float]]]:
     return step_times if any(step_times) else []
 
 
+FindPeaks = Callable[[str, str, Workload], PeakDocument | None]
+"""Function of engine, device and workload that returns this machine's peaks under these conditions, if known."""
+
+
 def build_study_document(
-    header: DocumentHeader,
-    plan: Plan,
-    files: SharedFiles,
-    runs: Sequence[ConfigurationRun],
-    warnings: Sequence[str],
-    blocks: Sequence[TimingBlocks],
+    header: DocumentHeader, plan: Plan, files: SharedFiles, measured: StudyRun, find_peaks: FindPeaks
 ) -> StudyDocument:
-    """Build the document of all results so far.
+    """Build the document of all results so far; nothing else adds to it.
 
     Args:
         header: fields that are known before the first measurement.
         plan: the study's plan.
         files: data, weights and batches of the study.
-        runs: of all configurations.
-        warnings: of the study as a whole.
-        blocks: rounds and steps of each group of configurations, as far as they are known.
+        measured: measurements so far.
+        find_peaks: looks up the peaks that step times are compared with.
     """
-    baseline = choose_baseline(plan, runs)
-    results = [_build_result(plan, files, run) for run in runs]
+    baseline = choose_baseline(plan, measured.runs)
+    results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
     add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads))
     return StudyDocument(
         id=header.id,
@@ -108,11 +114,14 @@ def build_study_document(
         polybench=header.tool_version,
         argv=header.argv,
         resumed=header.resumed,
+        finished=measured.finished,
         title=header.study_file.title,
         study=study_toml(plan.study),
-        settings=build_settings(plan, files, baseline, blocks),
+        settings=build_settings(plan, files, baseline, measured.timing_blocks),
         host=header.host,
-        warnings=list(warnings),
+        interference=list(measured.interference),
+        phase_seconds=measured.phase_seconds,
+        warnings=list(measured.warnings),
         results=results,
         published=header.study_file.published,
     )
@@ -156,8 +165,32 @@ def _common(numbers: Iterable[int]) -> int | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun) -> Result:
-    configuration, step_times = run.configuration, measured_step_times(run)
+def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_peaks: FindPeaks) -> Result:
+    """Build the record of a configuration; `add_comparisons` fills in what depends on other configurations."""
+    configuration, study = run.configuration, plan.study
+    workload = msgspec.structs.replace(plan.workload_of(configuration), dataset=files.dataset.name)
+    trainings = [
+        msgspec.structs.replace(training, complete=is_complete(training, study))
+        for training in run.trainings
+        if training.epochs
+    ]
+    values = measured_step_times(run)
+    times = _summarize_times(run, values, workload, files.steps_in_epoch) if values else _NOT_TIMED
+    step_time, step_times = times.step_time, times.step_times
+    epoch_seconds = _median([epoch.seconds for training in trainings for epoch in training.epochs])
+    if step_time is not None and not trainings:
+        epoch_seconds = files.steps_in_epoch * step_time.median
+    usage = summarize_usage(
+        run.usage,
+        configuration.device,
+        msgspec.structs.replace(run.memory, peak_rss_bytes=run.peak_rss_bytes),
+        epoch_seconds=epoch_seconds,
+        device_count=1 if configuration.device == "cpu" else workload.replicas,
+        gpu_bytes_freed=run.gpu_bytes_freed,
+    )
+    interference = summarize_interference(step_times, run.block_counters) if step_times else Interference()
+    page_faults = page_fault_warnings(interference, step_time, configuration.variants, study.malloc)
+    accuracies = [one.accuracy for one in trainings if one.complete and one.accuracy is not None]
     result = Result(
         configuration=configuration.name,
         engine=configuration.engine,
@@ -165,54 +198,67 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun) -> Resu
         environment=configuration.environment,
         device=configuration.device,
         world_size=configuration.replicas if engine_spec(configuration).replicas == "processes" else 1,
-        workload=msgspec.structs.replace(plan.workload_of(configuration), dataset=files.dataset.name),
+        workload=workload,
         status=run.status,
         reason=run.reason,
         hint=run.hint,
         log_path=str(run.log_path) if run.log_path else None,
+        warnings=[*run.warnings, *times.warnings, *usage.warnings, *page_faults],
         versions=collect_versions(run),
+        step_time=step_time,
+        mean_step_time=times.mean_step_time,
+        items_per_second=workload.batch_size / step_time.median if step_time else None,
+        epoch_seconds=epoch_seconds,
+        startup=_startup(run.startups),
+        python_call_overhead_seconds=_median(run.python_call_overhead_seconds) if step_time else None,
+        allocations=run.allocations,
+        gc=_garbage_collection(run, step_time),
+        pipeline=_pipeline(run, workload, step_time),
+        memory=usage.memory,
+        utilization=usage.utilization,
+        energy=usage.energy,
+        interference=interference,
         parity=run.parity,
         losses=[loss for loss in run.losses if math.isfinite(loss)],
-        startup=_startup(run.startups),
-        warnings=list(run.warnings),
-        trainings=[
-            msgspec.structs.replace(training, complete=is_complete(training, plan.study))
-            for training in run.trainings
-            if training.epochs
-        ],
-        allocations=run.allocations,
+        accuracy=stdlib_statistics.fmean(accuracies) if accuracies else None,
+        accuracy_std=stdlib_statistics.stdev(accuracies) if len(accuracies) > 1 else None,
+        time_to_accuracy=_time_to_accuracy(trainings, study.target_accuracy),
+        trainings=trainings,
         communication=allreduce_share(run.allreduce_times),
-        memory=msgspec.structs.replace(run.memory, peak_rss_bytes=run.peak_rss_bytes),
+        step_times=step_times,
     )
-    _add_trainings(result, plan.study.target_accuracy)
-    if step_times:
-        _add_times(result, run, step_times, files.steps_in_epoch)
-    if run.usage:
-        add_usage(result, run.usage, run.gpu_bytes_freed)
-    add_interference(result, run.block_counters, plan.study.malloc)
+    result.peak = compare_with_peak(result, plan.model, find_peaks)
     return result
 
 
-def _add_times(result: Result, run: ConfigurationRun, step_times: list[list[list[float]]], steps_in_epoch: int) -> None:
-    unaffected = drop_affected_rounds(step_times, run.block_counters)
-    seconds = statistics.summarize_step_times(step_times, run.resolution, unaffected)
-    result.step_time = seconds
-    result.items_per_second = result.workload.batch_size / seconds.median
-    if not result.trainings:
-        result.epoch_seconds = steps_in_epoch * seconds.median
+class _Times(NamedTuple):
+    """Summaries of a configuration's step times."""
+
+    step_time: StepTime | None = None
+    mean_step_time: MeanStepTime | None = None
+    step_times: StepTimes | None = None
+    warnings: tuple[str, ...] = ()
+
+
+_NOT_TIMED = _Times()
+
+
+def _summarize_times(
+    run: ConfigurationRun, values: list[list[list[float]]], workload: Workload, steps_in_epoch: int
+) -> _Times:
+    unaffected = drop_affected_rounds(values, run.block_counters)
     mean, interval = statistics.mean_step(unaffected)
-    result.mean_step_time = MeanStepTime(mean, interval, result.workload.batch_size / mean, steps_in_epoch * mean)
-    result.gc = _garbage_collection(run, seconds.n * run.steps_per_value)
-    result.python_call_overhead_seconds = (
-        stdlib_statistics.median(run.python_call_overhead_seconds) if run.python_call_overhead_seconds else None
+    trend = statistics.upward_trend(values) or 0.0
+    slower = (
+        f"steps became {trend:.1%} slower from the first round to the last; possible causes are"
+        " thermal throttling, memory pressure and a memory leak"
     )
-    result.pipeline = _pipeline(run, result.workload, seconds)
-    result.step_times = StepTimes(run.resolution, run.steps_per_value, step_times)
-    if (trend := statistics.upward_trend(step_times) or 0.0) >= _NOTABLE_TREND:
-        result.warnings.append(
-            f"steps became {trend:.1%} slower from the first round to the last; possible causes are"
-            " thermal throttling, memory pressure and a memory leak"
-        )
+    return _Times(
+        statistics.summarize_step_times(values, run.resolution, unaffected),
+        MeanStepTime(mean, interval, workload.batch_size / mean, steps_in_epoch * mean),
+        StepTimes(run.resolution, run.steps_per_value, values),
+        (slower,) if trend >= _NOTABLE_TREND else (),
+    )
 
 
 def is_complete(training: Training, study: Study) -> bool:
@@ -222,42 +268,39 @@ def is_complete(training: Training, study: Study) -> bool:
     return reached or len(training.epochs) == max_epochs(study)
 
 
-def _add_trainings(result: Result, target_accuracy: float | None) -> None:
-    if not result.trainings:
-        return
-    result.epoch_seconds = stdlib_statistics.median(
-        epoch.seconds for training in result.trainings for epoch in training.epochs
-    )
-    complete = [training for training in result.trainings if training.complete]
-    final = [training.accuracy for training in complete if training.accuracy is not None]
-    if final:
-        result.accuracy = stdlib_statistics.fmean(final)
-        result.accuracy_std = stdlib_statistics.stdev(final) if len(final) > 1 else None
-    if target_accuracy is not None and complete:
-        times = [training.time_to_accuracy(target_accuracy) for training in complete]
-        reached = [seconds for seconds in times if seconds is not None]
-        median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
-        result.time_to_accuracy = TimeToAccuracy(target_accuracy, median, len(reached), len(times))
+def _median(values: Sequence[float]) -> float | None:
+    return stdlib_statistics.median(values) if values else None
 
 
-def _garbage_collection(run: ConfigurationRun, steps: int) -> GarbageCollection:
-    if not run.gc_stats:
+def _time_to_accuracy(trainings: Sequence[Training], target: float | None) -> TimeToAccuracy | None:
+    complete = [training for training in trainings if training.complete]
+    if target is None or not complete:
+        return None
+    times = [training.time_to_accuracy(target) for training in complete]
+    reached = [seconds for seconds in times if seconds is not None]
+    median = stdlib_statistics.median(reached) if len(reached) == len(times) else None
+    return TimeToAccuracy(target, median, len(reached), len(times))
+
+
+def _garbage_collection(run: ConfigurationRun, step_time: StepTime | None) -> GarbageCollection:
+    if not run.gc_stats or step_time is None:
         return GarbageCollection()
     seconds = sum(stats.seconds for stats in run.gc_stats)
+    steps = step_time.n * run.steps_per_value
     return GarbageCollection(seconds / steps, sum(stats.full_collections for stats in run.gc_stats))
 
 
-def _pipeline(run: ConfigurationRun, workload: Workload, seconds: StepTime) -> Pipeline | None:
+def _pipeline(run: ConfigurationRun, workload: Workload, step_time: StepTime | None) -> Pipeline | None:
     """Split the mean step time into waiting and computing, and add the throughput of each part alone."""
-    if workload.input == "preload":
+    if workload.input == "preload" or step_time is None:
         return None
     wait_seconds = run.data_wait_seconds
     if wait_seconds is not None:
-        wait_seconds /= seconds.n * run.steps_per_value
+        wait_seconds /= step_time.n * run.steps_per_value
     alone = run.pipeline_and_training
     return Pipeline(
         data_wait_seconds_per_step=wait_seconds,
-        compute_seconds_per_step=None if wait_seconds is None else max(0.0, seconds.mean - wait_seconds),
+        compute_seconds_per_step=None if wait_seconds is None else max(0.0, step_time.mean - wait_seconds),
         pipeline_items_per_second=workload.batch_size / alone.pipeline_seconds if alone else None,
         training_items_per_second=workload.batch_size / alone.training_seconds if alone else None,
     )

@@ -5,13 +5,13 @@ A round is affected if other programs interfered with its timing block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from polybench.schema import units
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import BlockCounters, Interference
-from polybench.schema.result import Result
+from polybench.schema.result import Result, StepTime, StepTimes
 
 NOTABLE_FAULT_FRACTION = 0.03
 """Fraction of a step spent in page faults from which polybench prints a warning."""
@@ -23,18 +23,14 @@ Affected blocks are left out, but if there are many, the other blocks probably s
 process in addition to two threads, torch's steps took up to 20 times as long."""
 
 
-def add_interference(result: Result, counters: Sequence[Sequence[BlockCounters]], malloc: str) -> None:
-    """Fill in the counters, [process][round], of a configuration that has its step times.
-
-    The malloc policy determines the recommendation of a warning.
-    """
-    step_times = result.step_times
+def summarize_interference(step_times: StepTimes, counters: Sequence[Sequence[BlockCounters]]) -> Interference:
+    """Summarize the counters of all timing blocks of a configuration, [process][round]."""
     blocks = [block for process in counters for block in process]
-    if step_times is None or not blocks:
-        return
+    if not blocks:
+        return Interference()
     timed = sum(len(one_round) for process in step_times.values for one_round in process)
     steps = timed * step_times.steps_per_value + WARMUP_STEPS_PER_BLOCK * len(blocks)
-    result.interference = Interference(
+    return Interference(
         cpu_wait_seconds_per_step=_mean((block.cpu_wait_seconds for block in blocks), steps),
         minor_faults_per_step=_mean((block.minor_faults for block in blocks), steps),
         major_faults_per_step=_mean((block.major_faults for block in blocks), steps),
@@ -44,10 +40,6 @@ def add_interference(result: Result, counters: Sequence[Sequence[BlockCounters]]
         blocks_affected=sum(block.affected for block in blocks),
         blocks=[list(process) for process in counters[: len(step_times.values)]],
     )
-    fraction = page_fault_fraction(result.interference) or 0.0
-    if fraction > NOTABLE_FAULT_FRACTION and result.step_time is not None:
-        seconds = fraction * result.step_time.median
-        result.warnings.append(_page_fault_warning(result, seconds, fraction, malloc))
 
 
 def page_fault_fraction(interference: Interference) -> float | None:
@@ -94,12 +86,18 @@ def _mean(counts: Iterable[float | None], steps: int) -> float | None:
     return None if None in known else sum(count for count in known if count is not None) / steps
 
 
-def _page_fault_warning(result: Result, seconds: float, fraction: float, malloc: str) -> str:
-    count = units.format_count(round(result.interference.minor_faults_per_step or 0))
+def page_fault_warnings(
+    interference: Interference, step_time: StepTime | None, variants: Sequence[str], malloc: str
+) -> Iterator[str]:
+    """Warn if page faults take a notable part of a step; the malloc policy determines the recommendation."""
+    fraction = page_fault_fraction(interference) or 0.0
+    if fraction <= NOTABLE_FAULT_FRACTION or step_time is None:
+        return
+    count = units.format_count(round(interference.minor_faults_per_step or 0))
     explanation = (
         "freed memory returns to the kernel between steps; try --malloc retain"
-        if malloc == "system" or "system_malloc" in (result.variant or "")
+        if malloc == "system" or "system_malloc" in variants
         else "the engine or its allocator returns memory to the kernel"
     )
-    cost = f"{units.format_seconds(seconds)} ({units.format_percent(fraction)})"
-    return f"page faults: {count} per step take up to {cost}; {explanation}"
+    cost = f"{units.format_seconds(fraction * step_time.median)} ({units.format_percent(fraction)})"
+    yield f"page faults: {count} per step take up to {cost}; {explanation}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -11,9 +11,11 @@ import msgspec
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import TimedLayer
 from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
+from polybench.results.comparisons import device_count
 from polybench.schema import units
 from polybench.schema.measurements import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
-from polybench.schema.options import Configuration
+from polybench.schema.options import Configuration, Workload
+from polybench.schema.resources import PeakComparison
 from polybench.schema.result import Result, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import median_interval
@@ -203,3 +205,36 @@ def _unstable_reason(peak: PeakMeasurement) -> str:
     if peak.cpu_contention > MAX_DRIFT:
         return f"other programs used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
     return f"throughput changed by {peak.drift:+.0%} from the first to the last round (at most {MAX_DRIFT:.0%} allowed)"
+
+
+def compare_with_peak(
+    result: Result, model: Model, find_peaks: Callable[[str, str, Workload], PeakDocument | None]
+) -> PeakComparison | None:
+    """Return the fraction of this machine's peak that a measured configuration reaches.
+
+    A peak that was measured with other versions of the engine does not count.
+    """
+    seconds, workload = result.step_time, result.workload
+    if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device
+        return None
+    cached = find_peaks(result.engine, result.device, workload)
+    if cached is None:
+        return None
+    versions = [
+        peaks.versions for peaks in cached.configurations if peaks.engine == result.engine and peaks.status == "ok"
+    ]
+    if versions and library_versions(result) not in versions:
+        return None
+    peaks_by_kind = {peak.kind: peak for peak in cached.peaks}
+    product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
+    if product is None:
+        return None
+    same_workload = (cached.model, cached.batch_size) == (workload.model, workload.batch_size)
+    conditions = f"{product.engine} on {product.device} in {product.precision}"
+    return PeakComparison(
+        flops_per_second=product.value,
+        fraction=2 * model.training_macs() * workload.batch_size / seconds.median / product.value,
+        source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
+        convolution_flops_per_second=convolution.value if convolution and same_workload else None,
+        bytes_per_second=triad.value if triad else None,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,12 +11,33 @@ from polybench.engines.job import EngineInfo, GcStats
 from polybench.errors import EngineUnavailable
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning.plan import engine_spec
+from polybench.planning.schedule import TimingBlocks
 from polybench.protocol.calls import BlockMeasured, Loaded, PipelineAndTrainingTimed
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter
+from polybench.schema.metadata import PhaseSeconds, RoundInterference
 from polybench.schema.options import Configuration
 from polybench.schema.parity import UNCHECKED, ParityCheck
 from polybench.schema.resources import Allocations, BlockCounters, Memory
 from polybench.schema.result import Startup, Status, Training
+
+
+@dataclass
+class StudyRun:
+    """Measurements of a study so far.
+
+    Attributes:
+        timing_blocks: of each group of configurations that is measured, once they are known.
+        interference: one entry per round.
+        phase_seconds: of the phases so far; None if the study was resumed.
+        finished: whether no phase is left.
+    """
+
+    runs: Sequence[ConfigurationRun]
+    warnings: Sequence[str]
+    timing_blocks: Sequence[TimingBlocks]
+    interference: Sequence[RoundInterference]
+    phase_seconds: PhaseSeconds | None
+    finished: bool
 
 
 @dataclass

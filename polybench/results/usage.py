@@ -10,9 +10,7 @@ import msgspec
 
 from polybench.machine.meters.gpu import THROTTLE_REASON_NAMES, THROTTLED, GpuSample, GpuUsage
 from polybench.machine.meters.observer import BlockUsage
-from polybench.results.comparisons import device_count
 from polybench.schema.resources import Energy, Memory, Utilization
-from polybench.schema.result import Result
 
 NVML_BY_PROCESS = "NVML, by process ID"
 NVML_BY_DIFFERENCE = "NVML, decrease of the device's used memory when the worker ended"
@@ -25,21 +23,41 @@ class Power(NamedTuple):
     source: str
 
 
-def add_usage(result: Result, blocks: Sequence[BlockUsage], gpu_bytes_freed: int | None = None) -> None:
-    """Fill in the resource usage of a measured configuration, whose `epoch_seconds` is known.
+class UsageSummary(NamedTuple):
+    """Resource usage of a measured configuration."""
+
+    utilization: Utilization
+    energy: Energy
+    memory: Memory
+    warnings: list[str]
+
+
+def summarize_usage(
+    blocks: Sequence[BlockUsage],
+    device: str,
+    memory: Memory,
+    *,
+    epoch_seconds: float | None,
+    device_count: int = 1,
+    gpu_bytes_freed: int | None = None,
+) -> UsageSummary:
+    """Summarize the usage in all timing blocks, and add it to the memory that the worker has measured.
 
     The energy of an epoch is the mean power over the blocks times the time of an epoch. A block also contains
-    its reset and warm-up steps, which are a small part of it and do similar work. `gpu_bytes_freed` is the
-    largest decrease of the GPU's used memory when a worker ended.
+    its reset and warm-up steps, which are a small part of it and do similar work. If there are several GPUs,
+    the meters read only the first one. `gpu_bytes_freed` is the largest decrease of the GPU's used memory when
+    a worker ended.
     """
     gpus = [block.gpu for block in blocks if block.gpu is not None]
     samples = [sample for gpu in gpus for sample in gpu.samples]
     package, gpu = _package_power(blocks), _gpu_power(gpus)
-    result.utilization = _utilization(blocks, samples, package if result.device == "cpu" else gpu)
-    # If there are several GPUs, the meters read only the first one.
-    result.energy = _energy(result.epoch_seconds, gpu, package) if device_count(result) == 1 else Energy()
-    result.memory = _memory(result.memory, samples, gpu_bytes_freed)
-    result.warnings += _warnings(blocks, gpus, bool(gpus) and result.memory.device_nvml_bytes is None)
+    memory = _memory(memory, samples, gpu_bytes_freed)
+    return UsageSummary(
+        _utilization(blocks, samples, package if device == "cpu" else gpu),
+        _energy(epoch_seconds, gpu, package) if device_count == 1 else Energy(),
+        memory,
+        list(_warnings(blocks, gpus, bool(gpus) and memory.device_nvml_bytes is None)),
+    )
 
 
 def _utilization(blocks: Sequence[BlockUsage], samples: Sequence[GpuSample], power: Power | None) -> Utilization:

@@ -6,6 +6,7 @@ A document has medians and means; a checkpoint has all measurements, from which 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import msgspec
 
 from polybench.data.disk import atomic_write, read_regular_file
 from polybench.errors import BadInput
+from polybench.machine import host
 from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import points
@@ -25,7 +27,7 @@ from polybench.planning.study_file import parse, replace_network
 from polybench.results.document import DocumentHeader, collect_versions, measured_step_times, study_toml
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
-from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata
+from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Configuration, MachineGroup, Study
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.past_durations import CheckScope
@@ -33,6 +35,8 @@ from polybench.storage.store import Store
 from polybench.storage.study_summary import ConfigurationSummary, StudySummary, SweepPoints, parse_time
 
 CHECKPOINT_FOLDER = "unfinished"
+
+_MACHINE_FIELDS = ("hostname", "os", "cpu", "cores", "threads", "gpus", "cpu_governor", "python")
 
 SweepCommand = Literal["sweep", "overhead"]
 """The command that renders a sweep."""
@@ -231,6 +235,20 @@ class CheckpointStore:
             hint = f"start over with {self._rerun_hint(id)}, or delete it with `polybench resume {id} --discard`"
             raise error_type(f"cannot read checkpoint {path}: {error}: {hint}") from error
 
+    def read_unchanged(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
+        """Read a checkpoint that this machine can resume, as far as that is known without starting an engine.
+
+        Raises:
+            BadInput: the run is not unfinished, or the machine or polybench has changed.
+        """
+        checkpoint = self.read(id, kind)
+        before, now = checkpoint.header.host, host.this_host()
+        changes = [list_changes({name: getattr(before, name)}, {name: getattr(now, name)}) for name in _MACHINE_FIELDS]
+        self.reject_changed(
+            checkpoint, [*itertools.chain(*changes), *polybench_changes(checkpoint.header.tool_version)]
+        )
+        return checkpoint
+
     def read_all(self, kind: type[CheckpointT], errors: list[str] | None = None) -> Iterator[CheckpointT]:
         """Yield readable checkpoints, newest first; append the messages of the others to `errors`."""
         for id in self.ids(kind):
@@ -393,6 +411,13 @@ def _study_fields(study: str) -> dict[str, Any]:
     text = TomlText("a study", study)
     fields = replace_network(text, text.load())
     return fields | {"model": find_model(fields["model"]).name}
+
+
+def polybench_changes(before: ToolVersion) -> list[str]:
+    """Describe changes of polybench."""
+    tools = before, host.tool_version()
+    old, new = ({f"polybench's {name}": getattr(tool, name) for name in ("version", "commit")} for tool in tools)
+    return list_changes(old, new)
 
 
 def list_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -12,15 +12,10 @@ import platformdirs
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
 from polybench.engines import ENGINES
-from polybench.networks.model import Model
-from polybench.results.comparisons import device_count
-from polybench.results.peak import library_versions
 from polybench.schema.encoding import decode, encode
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import Host
-from polybench.schema.resources import PeakComparison
-from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument
+from polybench.schema.options import Workload
 from polybench.storage.store import write_file_atomically
 
 
@@ -53,6 +48,10 @@ class PeakCache:
         except (OSError, msgspec.MsgspecError):
             return None
 
+    def find_for(self, host: Host, malloc: str, engine: str, device: str, workload: Workload) -> PeakDocument | None:
+        """Return the cached peaks under the conditions of a configuration."""
+        return self.find(host, device, workload.precision, workload.threads, malloc, simulated=is_simulated([engine]))
+
     def save(self, document: PeakDocument) -> None:
         """Cache a document if it is complete and its peaks are stable."""
         products = [peak for peak in document.peaks if peak.kind == "gemm" and peak.is_stable]
@@ -75,46 +74,3 @@ def is_simulated(engines: Iterable[str]) -> bool:
     """Return whether one of these engines, with or without variants, is simulated."""
     specs = (ENGINES.get(engine.partition("+")[0].partition("@")[0]) for engine in engines)
     return any(spec is not None and not spec.computes for spec in specs)
-
-
-def add_peak_comparison(study: StudyDocument, model: Model, cache: PeakCache) -> None:
-    """Add the fraction of the cached peak, if any, to each measured configuration of a study.
-
-    A peak that was measured with other versions of the engine does not count.
-    """
-    flops = 2 * model.training_macs()
-    for result in study.results:
-        workload, seconds = result.workload, result.step_time
-        if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device
-            continue
-        cached = cache.find(
-            study.host, result.device, workload.precision, workload.threads, study.settings.malloc,
-            simulated=is_simulated([result.engine]),
-        )  # fmt: skip
-        comparison = _compare(cached, result) if cached else None
-        if comparison is not None:
-            rate = flops * workload.batch_size / seconds.median
-            fraction = rate / comparison.flops_per_second
-            result.peak = msgspec.structs.replace(comparison, fraction=fraction)
-
-
-def _compare(cached: PeakDocument, result: Result) -> PeakComparison | None:
-    versions = [
-        peaks.versions for peaks in cached.configurations if peaks.engine == result.engine and peaks.status == "ok"
-    ]
-    if versions and library_versions(result) not in versions:
-        return None
-    peaks_by_kind = {peak.kind: peak for peak in cached.peaks}
-    product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))
-    if product is None:
-        return None
-    workload = result.workload
-    same_workload = (cached.model, cached.batch_size) == (workload.model, workload.batch_size)
-    conditions = f"{product.engine} on {product.device} in {product.precision}"
-    return PeakComparison(
-        flops_per_second=product.value,
-        fraction=None,
-        source=f"{product.shape}, {conditions}; polybench peak, {product.measured_at.partition('T')[0]}",
-        convolution_flops_per_second=convolution.value if convolution and same_workload else None,
-        bytes_per_second=triad.value if triad else None,
-    )

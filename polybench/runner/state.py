@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import platformdirs
 
 from polybench.machine.load import IdleWait
@@ -21,20 +23,25 @@ from polybench.results.document import (
     DocumentHeader,
     build_settings,
     build_study_document,
+    collect_versions,
     measured_step_times,
     study_toml,
 )
-from polybench.results.run_state import ConfigurationRun
+from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.warnings import final_warnings
-from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyCheckpoint
-from polybench.runner.peak_cache import PeakCache, add_peak_comparison
+from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyCheckpoint, list_changes
+from polybench.runner.peak_cache import PeakCache
 from polybench.runner.progress import ConfigurationProgress, PhaseTimer
 from polybench.runner.scratch import prune_logs
-from polybench.runner.workers import Environments
+from polybench.runner.workers import Environments, version_changes
+from polybench.schema import units
 from polybench.schema.metadata import Host, RoundInterference, Settings
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
+
+_SETTINGS_KNOWN_AT_END = ("rounds_per_process", "steps_per_round", "baseline")
+"""Settings that are unknown before anything is measured."""
 
 
 class StudyState:
@@ -119,7 +126,21 @@ class StudyState:
         return build_settings(self.plan, self.files)
 
     def restore(self, checkpoint: StudyCheckpoint) -> None:
-        """Restore the measurements of an earlier process of this study."""
+        """Restore the measurements of an earlier process of this study.
+
+        Raises:
+            BadInput: settings, versions or data have changed since.
+        """
+        assert self.checkpoints is not None  # only saved studies are resumed
+        self.checkpoints.reject_changed(checkpoint, _setting_changes(checkpoint, self))
+        self.progress.on_stage("checking that engine versions are unchanged")
+        versions = [
+            (collect_versions(saved), current)
+            for saved, current in zip(checkpoint.runs, self.runs, strict=True)
+            if saved.is_active and saved.engine_info is not None
+        ]
+        changes = version_changes(versions, self.plan.study.timeout, ("build",))
+        self.checkpoints.reject_changed(checkpoint, changes)
         for saved, current in zip(checkpoint.runs, self.runs, strict=True):
             saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
         self.runs, self.interference, self.completed = (
@@ -139,6 +160,10 @@ class StudyState:
                 "native_trace": float(self.completed.native_allocations),
                 "trainings": trainings / max(1, self.plan.study.processes * len(active)),
             }
+        )
+        self.warn(
+            f"resumed after {units.plural(self.completed.process_runs, 'process run')}: the state of the machine may"
+            " have changed between the earlier measurements and the later ones"
         )
 
     def write_checkpoint(self) -> None:
@@ -213,14 +238,35 @@ class StudyState:
 
     def _build_document(self, *, finished: bool) -> StudyDocument:
         self._record_idle_wait()
-        document = build_study_document(
-            self._header, self.plan, self.files, self.runs, self._warnings, self.timing_blocks
+        return build_study_document(
+            self._header,
+            self.plan,
+            self.files,
+            StudyRun(
+                self.runs,
+                self._warnings,
+                self.timing_blocks,
+                self.interference,
+                phase_seconds=None if self._header.resumed else self.phase_timer.durations(),
+                finished=finished,
+            ),
+            partial(PeakCache().find_for, self.host, self.plan.study.malloc),
         )
-        document.finished = finished
-        document.interference = list(self.interference)
-        document.phase_seconds = None if self._header.resumed else self.phase_timer.durations()
-        add_peak_comparison(document, self.plan.model, PeakCache())
-        return document
+
+
+def _setting_changes(checkpoint: StudyCheckpoint, state: StudyState) -> list[str]:
+    """Describe changes of the settings and of the workers' environment variables."""
+    settings = [msgspec.structs.asdict(values) for values in (checkpoint.settings, state.settings)]
+    before, now = ({name: values[name] for name in values if name not in _SETTINGS_KNOWN_AT_END} for values in settings)
+    changes = list_changes(before, now)
+    for saved, current in zip(checkpoint.runs, state.runs, strict=True):
+        if saved.is_active and not current.is_active:
+            changes.append(f"{current.configuration.name} is unavailable: {current.reason}")
+        else:
+            changes += list_changes(
+                saved.env_vars | saved.inherited_env_vars, current.env_vars | current.inherited_env_vars
+            )
+    return changes
 
 
 def _configuration_progress(run: ConfigurationRun) -> ConfigurationProgress:

@@ -17,7 +17,6 @@ from polybench.runner.parity import check_parity, reuse_cached_checks
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.process_runs import Operation, ProcessRuns, WholeSteps
 from polybench.runner.progress import Progress
-from polybench.runner.resume import read_resumable, restore
 from polybench.runner.training import train
 from polybench.schema.metadata import Resumed
 from polybench.schema.options import Study
@@ -94,7 +93,7 @@ def resume_study(
     store.ensure_writable()
     checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):  # before reading, since another process may be finishing it
-        checkpoint = read_resumable(checkpoints, id, StudyCheckpoint)
+        checkpoint = checkpoints.read_unchanged(id, StudyCheckpoint)
         study = checkpoint.parse_study()
         process_runs = min(checkpoint.completed.process_runs, study.processes)
         trainings = sum(is_complete(training, study) for run in checkpoint.runs for training in run.trainings)
@@ -125,7 +124,7 @@ def run_phases(
     plan = resolve(study)
     with prepare(plan, progress, header=header, store=store, parity_check=parity_check) as state:
         if checkpoint is not None:
-            restore(state, checkpoint)
+            state.restore(checkpoint)
         else:
             state.write_checkpoint()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -11,21 +12,24 @@ import msgspec
 from polybench.errors import BadInput
 from polybench.planning import schedule
 from polybench.planning.grid import GridPoint, points
-from polybench.planning.plan import resolve
+from polybench.planning.plan import Plan, resolve
+from polybench.planning.shared_files import dataset_of
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import (
     CheckpointStore,
     CorruptCheckpoint,
     SweepCheckpoint,
     SweepSpec,
+    list_changes,
 )
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
-from polybench.runner.resume import read_resumable, study_changes
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import resume_study, run_study
+from polybench.runner.workers import Environments, version_changes
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
+from polybench.storage.anonymize import is_anonymized
 from polybench.storage.store import Store
 
 
@@ -104,7 +108,7 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
     store.ensure_writable()
     checkpoints = CheckpointStore(store.folder)
     with checkpoints.lock(id):
-        checkpoint = read_resumable(checkpoints, id, SweepCheckpoint)
+        checkpoint = checkpoints.read_unchanged(id, SweepCheckpoint)
         header = checkpoint.header
         checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
         sweep = _SweepRun(checkpoint.spec, checkpoint, progress, store)
@@ -112,7 +116,7 @@ def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool =
             progress.on_stage("checking that engine versions are unchanged")
             point, document = next(iter(sweep.finished.values()))
             with scratch_folder() as scratch:
-                checkpoints.reject_changed(checkpoint, study_changes(document, resolve(point.study), scratch))
+                checkpoints.reject_changed(checkpoint, _study_changes(document, resolve(point.study), scratch))
         return sweep.run()
 
 
@@ -185,6 +189,23 @@ class _SweepRun:
 
 def _is_interrupted(document: StudyDocument) -> bool:
     return any(result.status == "interrupted" for result in document.results)
+
+
+def _study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
+    """Describe changes of the data and engine versions of a finished study."""
+    images = dataset_of(plan.study, plan.model, scratch)
+    environments = Environments(plan, scratch / "environments")
+    results = [(document.result(configuration.name), configuration) for configuration in plan.configurations]
+    saved = [
+        (result.versions, environments.make_run(configuration))
+        for result, configuration in results
+        if "build" in result.versions
+    ]
+    nested = () if is_anonymized(document.host) else ("build", "environment", "inherited")
+    return [
+        *list_changes({"data_sha256": document.settings.data_sha256}, {"data_sha256": images.sha256}),
+        *version_changes(saved, plan.study.timeout, nested),
+    ]
 
 
 class _PrefixedProgress:

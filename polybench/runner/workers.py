@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from polybench.engines import ENGINES
 from polybench.engines.job import COLD_START
@@ -18,7 +19,9 @@ from polybench.protocol.calls import AnswerT, Loaded, Request
 from polybench.protocol.environment import recorded_env_vars, worker_environment
 from polybench.protocol.interpreter import OWN_INTERPRETER, Interpreter, resolve_interpreter
 from polybench.protocol.process import WorkerProcess
+from polybench.results.document import collect_versions
 from polybench.results.run_state import ConfigurationRun
+from polybench.runner.checkpoint import list_changes
 from polybench.schema.options import Configuration
 
 
@@ -107,6 +110,37 @@ def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
         start_workers(active, Path(logs), "info", cold=True) as workers,
     ):
         request_all(workers, load_request, record_info, timeout)
+
+
+def version_changes(
+    saved: Iterable[tuple[Mapping[str, Any], ConfigurationRun]], timeout: float, nested: Sequence[str]
+) -> list[str]:
+    """Describe version changes, from one configuration of each engine, environment and device.
+
+    Args:
+        saved: earlier versions, as in a document, and a run that may start workers.
+        timeout: of each worker, in seconds.
+        nested: names of nested versions to compare.
+    """
+    one_of_each = {
+        (run.configuration.engine, run.configuration.environment, run.configuration.device): (versions, run)
+        for versions, run in saved
+    }
+    read_engine_info([run for _, run in one_of_each.values()], timeout)
+    changes: list[str] = []
+    for before, run in one_of_each.values():
+        if run.engine_info is None:
+            changes.append(f"{run.configuration.name}: {run.reason}")
+            continue
+        now = collect_versions(run)
+        changes += list_changes(_scalar_values(before), _scalar_values(now))
+        for name in nested:
+            changes += list_changes(before.get(name, {}), now.get(name, {}))
+    return changes
+
+
+def _scalar_values(versions: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in versions.items() if not isinstance(value, dict)}
 
 
 class Environments:

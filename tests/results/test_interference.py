@@ -7,7 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.results.interference import add_interference, drop_affected_rounds, inconclusive_reason
+from polybench.results.interference import (
+    drop_affected_rounds,
+    inconclusive_reason,
+    page_fault_warnings,
+    summarize_interference,
+)
 from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import Result, StepTimes
 from tests.factories import measured
@@ -17,7 +22,9 @@ def result_with(*blocks: BlockCounters, malloc: str = "system", configuration: s
     """Return a result with two timing blocks of 8 timed steps of 10 ms and 2 warm-up steps."""
     result = measured(configuration, 0.010)
     result.step_times = StepTimes("step", 1, [[[0.010] * 8, [0.010] * 8]])
-    add_interference(result, [blocks], malloc)
+    result.interference = summarize_interference(result.step_times, [blocks])
+    variants = (result.variant or "").split("+")
+    result.warnings += page_fault_warnings(result.interference, result.step_time, variants, malloc)
     return result
 
 

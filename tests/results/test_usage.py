@@ -8,7 +8,8 @@ import pytest
 
 from polybench.machine.meters.gpu import GpuSample, GpuUsage
 from polybench.machine.meters.observer import BlockUsage
-from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS, add_usage
+from polybench.results.comparisons import device_count
+from polybench.results.usage import NVML_BY_DIFFERENCE, NVML_BY_PROCESS, summarize_usage
 from polybench.schema.resources import Energy, Memory, Utilization
 from polybench.schema.result import Result
 from tests.factories import measured
@@ -19,7 +20,15 @@ EPOCH_SECONDS = 10.0
 def result_with(device: str, *blocks: BlockUsage, freed: int | None = None) -> Result:
     result = measured(f"torch/{device}", 0.0165)
     result.epoch_seconds = EPOCH_SECONDS
-    add_usage(result, blocks, freed)
+    usage = summarize_usage(
+        blocks,
+        device,
+        result.memory,
+        epoch_seconds=EPOCH_SECONDS,
+        device_count=device_count(result),
+        gpu_bytes_freed=freed,
+    )
+    result.utilization, result.energy, result.memory, result.warnings = usage
     return result
 
 

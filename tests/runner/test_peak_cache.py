@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import msgspec
 import pytest
 
 from polybench.networks.lenet import LENET
-from polybench.results.peak import KernelTiming
-from polybench.runner.peak_cache import PeakCache, add_peak_comparison
+from polybench.results.peak import KernelTiming, compare_with_peak
+from polybench.runner.peak_cache import PeakCache
 from polybench.schema.parity import ParityCheck
 from polybench.schema.study import StudyDocument
 from tests.factories import measured, study, unmeasured
@@ -27,6 +28,12 @@ def cache(tmp_path: Path) -> PeakCache:
     return cache
 
 
+def add_peak_comparison(document: StudyDocument, cache: PeakCache) -> None:
+    find_peaks = partial(cache.find_for, document.host, document.settings.malloc)
+    for result in document.results:
+        result.peak = compare_with_peak(result, LENET, find_peaks)
+
+
 def study_with(*results: Any, **settings: Any) -> StudyDocument:
     document = study(*results)
     return msgspec.structs.replace(document, settings=msgspec.structs.replace(document.settings, **settings))
@@ -34,7 +41,7 @@ def study_with(*results: Any, **settings: Any) -> StudyDocument:
 
 def test_a_step_has_its_fraction_of_the_peak(cache: PeakCache) -> None:
     document = study_with(measured("torch/cpu", 0.01, versions=TORCH), unmeasured("tf/cpu", "failed", "crashed"))
-    add_peak_comparison(document, LENET, cache)
+    add_peak_comparison(document, cache)
     torch, tf = document.results
     assert torch.peak is not None
     assert torch.peak.flops_per_second == pytest.approx(1e11)
@@ -60,7 +67,7 @@ def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload
         measured("torch/cpu", 0.01, versions=TORCH, workload=msgspec.structs.replace(WORKLOAD, batch_size=64))
     )
     for document in (same, other):
-        add_peak_comparison(document, LENET, cache)
+        add_peak_comparison(document, cache)
     (with_same,), (with_other,) = ([result.peak for result in document.results] for document in (same, other))
     assert with_same is not None
     assert with_other is not None
@@ -83,7 +90,7 @@ def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload
 )
 def test_a_peak_under_other_conditions_does_not_count(cache: PeakCache, change: dict[str, Any]) -> None:
     document = study_with(measured("torch/cpu", 0.01, **({"versions": TORCH} | change)))
-    add_peak_comparison(document, LENET, cache)
+    add_peak_comparison(document, cache)
     assert document.results[0].peak is None
 
 
@@ -98,7 +105,7 @@ def test_a_peak_measured_in_several_environments_counts_for_each_of_them(tmp_pat
     current = document.configurations[0]
     configurations = [current, msgspec.structs.replace(current, versions=old)]
     cache.save(msgspec.structs.replace(document, configurations=configurations))
-    add_peak_comparison(both, LENET, cache)
+    add_peak_comparison(both, cache)
     assert [result.peak is not None for result in both.results] == [True, True, False]
 
 
@@ -107,7 +114,7 @@ def test_a_peak_of_another_machine_or_malloc_policy_does_not_count(cache: PeakCa
     other_machine.host.cpu = "Another CPU"
     other_malloc = study_with(measured("torch/cpu", 0.01, versions=TORCH), malloc="system")
     for document in (other_machine, other_malloc):
-        add_peak_comparison(document, LENET, cache)
+        add_peak_comparison(document, cache)
         assert document.results[0].peak is None
 
 
@@ -120,7 +127,7 @@ def test_the_peak_of_a_simulated_engine_counts_only_for_simulated_engines(cache:
     document = study_with(
         measured("torch/cpu", 0.01, versions=TORCH), measured("fake/cpu", 0.01, versions=simulated.versions)
     )
-    add_peak_comparison(document, LENET, cache)
+    add_peak_comparison(document, cache)
     torch, fake = document.results
     assert torch.peak is not None
     assert fake.peak is not None
@@ -131,5 +138,5 @@ def test_an_unreadable_cache_file_is_ignored(cache: PeakCache, tmp_path: Path) -
     (file,) = (tmp_path / "peaks").iterdir()
     file.write_text("{")
     document = study_with(measured("torch/cpu", 0.01, versions=TORCH))
-    add_peak_comparison(document, LENET, cache)
+    add_peak_comparison(document, cache)
     assert document.results[0].peak is None

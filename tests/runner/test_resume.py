@@ -22,7 +22,6 @@ from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
-from polybench.runner.resume import read_resumable
 from polybench.runner.study import resume_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
@@ -394,8 +393,8 @@ def test_another_machine_cannot_resume_a_study(tmp_path: Path, monkeypatch: pyte
 
     run("fake", listener=CallbackOnStage("process 2 of 2: starting", stop), store=Store(tmp_path), **FIELDS)
     (id,) = CheckpointStore(tmp_path).ids()
-    read_resumable(CheckpointStore(tmp_path), id, StudyCheckpoint)
+    CheckpointStore(tmp_path).read_unchanged(id, StudyCheckpoint)
     other_host = msgspec.structs.replace(host.this_host(), hostname="other")
     monkeypatch.setattr(host, "this_host", lambda: other_host)
     with pytest.raises(BadInput, match=rf"cannot resume {id}: hostname was .*, now other"):
-        read_resumable(CheckpointStore(tmp_path), id, StudyCheckpoint)
+        CheckpointStore(tmp_path).read_unchanged(id, StudyCheckpoint)
