@@ -1,4 +1,4 @@
-"""Faults that the soak test injects into a running study."""
+"""Faults that are injected into a running study, and what such a study needs; the tests of faults use it too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import psutil
 
 Act = Callable[[int, Path, random.Random], None]
@@ -26,6 +27,22 @@ class Fault(NamedTuple):
 
     act: Act
     kills_parent: bool = False
+
+
+def write_images(folder: Path, images: int = 100) -> None:
+    """Write images in CIFAR-10's format."""
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        labels = draw.integers(0, 10, (images // 5, 1), np.uint8)
+        pixels = draw.integers(0, 256, (images // 5, 3072), np.uint8)
+        np.hstack([labels, pixels]).tofile(folder / f"{name}.bin")
+
+
+def restore_signals() -> None:
+    """Restore the default signal handlers, because a background shell may make its children ignore signals."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def workers(pid: int) -> list[int]:

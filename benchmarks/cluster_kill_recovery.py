@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 import psutil
-from kill_recovery import write_images
+from _faults import write_images
 
 from polybench.schema.study import StudyDocument, from_json
 
@@ -33,8 +33,8 @@ engines = ["fake", "fake+slow"]
 data = "{{data}}"
 batch_size = 16
 processes = {_PROCESSES}
-rounds = 1
-steps = 3
+rounds_per_process = 1
+steps_per_round = 3
 parity = false
 metrics = false
 

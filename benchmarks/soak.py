@@ -1,7 +1,8 @@
 """Run many studies of the engine `fake` with one fault each at a random moment, and check that nothing is lost.
 
 `FAULTS` has the possible faults. After each study: no process, scratch folder or half-written file is left;
-what was measured is printed or saved, and both are complete; the configuration without a fault is measured;
+what was measured is printed or saved, and both are complete; the index of a process that lists the studies, and is
+killed as well, matches the documents; the configuration without a fault is measured;
 and an interrupted study can be resumed and completed without losing anything. A finding names the study's
 number: `--seed` and `--only` repeat it if the machine is similarly fast.
 
@@ -14,7 +15,6 @@ import argparse
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,18 +25,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from _faults import FAULTS, Fault, workers
+from _faults import FAULTS, Fault, restore_signals, workers, write_images
 
 from polybench.schema.study import StudyDocument, from_json
+from polybench.storage.store import Store
+from polybench.storage.study_index import StudyIndex
 
-IMAGES, BATCH_SIZE = 100, 16
+BATCH_SIZE = 16
 PROCESSES = 2
 OPTIONS = (
     f"--engines fake,fake+slow --batch-size {BATCH_SIZE} --processes {PROCESSES} --rounds-per-process 2"
     " --steps-per-round 3"
     " --epochs 1 --no-parity --format json --timeout 20s"
 ).split()
+LISTING = "import sys, time; from pathlib import Path; from polybench.storage.store import Store\n"
+LISTING += "while True: Store(Path(sys.argv[1])).summaries(); time.sleep(0.02)"
+"""A program that lists the studies again and again, and updates their index; it is killed with the study."""
 LONGEST_SECONDS = 120.0
 """Maximum seconds of a study with any fault: a hanging worker times out after 20 s and is killed within 6."""
 
@@ -83,7 +87,7 @@ class Place(NamedTuple):
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=self.environment,
-                preexec_fn=_hear_signals,  # noqa: PLW1509 - no threads here
+                preexec_fn=restore_signals,  # noqa: PLW1509 - no threads here
             )
 
     def end(self, process: subprocess.Popen[bytes], results: Path) -> Ended:
@@ -93,12 +97,6 @@ class Place(NamedTuple):
         assert process.stdout is not None
         with process.stdout as out:
             return Ended(code, out.read(), errors)
-
-
-def _hear_signals() -> None:
-    """Restore the default signal handlers, because a background shell may make its children ignore signals."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def soak(place: Place, number: int, seed: int, seconds: float) -> tuple[str, list[str]]:
@@ -117,11 +115,14 @@ def soak(place: Place, number: int, seed: int, seconds: float) -> tuple[str, lis
     name = draw.choice(sorted(FAULTS))
     results = place.root / f"study-{number}"
     process = place.start(results, "compare", *OPTIONS, "--data", str(place.root / "images"))
+    listing = subprocess.Popen([sys.executable, "-c", LISTING, str(results)], stderr=subprocess.DEVNULL)
     errors = (place.root / results.name).with_suffix(".errors")
     _wait_for(lambda: errors.stat().st_size > 0 or process.poll() is not None)
     time.sleep(draw.uniform(0, seconds))
     fault = FAULTS[name]
-    fault.act(process.pid, results, draw)
+    for act in draw.sample([lambda: fault.act(process.pid, results, draw), listing.kill], 2):
+        act()
+    listing.wait()
     try:
         ended = place.end(process, results)
         findings = [*_left(place, process.pid, results, fault), *_lost(place, ended, results, fault)]
@@ -170,6 +171,11 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
         told = told or (fault is FAULTS["results vanish"] and not saved)
         if not told and [document.id for document in saved if document == printed] != [printed.id]:
             yield "what is saved is not what was printed"
+    index = StudyIndex(results).path
+    listed = Store(results).summaries()
+    index.unlink(missing_ok=True)
+    if listed != Store(results).summaries() or len(listed) != len(saved):
+        yield "the index contradicts the documents"
     unfinished = [path.parent.name for path in results.glob("unfinished/*/state")]
     if ended.code == 0 and unfinished:
         yield f"a finished study still has a checkpoint: {unfinished}"
@@ -194,17 +200,6 @@ def _not_resumed(place: Place, id: str, results: Path, before: StudyDocument | N
         yield "still has a checkpoint although it is complete"
 
 
-def _images(folder: Path) -> None:
-    """Write images in CIFAR-10's format."""
-    folder.mkdir()
-    draw = np.random.default_rng(0)
-    for number in range(1, 6):
-        labels = draw.integers(0, 10, (IMAGES // 5, 1), np.uint8)
-        pixels = draw.integers(0, 256, (IMAGES // 5, 3072), np.uint8)
-        np.hstack([labels, pixels]).tofile(folder / f"data_batch_{number}.bin")
-    np.hstack([labels, pixels]).tofile(folder / "test_batch.bin")
-
-
 def _duration_without_fault(place: Place, name: str) -> float:
     """Measure the seconds of a study without a fault."""
     start = time.monotonic()
@@ -220,7 +215,7 @@ def run(studies: int, seconds: float, seed: int, only: int | None = None) -> int
     with tempfile.TemporaryDirectory(prefix="polybench-soak-") as name:
         place = Place(Path(name))
         (place.root / "tmp").mkdir()
-        _images(place.root / "images")
+        write_images(place.root / "images")
         end = time.monotonic() + seconds
         length = min(_duration_without_fault(place, f"nothing-happens-{number}") for number in range(3))
         for number in range(studies) if only is None else [only]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kill_recovery import write_images
+from _faults import write_images
 
 from polybench.runner.checkpoint import ClusterRun
 from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _faults import restore_signals
 
 from polybench.cli.output import exit_code
 from polybench.data.disk import check_free_space
@@ -31,6 +32,7 @@ from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets
+from tests.commands import FAST as FASTEST
 from tests.runner.test_study import FAST, RecordingProgress, run, small_data
 
 __all__ = ["small_data"]
@@ -63,12 +65,6 @@ class CallbackOnStage(RecordingProgress):
             self.act()
 
 
-def _restore_signals() -> None:
-    """Restore signal handlers: a shell or nohup that runs tests in the background ignores these signals."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
 def endless_study(images: Path, results: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run the program until its study is in the third round; the study would continue for an hour."""
@@ -77,7 +73,7 @@ def endless_study(images: Path, results: Path, *options: str) -> Iterator[subpro
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_restore_signals,  # noqa: PLW1509 - no threads here
+        preexec_fn=restore_signals,  # noqa: PLW1509 - no threads here
     ) as process:
         assert process.stderr is not None
         assert any("round 3" in line for line in process.stderr)
@@ -118,22 +114,12 @@ def test_a_closed_terminal_interrupts_the_study(images: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_does_not_truncate_printed_results(images: Path, tmp_path: Path, number: signal.Signals) -> None:
-    one_round = [
-        "--processes",
-        "1",
-        "--rounds-per-process",
-        "1",
-        "--steps-per-round",
-        "2",
-        "--no-parity",
-        "--format",
-        "json",
-    ]
+    one_round = [*FASTEST[2:], "--no-parity", "--format", "json"]
     with subprocess.Popen(
         compare(images, tmp_path, "fake,fake+slow", *one_round),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        preexec_fn=_restore_signals,  # noqa: PLW1509 - no threads here
+        preexec_fn=restore_signals,  # noqa: PLW1509 - no threads here
     ) as process:
         assert process.stdout is not None
         pipe = process.stdout.fileno()
