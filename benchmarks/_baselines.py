@@ -19,7 +19,8 @@ from pathlib import Path
 
 from _study import Inputs
 
-from polybench.engines.flux.julia.discovery import check, find, package_folder
+from polybench.engines.flux.julia.discovery import check, find
+from polybench.engines.flux.julia.environment import own_environment
 from polybench.protocol.environment import inherited_env_vars, malloc_env_vars
 from polybench.schema.options import Configuration
 from polybench.scripts import make_command, make_script
@@ -169,10 +170,10 @@ def _bench(given: Inputs, _cell: Configuration, steps: int) -> list[str]:
     workload = given.plan.workload
     arguments = (workload.model, str(workload.batch_size), str(steps), str(given.data))
     program = str(_PROGRAMS / "bench_flux.jl")
-    return _julia(workload.threads, program, str(package_folder()), *arguments)
+    return _julia(workload.threads, program, *arguments)
 
 
 def _julia(threads: int, program: str, *arguments: str) -> list[str]:
     check(julia := find())
-    options = [f"--project={julia.project}", "--startup-file=no", f"--threads={threads}"]
+    options = [f"--project={own_environment(julia).project}", "--startup-file=no", f"--threads={threads}"]
     return [julia.executable, *options, program, *arguments]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, NAME, PROJECT, check, find, package_folder
+from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, NAME, PROJECT, check, find
 from polybench.engines.flux.julia.environment import own_environment
 from polybench.errors import EngineUnavailable
 
@@ -49,8 +49,7 @@ def main() -> int:
         print(missing.reason, file=sys.stderr)
         return 0
     command = [julia.executable, f"--project={julia.project}", "--startup-file=no", "-e", f"using {NAME}"]
-    path = os.environ | {"JULIA_LOAD_PATH": f"@:{package_folder()}:@stdlib"}
-    return subprocess.run(command, env=path, check=False).returncode
+    return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":

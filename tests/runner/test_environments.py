@@ -101,19 +101,18 @@ def test_an_environment_without_numpy_is_unavailable_with_a_hint(tmp_path: Path)
     assert other.environment == "bare"
 
 
-def test_the_hint_for_a_missing_framework_names_the_environments_pip(tmp_path: Path) -> None:
-    venv = make_environment(tmp_path / "venv")
-    (result,) = run("jax@other", env={"other": str(venv)}, **MINIMAL | {"parity": False}).results
-    assert (result.status, result.reason) == ("unavailable", "JAX is not installed")
-    assert result.hint == f"{venv}/bin/python -m pip install jax optax"
-
-
-def test_the_hint_for_a_missing_plugin_engine_names_the_environments_pip(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("engine", "reason", "packages"),
+    [
+        ("jax", "JAX is not installed", "jax optax"),
+        ("plugin", "cannot import the engine: No module named 'plugin'", "plugin"),
+    ],
+)
+def test_the_hint_for_a_missing_framework_names_the_environments_pip(
+    engine: str, reason: str, packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = EngineSpec("demo_engine.engine:Engine", "", computes=False)
-    monkeypatch.setitem(ENGINES, "demo_engine", spec)
+    monkeypatch.setitem(ENGINES, "plugin", EngineSpec("plugin.engine:Engine", "", computes=False))
     venv = make_environment(tmp_path / "venv")
-    (result,) = run("demo_engine@other", env={"other": str(venv)}, **MINIMAL).results
-    assert result.reason == "cannot import the engine: No module named 'demo_engine'"
-    assert (result.status, result.hint) == ("unavailable", f"{venv}/bin/python -m pip install demo_engine")
+    (result,) = run(f"{engine}@other", env={"other": str(venv)}, **MINIMAL | {"parity": False}).results
+    assert (result.status, result.reason) == ("unavailable", reason)
+    assert result.hint == f"{venv}/bin/python -m pip install {packages}"

@@ -83,13 +83,6 @@ def test_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
 
 
 @in_process_of("flux")
-def test_bf16_is_unavailable(fixture: EngineFixture) -> None:
-    with pytest.raises(EngineUnavailable, match="bf16 is not implemented for Julia") as missing:
-        fixture.build(precision="bf16")
-    assert missing.value.hint == "use --precision fp32"
-
-
-@in_process_of("flux")
 def test_allocations_grow_linearly_with_the_batch(fixture: EngineFixture) -> None:
     fixture.build()
     per_step = {}

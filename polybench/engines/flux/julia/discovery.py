@@ -195,10 +195,10 @@ def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
     """
     check_juliacall()
     check_version(julia)
-    _require(julia, needed, julia.setup)
     packages = loadable(julia)
     # An unsupported version of a variant's package does not affect other configurations.
-    _check_bounds(julia, [name for name in packages if name not in PACKAGE_BY_VARIANT.values()], julia.setup)
+    others = [name for name in packages if name not in PACKAGE_BY_VARIANT.values()]
+    _verify(julia, needed, others, julia.setup)
     pythoncall, juliacall = packages["PythonCall"], importlib.metadata.version("juliacall")
     if pythoncall not in ("", juliacall):
         raise EngineUnavailable(
@@ -245,8 +245,7 @@ def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
     Raises:
         EngineUnavailable: a package is missing or of an unsupported version, or Flux is too old for it.
     """
-    _require(julia, names, julia.add_command(names))
-    _check_bounds(julia, names, julia.add_command(names))
+    _verify(julia, names, (), julia.add_command(names))
     versions = installed(julia)
     flux = versions.get("Flux", "")
     if "Reactant" in names and flux and tuple(map(int, flux.split("."))) < _FLUX_WITH_TRAINSTEP:
@@ -257,20 +256,15 @@ def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
     return {name.lower(): versions[name] for name in names}
 
 
-def _require(julia: Julia, names: Iterable[str], hint: str) -> None:
-    """Raise EngineUnavailable if `using` would not find one of these packages in the project."""
-    present, found = loadable(julia), installed(julia)
-    if missing := [name for name in names if name not in present]:
-        others = " (it is only an indirect dependency)"
-        listed = ", ".join(name + others * (name in found) for name in missing)
+def _verify(julia: Julia, needed: Sequence[str], others: Iterable[str], hint: str) -> None:
+    """Raise EngineUnavailable if `using` would not find a needed package, or if a version is not supported."""
+    packages, present = installed(julia), loadable(julia)
+    if missing := [name for name in needed if name not in present]:
+        indirect = " (it is only an indirect dependency)"
+        listed = ", ".join(name + indirect * (name in packages) for name in missing)
         raise EngineUnavailable(f"{julia.description} lacks {listed}", hint)
-
-
-def _check_bounds(julia: Julia, names: Iterable[str], hint: str) -> None:
-    """Raise EngineUnavailable if the version of one of these packages is not supported."""
-    packages = installed(julia)
-    if outside := [name for name in names if name in packages and not satisfies(name, packages[name])]:
-        versions = ", ".join(f"{name} {packages[name]} (expected {bounds()[name]})" for name in outside)
+    if outside := [name for name in (*needed, *others) if not satisfies(name, packages[name])]:
+        versions = ", ".join(f"{name} {packages[name]} (expected {bounds()[name]})" for name in dict.fromkeys(outside))
         raise EngineUnavailable(f"{julia.description} has unsupported versions: {versions}", hint)
 
 

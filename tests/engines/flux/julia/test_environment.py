@@ -31,56 +31,42 @@ from polybench.errors import EngineUnavailable
 from polybench.protocol.environment import worker_environment
 from tests.engines.flux.julia.conftest import COMPLETE, Make
 
+SAVED = Julia("/saved/julia", "/saved", "a test")
+
 
 def test_worker_gets_the_variables_of_juliacall() -> None:
-    save_julia(Julia("/saved/julia", "/saved", "a test"))
+    save_julia(SAVED)
     found = worker_environment(ENGINES["flux"], "cpu", 3)
-    assert found[EXECUTABLE], found[PROJECT] == ("/saved/julia", "/saved")
-    assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == found["OMP_NUM_THREADS"] == "3"
-    assert found["OPENBLAS_NUM_THREADS"] == "1"
+    assert (found[EXECUTABLE], found[PROJECT]) == ("/saved/julia", "/saved")
     assert found["PYTHON_JULIACALL_HANDLE_SIGNALS"] == "yes"
     assert not [name for name in worker_environment(ENGINES["torch"], "cpu", 3) if "JULIACALL" in name]
-
-
-def test_environment_project_uses_the_same_julia() -> None:
-    save_julia(Julia("/saved/julia", "/saved", "a test"))
-    found = worker_environment(ENGINES["flux"], "cpu", 3, project="/dev")
-    assert (found[EXECUTABLE], found[PROJECT], found[FOUND_BY]) == ("/saved/julia", "/dev", "--env")
-    plain = worker_environment(ENGINES["flux"], "cpu", 3)
-    assert {name for name in plain if plain[name] != found[name]} == {PROJECT, FOUND_BY}
-
-
-def test_framework_threads_is_one_julia_thread() -> None:
-    save_julia(Julia("/saved/julia", "/saved", "a test"))
-    found = worker_environment(ENGINES["flux"], "cpu", 3, ("framework_threads",))
-    assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == "1"
-    assert found["OPENBLAS_NUM_THREADS"] == "3"
+    other = worker_environment(ENGINES["flux"], "cpu", 3, project="/dev")
+    assert (other[EXECUTABLE], other[PROJECT], other[FOUND_BY]) == ("/saved/julia", "/dev", "--env")
+    assert {name for name in found if found[name] != other[name]} == {PROJECT, FOUND_BY}
 
 
 @pytest.mark.parametrize(
-    ("study", "variants", "expected"),
-    [(1, (), (1, 1)), (2, (), (2, 1)), (8, (), (8, 1)), (8, ("framework_threads",), (1, 8))],
+    ("study", "variants", "julia", "blas"),
+    [
+        (1, (), "1", "1"),
+        (8, (), "8", "1"),  # only one pool has several threads by default
+        (8, ("framework_threads",), "1", "8"),
+        (2, ("blas2",), "2", "2"),
+        (4, ("blas1", "framework_threads"), "1", "1"),
+        (4, ("all_cores",), "4", "4"),
+    ],
 )
-def test_only_one_pool_has_several_threads_by_default(
-    study: int, variants: tuple[str, ...], expected: tuple[int, int]
-) -> None:
-    assert threads(study, variants) == expected
+def test_variants_set_the_thread_pools(study: int, variants: tuple[str, ...], julia: str, blas: str) -> None:
+    save_julia(SAVED)
+    found = worker_environment(ENGINES["flux"], "cpu", study, variants)
+    assert found["PYTHON_JULIACALL_THREADS"] == found["JULIA_NUM_THREADS"] == julia
+    assert found["OPENBLAS_NUM_THREADS"] == blas
 
 
-def test_variant_sets_blas_threads() -> None:
-    assert threads(2, ("blas2",)) == (2, 2)
-    assert threads(4, ("blas1", "framework_threads")) == (1, 1)
-    save_julia(Julia("/saved/julia", "/saved", "a test"))
-    found = worker_environment(ENGINES["flux"], "cpu", 3, ("blas8",))
-    assert (found["JULIA_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"]) == ("3", "8")
-    with pytest.raises(EngineUnavailable, match=r"blas1\+blas2 sets the BLAS threads more than once"):
-        threads(2, ("blas1", "blas2"))
-
-
-def test_all_cores_sets_both_pools() -> None:
-    assert threads(4, ("all_cores",)) == (4, 4)
-    with pytest.raises(EngineUnavailable, match="more than once"):
-        threads(4, ("all_cores", "blas2"))
+@pytest.mark.parametrize("variants", [("blas1", "blas2"), ("all_cores", "blas2")])
+def test_two_variants_that_set_the_blas_threads_are_rejected(variants: tuple[str, ...]) -> None:
+    with pytest.raises(EngineUnavailable, match=rf"{variants[0]}\+blas2 sets the BLAS threads more than once"):
+        threads(2, variants)
 
 
 @pytest.mark.parametrize(("version", "threads"), [("1.10.8", "3"), ("1.11.6", "3"), ("1.12.0", "3,0")])
