@@ -29,6 +29,8 @@ _BLAS = "blas"
 """Prefix of variants that set the number of BLAS threads."""
 
 _PATH = re.compile(r'^path = (".*")$', re.MULTILINE)
+_HASH = re.compile(r"^project_hash = .*\n", re.MULTILINE)
+"""Pkg's hash of the project file, which gets a dependency."""
 _PACKAGE = re.compile(rf"^\[\[deps\.{NAME}\]\]$.*?(?=^\[\[|\Z)", re.MULTILINE | re.DOTALL)
 """PolyBench's entry in a manifest, up to the next entry."""
 
@@ -191,7 +193,8 @@ def _manifest(text: str, project: Path) -> str:
         return f"path = {json.dumps(path, ensure_ascii=False)}"
 
     entry = tomli_w.dumps({"deps": {NAME: _entry()}}).replace(f"[deps.{NAME}]", f"[[deps.{NAME}]]", 1)
-    return f"{_PATH.sub(absolute, _PACKAGE.sub('', text)).rstrip()}\n\n{entry}"
+    text = _HASH.sub("", _PACKAGE.sub("", text))
+    return f"{_PATH.sub(absolute, text).rstrip()}\n\n{entry}"
 
 
 def _entry() -> dict[str, Any]:

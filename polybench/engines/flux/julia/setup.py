@@ -175,7 +175,8 @@ def _install(julia: Julia | None, print_line: PrintFunction, more: Sequence[str]
             message = first_error_line(error)
         raise EngineUnavailable(
             f"juliapkg could not install Julia or its packages: {message}",
-            f"read its output above, or name another Julia and project: {_OTHER_FOLDER}",
+            "read its output above, or name another Julia and project (without a network, with --offline):"
+            f" {_OTHER_FOLDER}",
         ) from error
     if julia is None:
         save_julia(None)  # a saved Julia that no longer exists
