@@ -131,9 +131,7 @@ def read(source: Path, split: Split) -> Iterator[Chunk]:
     try:
         members = _folder_members if source.is_dir() else _archive_members
         yield from _chunks(members(source, FILES[split]), FILES[split], source)
-    except gzip.BadGzipFile as error:
-        raise BadInput(f"{source} is not a .tar.gz archive ({error}); {HINT}") from error
-    except (EOFError, zlib.error, tarfile.TarError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
         raise BadInput(f"{source} is truncated, damaged or not a .tar.gz archive ({error}); {HINT}") from error
     except OSError as error:
         raise BadInput(f"cannot read {source}: {error.strerror or error}; {HINT}") from error
@@ -226,25 +224,25 @@ def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) ->
         if member.name in locations:
             raise BadInput(f"{member.location}: duplicate file; {HINT}")
         count, batches = _read_binary(member) if member.binary else _read_python(member)
-        _check_count(member, count, locations)
+        for place, expected in locations.values():  # an image's index follows from the count
+            if count != expected:
+                (fewer, short), (more, full) = sorted(((member.location, count), (place, expected)), key=itemgetter(1))
+                raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {HINT}")
         locations[member.name] = (member.location, count)
         read = 0
         for images, labels in batches:
-            _check_labels(labels, read, member.location)
+            wrong = np.flatnonzero(labels >= CLASSES)
+            if wrong.size:
+                raise BadInput(
+                    f"{member.location} is damaged or not CIFAR-10: record {read + wrong[0]} has label"
+                    f" {labels[wrong[0]]}, labels are 0 to {CLASSES - 1}; {HINT}"
+                )
             yield Chunk(files.index(member.name) * count + read, images, labels)
             read += len(images)
     missing = [name for name in files if name not in locations]
     if missing:
         names = ", ".join(missing)
         raise BadInput(f"{source} is not CIFAR-10, or incomplete: {names} missing; {HINT}")
-
-
-def _check_count(member: _Member, count: int, locations: dict[str, tuple[str, int]]) -> None:
-    """Raise if files differ in their number of images, since an image's index follows from it."""
-    for place, expected in locations.values():
-        if count != expected:
-            (fewer, short), (more, full) = sorted(((member.location, count), (place, expected)), key=itemgetter(1))
-            raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {HINT}")
 
 
 def _folder_members(folder: Path, files: tuple[str, ...]) -> Iterator[_Member]:
@@ -311,15 +309,6 @@ def _python_batches(pixels: Pixels, labels: Pixels) -> Batches:
         rows = slice(start, start + _RECORDS_PER_CHUNK)
         # Copies: a view would keep all of this file in memory while the next one is read.
         yield pixels[rows].reshape(-1, *IMAGE_SHAPE).copy(), labels[rows]
-
-
-def _check_labels(labels: Pixels, first: int, location: str) -> None:
-    wrong = np.flatnonzero(labels >= CLASSES)
-    if wrong.size:
-        raise BadInput(
-            f"{location} is damaged or not CIFAR-10: record {first + wrong[0]} has label {labels[wrong[0]]}, "
-            f"labels are 0 to {CLASSES - 1}; {HINT}"
-        )
 
 
 class _PickleRef:
