@@ -23,11 +23,7 @@ Curve = list[tuple[float, float]]
 
 
 def draw(study: StudyDocument) -> Figure:
-    """Draw a curve for each training of each configuration.
-
-    Raises:
-        NoData: the study contains no accuracy.
-    """
+    """Draw a curve for each training of each configuration."""
     curves = {
         result.configuration: measured
         for result in study.results

@@ -18,11 +18,7 @@ _KINDS = {
 
 
 def draw(study: StudyDocument) -> Figure:
-    """Draw a bar for each counter and each configuration.
-
-    Raises:
-        NoData: the study contains no allocations.
-    """
+    """Draw a bar for each counter and each configuration."""
     bytes_of, count_of = attrgetter("bytes_per_step"), attrgetter("count_per_step")
     counted = {
         result.configuration: {kind: one for kind in _KINDS if (one := getattr(result.allocations, kind))}

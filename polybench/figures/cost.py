@@ -16,11 +16,7 @@ from polybench.schema.study import StudyDocument
 
 
 def draw(study: StudyDocument) -> Figure:
-    """Draw a mark for each ranked configuration, and a line for each price per hour.
-
-    Raises:
-        NoData: the study contains no prices.
-    """
+    """Draw a mark for each ranked configuration, and a line for each price per hour."""
     priced = {
         result.configuration: (result.epoch_seconds, result.cost.dollars_per_epoch)
         for result in study.results

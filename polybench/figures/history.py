@@ -25,11 +25,7 @@ _HALF_DAY = 43_200.0
 
 
 def draw(document: HistoryDocument) -> Figure:
-    """Draw step times with their intervals over the start time of each study.
-
-    Raises:
-        NoData: no ranked configuration of a saved study matches.
-    """
+    """Draw step times with their intervals over the start time of each study."""
     shown = document.series[:MAX_SERIES]
     if not shown:
         raise NoData("no ranked configuration of a saved study matches; see the saved studies with polybench list")

@@ -31,11 +31,7 @@ _CAPTION_OFFSET = 62
 
 
 def to_plotly(figure: Figure, caption: str = "") -> Any:
-    """Convert to a plotly figure with the title above, and the note and the caption below.
-
-    Raises:
-        BadInput: plotly is not installed.
-    """
+    """Convert to a plotly figure with the title above, and the note and the caption below."""
     lines = [line for part in (figure.note, caption) if part for line in wrap(part, _CAPTION_CHARACTERS)]
     own_margin = figure.layout.get("margin", {})
     legend = _legend_lines(figure)
@@ -72,21 +68,12 @@ def to_plotly(figure: Figure, caption: str = "") -> Any:
 
 
 def file_format(path: Path) -> str:
-    """Derive the file format from the suffix.
-
-    Raises:
-        BadInput: the suffix is not one of FORMATS.
-    """
+    """Derive the file format from the suffix."""
     return lookup_or_suggest(path.suffix.removeprefix(".").lower(), {one: one for one in FORMATS}, "format")
 
 
 def export(figure: Figure, caption: str, format: str) -> bytes:
     """Create the contents of a file; html needs neither a browser nor a network.
-
-    Args:
-        figure: the figure.
-        caption: text below the figure's note.
-        format: one of FORMATS.
 
     Raises:
         BadInput: plotly is not installed.
@@ -135,11 +122,7 @@ def _paper_template() -> dict[str, Any]:
 
 
 def plotly_javascript() -> str:
-    """Load plotly.js from the package plotly.
-
-    Raises:
-        BadInput: plotly is not installed.
-    """
+    """Load plotly.js from the package plotly; raises BadInput without it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:

@@ -33,9 +33,6 @@ def draw(document: LayersDocument) -> Figure:
     """Draw a bar for each layer and configuration, with its operations stacked, in network order.
 
     The rest of the step and the unattributed time come last.
-
-    Raises:
-        NoData: the document contains no layer times.
     """
     timed = _timed(document)
     seconds = {
@@ -81,11 +78,7 @@ def draw(document: LayersDocument) -> Figure:
 
 
 def draw_operations(document: LayersDocument, sort: Sort = "network") -> Figure:
-    """Draw the operations in this order with their intervals, then the unattributed time.
-
-    Raises:
-        NoData: the document contains no layer times.
-    """
+    """Draw the operations in this order with their intervals, then the unattributed time."""
     timed = _timed(document)
     keys = sort_operations(document, sort)
     if any(configuration.unattributed_seconds is not None for configuration in timed):

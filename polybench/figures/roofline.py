@@ -75,11 +75,7 @@ class Point(NamedTuple):
 
 
 def draw(document: LayersDocument) -> Figure:
-    """Draw the operations of every configuration with cached peaks, below these peaks.
-
-    Raises:
-        NoData: no configuration has cached peaks.
-    """
+    """Draw the operations of every configuration with cached peaks, below these peaks."""
     settings = document.settings
     points = {one.configuration: list(_points(one)) for one in document.configurations if one.peak}
     shown = [one for one in document.configurations if points.get(one.configuration)]
@@ -111,11 +107,7 @@ def draw(document: LayersDocument) -> Figure:
 
 
 def draw_peak(document: PeakDocument) -> Figure:
-    """Draw a line for each peak, and a mark for each layer at its attainable performance.
-
-    Raises:
-        NoData: the document contains no peak.
-    """
+    """Draw a line for each peak, and a mark for each layer at its attainable performance."""
     peaks = {(peak.device, peak.precision, peak.kind): peak.value for peak in document.peaks}
     rooflines = [
         Roofline(

@@ -31,9 +31,6 @@ def draw(document: SweepDocument) -> Figure:
     """Draw the throughput over the axis with the most values, a curve per configuration and other value.
 
     Oversubscribed points are hollow.
-
-    Raises:
-        NoData: no point has times.
     """
     axis = max(document.axes, key=lambda name: len(document.axes[name]))
     curves = _curves(document, axis)
@@ -121,11 +118,7 @@ def _axis_title(axis: str) -> str:
 
 
 def draw_overhead(document: OverheadDocument) -> Figure:
-    """Draw step times over the batch size, and linear fits, whose value at batch size 0 is the overhead.
-
-    Raises:
-        NoData: no configuration has times.
-    """
+    """Draw step times over the batch size, and linear fits, whose value at batch size 0 is the overhead."""
     measured = [configuration for configuration in document.configurations if configuration.points]
     if not measured:
         reasons = "; ".join(f"{one.configuration}: {one.reason or one.status}" for one in document.configurations)

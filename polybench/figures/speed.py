@@ -20,11 +20,7 @@ from polybench.schema.study import StudyDocument
 
 
 def draw(study: StudyDocument) -> Figure:
-    """Draw a mark for each ranked configuration, filled if the difference is significant.
-
-    Raises:
-        NoData: fewer than two configurations are comparable.
-    """
+    """Draw a mark for each ranked configuration, filled if the difference is significant."""
     rows = [(result, result.vs_baseline) for result in study.results if result.is_ranked and result.vs_baseline]
     if len(rows) < 2:
         raise NoData(

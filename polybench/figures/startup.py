@@ -39,9 +39,6 @@ def draw(study: StudyDocument) -> Figure:
     """Draw stacked bars; below, the time since the start over steps, relative to the baseline.
 
     Two lines cross at the step at which the later start breaks even.
-
-    Raises:
-        NoData: the study contains no start times.
     """
     started = [result for result in study.results if result.startup]
     if not started:

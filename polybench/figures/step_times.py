@@ -32,11 +32,7 @@ _GAP = 0.7
 
 
 def draw(study: StudyDocument) -> Figure:
-    """Draw two panels: the first two steps of the cold start, and the timed steps.
-
-    Raises:
-        NoData: the study contains no times.
-    """
+    """Draw two panels: the first two steps of the cold start, and the timed steps."""
     measured = _with_times(study)
     styles = styles_for(result.configuration for result in study.results)
     curves = [(result, _bins(result)) for result in measured]
@@ -173,11 +169,7 @@ def _with_times(study: StudyDocument) -> list[Result]:
 
 
 def draw_distributions(study: StudyDocument) -> Figure:
-    """Draw a box for each process of each configuration, which shows how much process runs differ.
-
-    Raises:
-        NoData: the study contains no times.
-    """
+    """Draw a box for each process of each configuration, which shows how much process runs differ."""
     measured = _with_times(study)
     styles = styles_for(result.configuration for result in study.results)
     traces: list[Trace] = []

@@ -70,7 +70,7 @@ def render(document: Any, format: str = "table", *, kind: str = "", width: int =
     Args:
         document: a study or another document with a schema `polybench.KIND/VERSION`.
         format: a key of FORMATS.
-        kind: the module that builds the table, if it is not that of the document.
+        kind: the module that builds the table, if it is not KIND.
         width: characters per line, for formats with a width.
         **options: fields of `TableOptions`.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, get_args
 
 from polybench.render.table import Table, text_columns
 from polybench.schema import units
-from polybench.schema.measurements import PointResult, SweepPoint
+from polybench.schema.measurements import SweepPoint
 from polybench.schema.metadata import PublishedMetric, PublishedResult
 from polybench.schema.metrics import METRICS
 from polybench.schema.options import Workload
@@ -39,43 +39,31 @@ class MeasuredConfiguration(NamedTuple):
 
 def from_study(results: Sequence[Result]) -> list[MeasuredConfiguration]:
     """Collect the ranked configurations of a study."""
-    return [
-        MeasuredConfiguration(
-            result.configuration,
-            result.workload,
-            {name: METRICS[name].value(result) for name in get_args(PublishedMetric)},
-            _epochs(result),
-        )
-        for result in results
-        if result.is_ranked
-    ]
-
-
-def _epochs(result: Result) -> int | None:
-    numbers = {len(training.epochs) for training in result.trainings if training.complete}
-    return numbers.pop() if len(numbers) == 1 else None
+    found = []
+    for result in results:
+        if result.is_ranked:
+            values = {name: METRICS[name].value(result) for name in get_args(PublishedMetric)}
+            epochs = {len(training.epochs) for training in result.trainings if training.complete}
+            count = epochs.pop() if len(epochs) == 1 else None
+            found.append(MeasuredConfiguration(result.configuration, result.workload, values, count))
+    return found
 
 
 def from_sweep(points: Sequence[SweepPoint]) -> list[MeasuredConfiguration]:
     """Collect the ranked configurations of all points, the fastest first."""
-    measured = [
-        MeasuredConfiguration(result.configuration, point.workload, _point_values(result))
-        for point in points
-        if point.workload is not None
-        for result in point.configurations
-        if result.speedup is not None
-    ]
-    return sorted(measured, key=lambda one: -float(one.values["throughput"] or 0))
-
-
-def _point_values(result: PointResult) -> dict[str, float | str | None]:
-    seconds = result.step_seconds
-    return {
-        "epoch_time": result.epoch_seconds,
-        "step_time": seconds,
-        "throughput": result.items_per_second,
-        "steps_per_second": 1 / seconds if seconds else None,
-    }
+    found = []
+    for point in points:
+        for result in point.configurations:
+            if point.workload is not None and result.speedup is not None:
+                seconds = result.step_seconds
+                values = {
+                    "epoch_time": result.epoch_seconds,
+                    "step_time": seconds,
+                    "throughput": result.items_per_second,
+                    "steps_per_second": 1 / seconds if seconds else None,
+                }
+                found.append(MeasuredConfiguration(result.configuration, point.workload, values))
+    return sorted(found, key=lambda one: -float(one.values["throughput"] or 0))
 
 
 def table(published: Sequence[PublishedResult], measured: Sequence[MeasuredConfiguration] = ()) -> Table | None:
@@ -120,14 +108,13 @@ def _measured_values(published: PublishedResult, measured: Sequence[MeasuredConf
 
     If the published result names a configuration, only its first value counts.
     """
-    values = (one.values.get(published.metric) for one in measured if _is_same_work(published, one))
+    values = (
+        one.values.get(published.metric)
+        for one in measured
+        if _is_same_network(published, one) and not _differences(published, one)
+    )
     found = [published.count_in_value * value for value in values if isinstance(value, float) and value]
     return found[:1] if published.configuration else found
-
-
-def _is_same_work(published: PublishedResult, measured: MeasuredConfiguration) -> bool:
-    """Test for the same configuration, network, batch size and images, as far as they are published."""
-    return _is_same_network(published, measured) and not _differences(published, measured)
 
 
 def _is_same_network(published: PublishedResult, measured: MeasuredConfiguration) -> bool:

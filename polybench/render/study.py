@@ -74,12 +74,9 @@ def _rows(study: StudyDocument, metrics: Sequence[Metric]) -> Table:
 
 
 def fit_columns(study: StudyDocument, candidates: Sequence[Metric], width: int | None) -> list[Metric]:
-    """Select the candidates that have a value in some row, as many as fit into a line.
+    """Select the candidates that have a value in some row, as many as fit into a line, by importance.
 
-    Args:
-        study: the study that the table shows; its values determine how wide the columns are.
-        candidates: most important first. A narrower column may still fit after one that does not.
-        width: characters per line; None for no limit.
+    A narrower column may still fit after one that does not.
     """
     selected: list[Metric] = []
     for metric in candidates:

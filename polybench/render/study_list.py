@@ -29,12 +29,7 @@ _RESUME_HINT = "to resume: interrupted, killed or still running; continue with p
 def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: bool = False) -> str:
     """Render the studies as a table, or as blocks of lines if the most important columns do not fit.
 
-    The reason why a study cannot be read is never truncated.
-
-    Args:
-        rows: at least one study.
-        width: characters per line; None for one line per study, however long.
-        show_points: list the studies of a sweep's points below it.
+    The reason why a study cannot be read is never truncated. Without a width, each study has one line.
     """
     studies = [_texts(row) for row in _group_by_sweep(rows, show_points)]
     text = _table(studies, width)

@@ -110,14 +110,7 @@ def one_line(text: str) -> str:
 
 
 def wrap(text: str, width: int = WIDTH, first_indent: str = "", indent: str = "") -> str:
-    """Break text into lines of `width` characters; commands and paths stay in one piece.
-
-    Args:
-        text: a paragraph.
-        width: characters per line.
-        first_indent: start of the first line.
-        indent: start of the other lines.
-    """
+    """Break a paragraph into lines of `width` characters; paths and options stay in one piece."""
     return fill(
         one_line(text),
         width,
