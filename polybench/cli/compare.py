@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from polybench.cli.cluster import TargetOption, UploadOption, check_cluster, reject_upload, run_on_cluster
 from polybench.cli.execute import execute, print_plan
-from polybench.cli.options import OPTIONS
+from polybench.cli.options import OPTIONS, with_options
 from polybench.cli.output import OutputOptions
-from polybench.cli.signature import with_options
 from polybench.schema.options import Study
 
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import TableFormat, Tolerance, parse_fraction
+from polybench.cli.options import TableFormat, Tolerance, parse_fraction, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, write
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.render import render
 from polybench.schema.analyses import DiffDocument

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from polybench.cli.options import format_option
+from polybench.cli.options import format_option, with_options
 from polybench.cli.output import OutputOptions, check_writable, layers_exit_code, write
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, PolybenchError
 from polybench.render import EXPLANATION_FORMATS
 from polybench.schema.analyses import ExplanationDocument

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from polybench.cli.options import with_options
 from polybench.cli.output import echo
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput
 from polybench.schema.options import Study
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from polybench.cli.options import TableFormat, Tolerance
+from polybench.cli.options import TableFormat, Tolerance, with_options
 from polybench.cli.output import check_writable, write
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput
 from polybench.render import render
 from polybench.schema.analyses import HistoryDocument

@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat
+from polybench.cli.options import MEASUREMENT, OUTPUT_PANEL, WORKLOAD, WORKLOAD_PANEL, TableFormat, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, layers_exit_code, print_and_exit
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import render

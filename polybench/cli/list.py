@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from polybench.cli.options import TableOrJson
+from polybench.cli.options import TableOrJson, with_options
 from polybench.cli.output import print_table, terminal_width
-from polybench.cli.signature import with_options
 from polybench.schema import units
 from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import TableFormat, parse_pairs
+from polybench.cli.options import TableFormat, parse_pairs, with_options
 from polybench.cli.output import OutputOptions, check_writable, write
-from polybench.cli.signature import with_options
 from polybench.render import render
 
 

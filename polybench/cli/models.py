@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polybench.cli.options import format_option
+from polybench.cli.options import format_option, with_options
 from polybench.cli.output import Rows, echo, print_table
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput
 from polybench.networks.layers import Layer, Named, Shape, layer_shapes
 from polybench.networks.model import Model

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from polybench.cli.options import WORKLOAD_PANEL, TableFormat, parse_integers
+from polybench.cli.options import WORKLOAD_PANEL, TableFormat, parse_integers, with_options
 from polybench.cli.output import OutputOptions
-from polybench.cli.signature import with_options
 from polybench.cli.sweep import OUTPUT_FIELDS, SHARED_FIELDS, Resume, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import Study

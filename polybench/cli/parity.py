@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from polybench.cli.execute import execute
-from polybench.cli.options import WORKLOAD, TableFormat
+from polybench.cli.options import WORKLOAD, TableFormat, with_options
 from polybench.cli.output import OutputOptions
-from polybench.cli.signature import with_options
 from polybench.schema.options import Study
 
 

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT_PANEL, TableFormat
+from polybench.cli.options import MEASUREMENT_PANEL, TableFormat, with_options
 from polybench.cli.output import OutputOptions, check_writable, peak_exit_code, write
-from polybench.cli.signature import with_options
 from polybench.machine import interrupts
 from polybench.render import render
 from polybench.schema.options import Study

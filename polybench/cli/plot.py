@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polybench.cli.options import with_options
 from polybench.cli.output import (
     DOCUMENT_HELP,
     OutputOptions,
@@ -16,7 +17,6 @@ from polybench.cli.output import (
     find_layers,
     write,
 )
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polybench.cli.options import with_options
 from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, echo, write
-from polybench.cli.signature import with_options
 from polybench.schema.measurements import SweepDocument
 
 if TYPE_CHECKING:

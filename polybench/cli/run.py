@@ -21,9 +21,8 @@ from polybench.cli.cluster import (
     run_on_cluster,
 )
 from polybench.cli.execute import execute, print_plan, resume_matching_study, resume_study_by_id
-from polybench.cli.options import OPTIONS
+from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
-from polybench.cli.signature import Overrides, with_options
 from polybench.cli.sweep import print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup

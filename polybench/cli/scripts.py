@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polybench.cli.options import WORKLOAD
+from polybench.cli.options import WORKLOAD, with_options
 from polybench.cli.output import echo
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, EngineUnavailable
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Configuration, Study
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polybench.cli.options import with_options
 from polybench.cli.output import (
     DOCUMENT_HELP,
     OutputOptions,
@@ -15,7 +16,6 @@ from polybench.cli.output import (
     width,
     write,
 )
-from polybench.cli.signature import with_options
 from polybench.cli.sweep import reject_options
 from polybench.errors import lookup_or_suggest
 from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render

@@ -12,9 +12,8 @@ import typer
 
 from polybench.cli.execute import print_plan
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, TableFormat, parse_integers
+from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, TableFormat, parse_integers, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
-from polybench.cli.signature import with_options
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import TABLE_FORMATS, render

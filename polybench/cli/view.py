@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from polybench.cli.options import with_options
 from polybench.cli.output import echo
-from polybench.cli.signature import with_options
 
 _INTERRUPTED = 130
 

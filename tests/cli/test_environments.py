@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import polybench
-from polybench.cli.signature import Overrides, make_study
+from polybench.cli.options import Overrides, make_study
 from polybench.errors import BadInput
 from polybench.planning.study_file import parse
 from polybench.schema.options import EngineName, Study, configuration_grid

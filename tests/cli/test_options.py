@@ -12,14 +12,16 @@ from typer.testing import CliRunner, Result
 
 from polybench.cli.options import (
     OPTIONS,
+    Overrides,
+    make_study,
     parse_duration,
     parse_fraction,
     parse_lr_schedule,
     parse_pairs,
     parse_precision,
+    with_options,
 )
 from polybench.cli.output import OutputOptions
-from polybench.cli.signature import Overrides, make_study, with_options
 from polybench.errors import BadInput, split_names
 from polybench.schema.options import Study
 
