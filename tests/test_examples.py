@@ -163,6 +163,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     assert "times the baseline" in output
 
 
+@pytest.mark.slow
 def test_the_nnlib_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

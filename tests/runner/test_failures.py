@@ -227,9 +227,8 @@ def kill_the_reference() -> None:
 
 def test_a_configuration_is_measured_without_a_check_if_the_reference_fails() -> None:
     listener = CallbackOnStage("checking reference/cpu", kill_the_reference)
-    (result,) = run(
-        "reference", listener=listener, processes=1, rounds_per_process=1, parity=True, batch_size=8
-    ).results
+    fields = {"model": "mnist-mlp", "processes": 1, "rounds_per_process": 1, "parity": True, "batch_size": 8}
+    (result,) = run("reference", listener=listener, **fields).results
     assert result.status == "ok"
     assert result.is_measured
     assert result.parity.status == "skipped"

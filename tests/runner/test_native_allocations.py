@@ -15,6 +15,7 @@ from tests.runner.test_study import RecordingProgress, run
 
 MEMRAY = "native allocations are not counted: memray is not installed (pip install 'polybench-dl[memray]')"
 MINIMAL: dict[str, Any] = {
+    "model": "mnist-mlp",
     "processes": 1,
     "rounds_per_process": 1,
     "steps_per_round": 2,
