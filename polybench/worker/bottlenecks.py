@@ -1,8 +1,9 @@
-"""Time of the gradient all-reduce: the same steps with and without it, alternately."""
+"""Times that show what limits throughput: the all-reduce of gradients, the input pipeline, or training."""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 
 from polybench.engines.base import Engine
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
@@ -18,25 +19,17 @@ def allreduce_seconds(engine: Engine, steps: int) -> tuple[float, float] | None:
     reset_and_warm_up(engine)
     if engine.run_steps_without_allreduce(WARMUP_STEPS_PER_BLOCK, 1) is None:  # also compiles that variant
         return None
-    repetitions = [
-        (_block_seconds(engine, steps), _block_seconds_without_allreduce(engine, steps)) for _ in range(_REPETITIONS)
-    ]
-    with_allreduce, without_allreduce = (min(seconds) for seconds in zip(*repetitions, strict=True))
+
+    def block(run_steps: Callable[[int, int], float | None]) -> float:
+        reset_and_warm_up(engine)
+        seconds = run_steps(WARMUP_STEPS_PER_BLOCK, steps)
+        assert seconds is not None
+        require_finite_loss(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
+        return seconds / steps
+
+    blocks = [(block(engine.run_steps), block(engine.run_steps_without_allreduce)) for _ in range(_REPETITIONS)]
+    with_allreduce, without_allreduce = (min(seconds) for seconds in zip(*blocks, strict=True))
     return with_allreduce, without_allreduce
-
-
-def _block_seconds(engine: Engine, steps: int) -> float:
-    reset_and_warm_up(engine)
-    seconds = engine.run_steps(WARMUP_STEPS_PER_BLOCK, steps)
-    require_finite_loss(engine, f"after {WARMUP_STEPS_PER_BLOCK + steps} steps")
-    return seconds / steps
-
-
-def _block_seconds_without_allreduce(engine: Engine, steps: int) -> float:
-    reset_and_warm_up(engine)
-    seconds = engine.run_steps_without_allreduce(WARMUP_STEPS_PER_BLOCK, steps)
-    assert seconds is not None
-    return seconds / steps
 
 
 _TIMING_BLOCKS = 3

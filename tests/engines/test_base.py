@@ -6,11 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.engines.shared.batches import as_dtype, prefault
 from polybench.engines.shared.frameworks import cuda_index, import_framework
 from polybench.errors import EngineUnavailable
 from tests.frameworks import frameworks_of_engines
@@ -66,18 +64,6 @@ def test_a_missing_driver_is_reported_before_a_missing_cuda_build(monkeypatch: p
     monkeypatch.setattr(Path, "exists", lambda path: False)
     with pytest.raises(EngineUnavailable, match="no NVIDIA driver"):
         cuda_index("cuda", 0, cuda_build=False, install="")
-
-
-def test_as_dtype_copies_to_contiguous_arrays() -> None:
-    weights = {"a": np.asfortranarray(np.ones((2, 3), np.float32))}
-    copies = as_dtype(weights, "float32")
-    assert copies["a"].flags.c_contiguous
-    assert not np.shares_memory(copies["a"], weights["a"])
-
-
-def test_prefault_accepts_any_size() -> None:
-    prefault(np.zeros((1, 1), np.float32))
-    prefault(np.zeros((3, 5000)))
 
 
 def test_constructing_any_engine_imports_no_framework() -> None:

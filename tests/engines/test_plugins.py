@@ -20,18 +20,7 @@ from polybench.planning.plan import resolve
 from polybench.runner import doctor
 from polybench.schema.options import Study
 
-FAST = [
-    "--data",
-    "synthetic",
-    "--processes",
-    "1",
-    "--rounds-per-process",
-    "1",
-    "--steps-per-round",
-    "5",
-    "--batch-size",
-    "16",
-]
+FAST = ["--data=synthetic", "--processes=1", "--rounds-per-process=1", "--steps-per-round=5", "--batch-size=16"]
 TOY = """
 from polybench.engines import EngineSpec, Variant
 from polybench.engines.fake.engine import FakeEngine

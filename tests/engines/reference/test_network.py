@@ -5,10 +5,10 @@ import pytest
 
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
 from polybench.engines.reference.engine import ReferenceEngine
+from polybench.engines.reference.layers import conv
 from polybench.engines.reference.network import loss_and_gradients
 from polybench.engines.shared.batches import dropout_masks
 from polybench.networks.initial_weights import initial_weights
-from polybench.networks.layers import Conv, Dense, GlobalAveragePool
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
@@ -48,13 +48,6 @@ def test_gradients_agree_with_finite_differences(model: Model, images: np.ndarra
             assert (above - below) / 2e-6 == pytest.approx((gradient * direction).sum(), rel=1e-5, abs=1e-8), name
 
 
-def test_global_average_pooling_replaces_a_flatten() -> None:
-    layers = (Conv("c", 3, 2, 3), GlobalAveragePool(), Dense("d", 2, 3))
-    model = Model("m", "", (3, 9, 8), 3, layers, 4, Optimizer(), 4)
-    weights = initial_weights(model, 0)
-    assert loss_and_gradients(model, weights, IMAGES[0], LABELS[0]).gradients["d.weight"].shape == (3, 2)
-
-
 def engine(conventions: NumericalConventions = NO_DEVIATIONS, seed: int = 0) -> ReferenceEngine:
     reference = ReferenceEngine()
     workload = Workload("everything", "noise", 4, Optimizer(), "fp32", 1)
@@ -70,8 +63,6 @@ def test_running_statistics_follow_the_declared_convention(convention, ddof: int
     reference.run_steps(0, 1)
     state = reference.snapshot(1).weights
     # Input of the first batch norm: the first convolution, without bias, before its update.
-    from polybench.engines.reference.layers import conv
-
     x, _ = conv(IMAGES[0].astype(float), WEIGHTS["conv1.weight"].astype(float), None, 1, 1)
     np.testing.assert_allclose(state["norm1.running_mean"], 0.3 * x.mean(axis=(0, 2, 3)))
     expected = 0.7 * 1 + 0.3 * x.var(axis=(0, 2, 3), ddof=ddof)
