@@ -87,12 +87,7 @@ class TensorFlowBackend(Backend):
     def gradients(self, model: Any, loss_function: Any) -> LossAndGradients:
         import tensorflow as tf
 
-        def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, list[Any]]:
-            with tf.GradientTape() as tape:
-                loss = loss_function(labels, model(images, training=True))
-            return loss, tape.gradient(loss, model.trainable_variables)
-
-        compiled: LossAndGradients = tf.function(loss_and_gradients)
+        compiled: LossAndGradients = tf.function(tensorflow.make_loss_and_gradients(model, loss_function))
         return compiled
 
     def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:

@@ -1,4 +1,4 @@
-"""Conversion of input arrays for an engine."""
+"""Batches, dropout masks and learning rates of a training step, as every engine needs them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def dropout_masks(model: Model, batch_size: int, seed: int, step: int) -> dict[s
     """Generate the masks by which dropout layers multiply their inputs in step `step`, by layer name.
 
     A mask is (batch_size, *input shape of the layer), canonical layout (channels first): 0 with probability
-    `rate`, else 1 / (1 - rate).
+    `rate`, else 1 / (1 - rate). The engines' own generators differ, so the parity check gives these masks to all
+    engines. Timed steps use each engine's own dropout.
     """
     return {
         layer.name: dropout_mask(layer, (batch_size, *shape), seed, step)

@@ -1,4 +1,7 @@
-"""Allocations of PyTorch's training steps: on the host from its profiler, on a GPU from its allocator."""
+"""PyTorch code that the engines torch and keras share: allocations, build details, thread pools.
+
+Allocations on the host are those of PyTorch's profiler; on a GPU, those of its allocator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Allocations of TensorFlow's training steps: the memory events in the XPlane file of its profiler."""
+"""TensorFlow code that the engines tf and keras share: allocations, build details, thread pools, gradients.
+
+The memory events are those in the XPlane file of TensorFlow's profiler.
+"""
 
 from __future__ import annotations
 
@@ -212,3 +215,15 @@ def set_threads(threads: int) -> None:
         pools.set_intra_op_parallelism_threads(threads)
     if pools.get_inter_op_parallelism_threads() != threads:
         pools.set_inter_op_parallelism_threads(threads)
+
+
+def make_loss_and_gradients(model: Any, loss_function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Make the function (images, labels) -> loss and gradients of a Keras model, as in a training step."""
+    import tensorflow as tf
+
+    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            loss = loss_function(labels, model(images, training=True))
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    return loss_and_gradients

@@ -20,6 +20,7 @@ from typing import Any
 
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import cuda_index, reject_batch_norm, reject_variants
+from polybench.engines.shared.tensorflow import make_loss_and_gradients
 
 _BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"
 
@@ -84,16 +85,7 @@ class Replicas:
         import tensorflow as tf
 
         strategy = self._strategy
-
-        def shard_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
-            with tf.GradientTape() as tape:
-                loss = loss_function(labels, model(images, training=True))
-            return loss, tape.gradient(loss, model.trainable_variables)
-
-        def train_on_shard(images: Any, labels: Any) -> Any:
-            loss, gradients = shard_gradients(images, labels)
-            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-            return loss
+        train_on_shard, shard_gradients = step_functions(model, optimizer, loss_function, lambda function: function)
 
         def reduce_sum(values: Any) -> Any:
             return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
@@ -152,12 +144,7 @@ def step_functions(model: Any, optimizer: Any, loss_function: Any, wrap: Callabl
 
     `wrap` converts a Python function to a `tf.function`, or returns it unchanged.
     """
-    import tensorflow as tf
-
-    def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
-        with tf.GradientTape() as tape:
-            loss = loss_function(labels, model(images, training=True))
-        return loss, tape.gradient(loss, model.trainable_variables)
+    loss_and_gradients = make_loss_and_gradients(model, loss_function)
 
     def train_step(images: Any, labels: Any) -> Any:
         loss, gradients = loss_and_gradients(images, labels)

@@ -1,4 +1,4 @@
-"""What PyTorch needs of this machine: device lookup, TensorFloat-32, and the compiler of `torch.compile`."""
+"""Device lookup and TensorFloat-32 in PyTorch, and the compiler that `torch.compile` needs."""
 
 from __future__ import annotations
 
