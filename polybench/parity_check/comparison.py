@@ -44,9 +44,26 @@ _ADAM_UPDATE_TOLERANCE = 1e-5
 stores the power in float32, as Flux does, an update is off by at most 6.8e-6 (at t = 3; computed for t up
 to 3000)."""
 
+GRADIENT_FLOOR = 1e-6
+"""Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""
+
+BENCHMARK_ZERO_FLOOR = 1e-3
+"""Minimum scale of a zero gradient's error at the benchmark precision, relative to the norm of all gradients.
+
+Float32 leaves 1e-6 of this norm if the bias of a convolution sums 65,536 terms before batch norm. The
+tolerance is 5e-2 of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
+full updates of such gradients, so the part at the benchmark precision hardly checks these updates. They
+cannot change the loss, and the float64 part checks them."""
+
+BATCH_TOLERANCE = 1e-6
+"""Largest difference of a pixel in 0..1. It allows a few float32 roundings; one grey level is 4e-3."""
+
 _RUNNING_MEAN = ".running_mean"
 _UPDATED_WEIGHTS, _SCALE = "weights", "scale"
 """Arrays stored with the optimizer's state: the expected weights, and the minimum scale of their error."""
+
+_Pair = tuple[str, NDArray[Any], NDArray[Any]]
+"""Name of a tensor, its actual values and its expected values."""
 
 
 def timed_tolerance(model: Model, workload: Workload) -> Mapping[str, float]:
@@ -66,10 +83,6 @@ def float64_tolerance(model: Model) -> Mapping[str, float]:
 
 def _has_batch_norm(model: Model) -> bool:
     return any(isinstance(layer, BatchNorm) for layer in walk(model.layers))
-
-
-_Pair = tuple[str, NDArray[Any], NDArray[Any]]
-"""Name of a tensor, its actual values and its expected values."""
 
 
 class State(NamedTuple):
@@ -295,18 +308,6 @@ def largest_errors(tensors: Sequence[TensorComparison], tolerance: Mapping[str, 
     return PrecisionResult(largest("loss"), largest("gradient"), largest("weight"), dict(tolerance))
 
 
-GRADIENT_FLOOR = 1e-6
-"""Minimum scale of a gradient's error, as a fraction of the norm of all gradients."""
-
-BENCHMARK_ZERO_FLOOR = 1e-3
-"""Minimum scale of a zero gradient's error at the benchmark precision, relative to the norm of all gradients.
-
-Float32 leaves 1e-6 of this norm if the bias of a convolution sums 65,536 terms before batch norm. The
-tolerance is 5e-2 of this floor, so 5e-5 of the norm: 50 times those rounding errors. Adam and RMSprop make
-full updates of such gradients, so the part at the benchmark precision hardly checks these updates. They
-cannot change the loss, and the float64 part checks them."""
-
-
 def total_norm(gradients: Path) -> float:
     """Return the norm of all gradients in a file."""
     with np.load(gradients) as file:
@@ -344,10 +345,6 @@ def max_drift(optimizer: Optimizer, steps: int, error: float, size: int) -> list
         before, (w, state) = w, apply_update(optimizer, optimizer.learning_rate_at(step), w, gradient, state)
         drifts.append(2 * math.sqrt(size) * abs(float(w - before)))  # in opposite directions
     return drifts
-
-
-BATCH_TOLERANCE = 1e-6
-"""Largest difference of a pixel in 0..1. It allows a few float32 roundings; one grey level is 4e-3."""
 
 
 def batch_errors(step: int, actual_path: Path, epoch: EpochFile) -> Iterator[TensorComparison]:

@@ -15,6 +15,11 @@ from polybench.machine.memory import read_rss, reset_peak
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK
 from polybench.schema.resources import Allocations, Memory, NativeAllocation, SizeClasses
 
+SOURCE = "memray"
+COVERAGE = "requests to the C library (malloc and related functions) and to mmap, on all threads"
+HINT = install_command("memray")
+_KIB = 1 << 10
+
 
 def measure_memory_and_allocations(engine: Engine, steps: int) -> tuple[Memory, Allocations]:
     """Run the steps of `measure_block` twice: once for memory, once for allocations, since counting takes memory.
@@ -44,13 +49,6 @@ def reset_and_warm_up(engine: Engine) -> None:
     gc.collect()
     for step in range(WARMUP_STEPS_PER_BLOCK):
         engine.run_steps(step, 1)
-
-
-SOURCE = "memray"
-COVERAGE = "requests to the C library (malloc and related functions) and to mmap, on all threads"
-HINT = install_command("memray")
-
-_KIB = 1 << 10
 
 
 class AllocationRecord(Protocol):

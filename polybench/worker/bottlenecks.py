@@ -13,6 +13,9 @@ from polybench.worker.timing_loop import measure_block, require_finite_loss
 _REPETITIONS = 3
 """The fastest repetition counts, because interference only adds time."""
 
+_TIMING_BLOCKS = 3
+"""Timing blocks of each. Their median is not sensitive to interference with one block."""
+
 
 def allreduce_seconds(engine: Engine, steps: int) -> tuple[float, float] | None:
     """Return the shortest seconds per step with and without the all-reduce; None if it cannot be left out."""
@@ -30,10 +33,6 @@ def allreduce_seconds(engine: Engine, steps: int) -> tuple[float, float] | None:
     blocks = [(block(engine.run_steps), block(engine.run_steps_without_allreduce)) for _ in range(_REPETITIONS)]
     with_allreduce, without_allreduce = (min(seconds) for seconds in zip(*blocks, strict=True))
     return with_allreduce, without_allreduce
-
-
-_TIMING_BLOCKS = 3
-"""Timing blocks of each. Their median is not sensitive to interference with one block."""
 
 
 def pipeline_seconds(engine: Engine, steps: int) -> float:

@@ -19,6 +19,8 @@ from polybench.protocol.calls import OperationTime
 
 _BACKWARD_OPERATIONS: tuple[Operation, ...] = ("activation", "weight gradient", "input gradient")
 
+LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
+
 
 def write_layer_tensors(engine: Engine, job: Job, folder: Path) -> None:
     """Write the tensors of each timed layer in the first batch, from the reference, built and loaded for the job.
@@ -47,9 +49,6 @@ class _ScheduledOperation(NamedTuple):
     operation: Operation
     timed: TimedOperation
     contained_operation: Operation | None = None
-
-
-LayerOperations = list[tuple[TimedLayer, Mapping[Operation, TimedOperation]]]
 
 
 class OperationTimer:

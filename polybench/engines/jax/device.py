@@ -18,6 +18,13 @@ from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
 CUDA_INSTALL = "pip install 'jax[cuda12]'"
 
+SOURCE = "XLA's Compiled.memory_analysis()"
+
+COVERAGE = (
+    "XLA's plan: the compiled step's peak of temporary memory, plus results without a donated buffer; no"
+    " counts of blocks, and no allocations of XLA's libraries"
+)
+
 
 def find_device(device: str) -> Any:
     """Return the jax.Device of `cpu`, `cuda` or `cuda:1`; raise EngineUnavailable if it does not exist."""
@@ -83,13 +90,6 @@ def find_placement(job: Job) -> Placement:
         devices = [find_device(f"cuda:{start + number}") for number in range(count)]
     mesh = Mesh(devices, ("replicas",))
     return Placement(first, NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("replicas")))
-
-
-SOURCE = "XLA's Compiled.memory_analysis()"
-COVERAGE = (
-    "XLA's plan: the compiled step's peak of temporary memory, plus results without a donated buffer; no"
-    " counts of blocks, and no allocations of XLA's libraries"
-)
 
 
 def count_allocations(train: Callable[[], object], steps: int, compiled: Any, device: Any) -> Allocations:

@@ -18,6 +18,11 @@ from polybench.networks import layers as spec
 Tensors = Mapping[str, Any]
 """JAX arrays by canonical name, `layer_name.tensor`."""
 
+_RECURRENT: Mapping[str, Callable[[Any], Any]] = {
+    "sigmoid": jax.nn.sigmoid,
+    "hard_sigmoid": lambda x: jnp.clip(0.2 * x + 0.5, 0, 1),
+}
+
 
 class Inference:
     """Forward pass in inference mode: no dropout, batch norm with its `running` statistics.
@@ -158,9 +163,3 @@ def _run_direction(layer: spec.LSTM, weights: Mapping[str, Any], x: Any, directi
     zeros = jnp.zeros((len(x), layer.units), x.dtype)
     _, outputs = lax.scan(cell_step, (zeros, zeros), inputs.swapaxes(0, 1))
     return outputs.swapaxes(0, 1)
-
-
-_RECURRENT: Mapping[str, Callable[[Any], Any]] = {
-    "sigmoid": jax.nn.sigmoid,
-    "hard_sigmoid": lambda x: jnp.clip(0.2 * x + 0.5, 0, 1),
-}

@@ -17,6 +17,9 @@ from polybench.networks.layers import Dropout, Shape
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 
+Batch = tuple[Any, Any]
+"""Images and labels in the engine's own types."""
+
 
 def as_dtype(weights: Weights, dtype: str) -> dict[str, Array]:
     """Copy canonical weights to contiguous arrays of `dtype`."""
@@ -38,10 +41,6 @@ def prefault(batches: Array) -> None:
     page_bytes = 4096
     for batch in batches:  # each batch is contiguous, even as a slice of a larger array
         batch.reshape(-1)[:: max(1, page_bytes // batches.itemsize)].sum()
-
-
-Batch = tuple[Any, Any]
-"""Images and labels in the engine's own types."""
 
 
 class BufferedBatches:

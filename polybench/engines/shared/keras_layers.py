@@ -46,6 +46,11 @@ _EIGEN_PARTIAL_SUMS = 4
 Adding small values to a large float32 sum loses digits, always in the same direction: over 262,144 pixels, a
 variance is off by 4e-4."""
 
+_OPTIONS = {"unrolled": {"unroll": True}, "no_fusion": {"use_cudnn": False}}
+"""Options of `keras.layers.LSTM` by the engine's variant."""
+
+_LSTM_ATTRIBUTES = {"weight": "kernel", "recurrent": "recurrent_kernel", "bias": "bias"}
+
 
 class Network(NamedTuple):
     """Keras model and its layers with canonical names."""
@@ -204,12 +209,6 @@ def _padding(conv: spec.Conv) -> str | None:
     if conv.pad == 0:
         return "valid"
     return "same" if conv.stride == 1 and 2 * conv.pad == conv.kernel - 1 else None
-
-
-_OPTIONS = {"unrolled": {"unroll": True}, "no_fusion": {"use_cudnn": False}}
-"""Options of `keras.layers.LSTM` by the engine's variant."""
-
-_LSTM_ATTRIBUTES = {"weight": "kernel", "recurrent": "recurrent_kernel", "bias": "bias"}
 
 
 def hard_sigmoid(x: Any) -> Any:

@@ -34,6 +34,8 @@ _END_STATISTICS = "_ZN3tsl24DisableCPUAllocatorStatsEv"
 allocator emits events only while its statistics are enabled:
 https://github.com/openxla/xla/blob/main/xla/tsl/framework/cpu_allocator_impl.cc"""
 
+CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow's default is to benchmark cuDNN's algorithms
+
 
 class MemoryEvent(NamedTuple):
     """Allocation or deallocation; a deallocation has no operation."""
@@ -189,9 +191,6 @@ def _value(stat: Any, stats: dict[int, str]) -> Any:
     kind = stat.WhichOneof("value")
     value = getattr(stat, kind)
     return stats[value] if kind == "ref_value" else value
-
-
-CUDNN_AUTOTUNE = "TF_CUDNN_USE_AUTOTUNE"  # TensorFlow's default is to benchmark cuDNN's algorithms
 
 
 def build_info() -> dict[str, str]:

@@ -38,6 +38,8 @@ from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
 
+_LSTM_VARIANTS = ("no_fusion", "unrolled")
+
 
 class TensorFlowEngine(Engine):
     """Training with a `tf.function` step, compiled by `xla`, eager in `eager`; `keras_fit` uses `model.fit`.
@@ -285,9 +287,6 @@ class TensorFlowEngine(Engine):
             import tensorflow as tf
 
             tf.test.experimental.sync_devices()
-
-
-_LSTM_VARIANTS = ("no_fusion", "unrolled")
 
 
 def check_variants(job: Job) -> None:

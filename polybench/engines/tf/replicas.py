@@ -24,6 +24,8 @@ from polybench.engines.shared.tensorflow import make_loss_and_gradients
 
 _BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"
 
+CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
+
 
 def check_replicas(job: Job) -> None:
     """Raise EngineUnavailable if data-parallel training would differ from training on one device."""
@@ -112,9 +114,6 @@ def _without_allreduce(optimizer: Any) -> Iterator[None]:
         yield
     finally:
         del optimizer._all_reduce_sum_gradients
-
-
-CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 
 
 def set_visible_devices(device: str, count: int = 1) -> None:

@@ -11,6 +11,9 @@ from polybench.errors import EngineUnavailable
 
 CUDA_INSTALL = "pip install --force-reinstall torch"  # on Linux the index has the CUDA build
 
+_CPP_COMPILER = "g++"
+"""The compiler of TorchInductor on Linux, unless CXX names another one."""
+
 
 def find_device(device: str) -> Any:
     """Return the torch.device of `cpu`, `cuda` or `cuda:1`; raise EngineUnavailable if it does not exist."""
@@ -30,10 +33,6 @@ def set_tf32(allowed: bool) -> None:
 
     torch.set_float32_matmul_precision("high" if allowed else "highest")
     torch.backends.cudnn.allow_tf32 = allowed
-
-
-_CPP_COMPILER = "g++"
-"""The compiler of TorchInductor on Linux, unless CXX names another one."""
 
 
 def check_requirements(variants: tuple[str, ...]) -> None:

@@ -18,6 +18,13 @@ Their output is a separate tensor that no backward pass reads. Overwriting would
 convolutions, but is not faster in `lenet` and `dlframeworks-cnn`, and is not common practice.
 """
 
+_LSTM_ATTRIBUTES = {
+    "weight": "weight_ih_l0",
+    "recurrent": "weight_hh_l0",
+    "bias": "bias_ih_l0",
+    "recurrent_bias": "bias_hh_l0",
+}
+
 
 class Network(NamedTuple):
     """PyTorch module and its submodules with canonical names."""
@@ -137,14 +144,6 @@ class _Builder(NamedTuple):
                 return TimeMean()
             case _:
                 assert_never(layer)
-
-
-_LSTM_ATTRIBUTES = {
-    "weight": "weight_ih_l0",
-    "recurrent": "weight_hh_l0",
-    "bias": "bias_ih_l0",
-    "recurrent_bias": "bias_hh_l0",
-}
 
 
 class SequentialLSTM(nn.LSTM):  # type: ignore[misc]

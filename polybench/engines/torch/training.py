@@ -15,6 +15,8 @@ from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks.optimizers import ADAM_BETAS, ADAM_EPSILON, RMSPROP_DECAY, RMSPROP_EPSILON, Optimizer
 
+WARMUP_STEPS = 3  # as in PyTorch's documentation
+
 
 def make_loss_function(model: Any, device_type: str, autocast: bool) -> Any:
     """Make the function (images, labels) -> mean loss, a tensor; with `autocast`, the model runs in bf16."""
@@ -71,9 +73,6 @@ def set_learning_rate(torch_optimizer: Any, rate: float) -> None:
     """Set the learning rate from the next step on."""
     for group in torch_optimizer.param_groups:
         group["lr"] = rate
-
-
-WARMUP_STEPS = 3  # as in PyTorch's documentation
 
 
 def check_cudagraph_support(job: Job) -> None:
