@@ -65,7 +65,7 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
     ]
     collection = _component(GARBAGE_COLLECTION, other.gc.seconds_per_step, baseline.gc.seconds_per_step)
     waiting = _component(DATA_WAIT, data_wait_seconds(other), data_wait_seconds(baseline))
-    components += [one for one in (collection, waiting) if one is not None]
+    components += [one for one in (collection, waiting) if (one.seconds, one.baseline_seconds) != (None, None)]
     seconds, _ = step_time_difference(baseline, other)
     step_difference = layers.step_seconds - baseline_layers.step_seconds
     in_step = [one for one in components if one is not waiting]
@@ -78,16 +78,17 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
         baseline_seconds=baseline_layers.step_seconds - sum(one.baseline_seconds or 0.0 for one in in_step),
         ci95=_shifted(
             _interval(_unattributed(layers), _unattributed(baseline_layers)),
-            -collection.difference_seconds if collection else 0.0,
+            -collection.difference_seconds,
         ),
     )
-    wait, baseline_wait = (waiting.seconds or 0.0, waiting.baseline_seconds or 0.0) if waiting else (0.0, 0.0)
     between_measurements = Component(
         name=MEASUREMENT_DIFFERENCE,
         kind=_UNATTRIBUTED,
-        difference_seconds=seconds - step_difference - (waiting.difference_seconds if waiting else 0.0),
-        seconds=other.median_step_seconds - layers.step_seconds - wait,
-        baseline_seconds=baseline.median_step_seconds - baseline_layers.step_seconds - baseline_wait,
+        difference_seconds=seconds - step_difference - waiting.difference_seconds,
+        seconds=other.median_step_seconds - layers.step_seconds - (waiting.seconds or 0.0),
+        baseline_seconds=baseline.median_step_seconds
+        - baseline_layers.step_seconds
+        - (waiting.baseline_seconds or 0.0),
     )
     return _breakdown("layers", seconds, components, [between_operations, between_measurements], [document.id])
 
@@ -111,14 +112,13 @@ def batch_size_breakdown(baseline: Result, other: Result, studies: Mapping[int, 
         _component(FIXED_COST, fit.overhead_seconds, baseline_fit.overhead_seconds),
         _component(f"the {input_kind}s", *(items * (one.seconds_per_item or 0.0) for one in (fit, baseline_fit))),
     ]
-    known = [one for one in components if one is not None]
     seconds, _ = step_time_difference(baseline, other)
     deviation = Component(
         name=FIT_DEVIATION,
         kind=_UNATTRIBUTED,
-        difference_seconds=seconds - sum(one.difference_seconds for one in known),
+        difference_seconds=seconds - sum(one.difference_seconds for one in components),
     )
-    return _breakdown("batch size", seconds, known, [deviation], [study.id for study in both.values()])
+    return _breakdown("batch size", seconds, components, [deviation], [study.id for study in both.values()])
 
 
 def startup_breakdown(baseline: Result, other: Result) -> Breakdown | None:
@@ -126,14 +126,12 @@ def startup_breakdown(baseline: Result, other: Result) -> Breakdown | None:
     startup, baseline_startup = other.startup, baseline.startup
     if startup is None or baseline_startup is None:
         return None
-    pairs = {
-        "process": (startup.process_seconds, baseline_startup.process_seconds),
-        "import": (startup.import_seconds, baseline_startup.import_seconds),
-        "build": (startup.build_seconds, baseline_startup.build_seconds),
-        "data": (startup.data_seconds, baseline_startup.data_seconds),
-        "first step": (startup.first_step_seconds, baseline_startup.first_step_seconds),
+    fields = {
+        name: f"{name.replace(' ', '_')}_seconds" for name in ("process", "import", "build", "data", "first step")
     }
-    components = [one for name, both in pairs.items() if (one := _component(name, *both)) is not None]
+    components = [
+        _component(name, getattr(startup, field), getattr(baseline_startup, field)) for name, field in fields.items()
+    ]
     seconds = startup.cold_start_seconds - baseline_startup.cold_start_seconds
     return _breakdown("start", seconds, components, [], [])
 
@@ -155,9 +153,7 @@ def _breakdown(
     )
 
 
-def _component(name: str, seconds: float | None, baseline_seconds: float | None) -> Component | None:
-    if seconds is None and baseline_seconds is None:
-        return None
+def _component(name: str, seconds: float | None, baseline_seconds: float | None) -> Component:
     return Component(
         name=name,
         kind=name,

@@ -55,7 +55,9 @@ def build_history(
                 continue
             key = _series_key(study, result)
             points = points_by_key.setdefault(key, [])
-            examples.setdefault(key, (_without_results(study), _without_step_times(result)))
+            # without the parts that take memory
+            example = msgspec.structs.replace(study, results=[]), msgspec.structs.replace(result, step_times=None)
+            examples.setdefault(key, example)
             if len(points) < MAX_STUDIES:
                 points.append(_point(study, result))
             else:
@@ -74,14 +76,6 @@ def _series_key(study: StudyDocument, result: Result) -> tuple[Any, ...]:
     name = study.id if host.hostname == UNKNOWN_HOST else host.hostname
     machine = name, host.cpu, host.cores, host.gpus
     return result.configuration, msgspec.json.encode((workload, machine))
-
-
-def _without_results(study: StudyDocument) -> StudyDocument:
-    return msgspec.structs.replace(study, results=[])
-
-
-def _without_step_times(result: Result) -> Result:
-    return msgspec.structs.replace(result, step_times=None)
 
 
 def _point(study: StudyDocument, result: Result) -> Point:
@@ -183,8 +177,14 @@ def _distinguish(series: Sequence[Series], examples: Sequence[tuple[StudyDocumen
     groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for one, settings in zip(series, all_settings, strict=True):
         groups.setdefault(_visible_fields(one), []).append(settings)
+
+    def distinguishing(one: Series, settings: Mapping[str, Any]) -> str:
+        group = groups[_visible_fields(one)]
+        different = [name for name in settings if len({str(other[name]) for other in group}) > 1]
+        return ", ".join(f"{name} {format_value(settings[name])}" for name in different)
+
     return [
-        msgspec.structs.replace(one, distinguishing_settings=_distinguishing(settings, groups[_visible_fields(one)]))
+        msgspec.structs.replace(one, distinguishing_settings=distinguishing(one, settings))
         for one, settings in zip(series, all_settings, strict=True)
     ]
 
@@ -192,8 +192,3 @@ def _distinguish(series: Sequence[Series], examples: Sequence[tuple[StudyDocumen
 def _visible_fields(one: Series) -> tuple[object, ...]:
     workload = one.model, one.dataset, one.batch_size, one.precision, one.threads
     return one.configuration, *workload, one.hostname, one.cpu
-
-
-def _distinguishing(settings: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> str:
-    different = [name for name in settings if len({str(one[name]) for one in group}) > 1]
-    return ", ".join(f"{name} {format_value(settings[name])}" for name in different)

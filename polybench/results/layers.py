@@ -51,13 +51,9 @@ def build_layers_document(
     if only_layer is not None:
         configurations = [_keep_layer(configuration, only_layer) for configuration in configurations]
     return LayersDocument(
-        id=study.id,
-        created=study.created,
-        polybench=study.polybench,
-        argv=study.argv,
+        **study.header(),
         study=study.study,
         settings=study.settings,
-        host=study.host,
         warnings=[
             *study.warnings,
             *(f"{r.configuration}: {text}" for r in study.results for text in r.warnings),

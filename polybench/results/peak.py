@@ -97,17 +97,13 @@ def build_peak_document(
         fastest[timing.kind] = max(best, timing, key=lambda one: median(one.rates))
     peaks = [_peak(timing, study) for timing in fastest.values()]
     return PeakDocument(
-        id=study.id,
-        created=study.created,
-        polybench=study.polybench,
-        argv=study.argv,
+        **study.header(),
         model=settings.model,
         network=network,
         batch_size=settings.batch_size,
         threads=settings.threads,
         malloc=settings.malloc,
         numpy=numpy,
-        host=study.host,
         interference=study.interference,
         peaks=peaks,
         configurations=[_configuration_peaks(result) for result in study.results],

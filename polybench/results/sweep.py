@@ -17,7 +17,6 @@ from polybench.schema.measurements import (
     ConfigurationOverhead,
     Curve,
     OverheadDocument,
-    OverheadIntervals,
     OverheadPoint,
     PointReference,
     PointResult,
@@ -248,8 +247,14 @@ def _configuration_overhead(configuration: str, documents: Mapping[int, StudyDoc
     measured = {result.workload.batch_size: result for result in results if result.is_ranked}
     failing = (one for one in results if not one.is_ranked or one.status == "interrupted")
     reported = next(failing, results[0])
+    process_times = [map(math.exp, process_log_medians(unaffected_step_times(result))) for result in measured.values()]
+    processes = list(zip(*process_times, strict=False))  # keeps the processes that all results have
+    fit = fit_overhead(list(measured), processes)._asdict() if len(measured) > 1 and processes else {}
+    calls = [seconds for result in measured.values() if (seconds := result.python_call_overhead_seconds) is not None]
     row = ConfigurationOverhead(
         **status_fields(reported),
+        **fit,
+        python_call_overhead_seconds=median(calls) if fit and calls else None,
         points=[
             OverheadPoint(size, step.median, step.ci95)
             for size, result in sorted(measured.items())
@@ -257,15 +262,4 @@ def _configuration_overhead(configuration: str, documents: Mapping[int, StudyDoc
         ],
     )
     row.reason = row.reason or (None if reported.is_ranked else reported.parity.reason)
-    process_times = [map(math.exp, process_log_medians(unaffected_step_times(result))) for result in measured.values()]
-    processes = list(zip(*process_times, strict=False))  # keeps the processes that all results have
-    if len(measured) < 2 or not processes:
-        return row
-    fit = fit_overhead(list(measured), processes)
-    row.overhead_seconds, row.seconds_per_item = fit.overhead, fit.per_item
-    row.ci95 = OverheadIntervals(fit.overhead_ci95, fit.per_item_ci95)
-    row.batch_size_at_50pct_overhead = fit.batch_size_at_50pct_overhead
-    row.max_relative_residual = fit.max_relative_residual
-    calls = [one.python_call_overhead_seconds for one in measured.values()]
-    row.python_call_overhead_seconds = median(known) if (known := [one for one in calls if one is not None]) else None
     return row

@@ -166,13 +166,9 @@ def _profile_group(state: StudyState, group: Sequence[ConfigurationRun]) -> dict
 
 def _build_document(study: StudyDocument, profiles: dict[str, AllocationProfile]) -> AllocationsDocument:
     return AllocationsDocument(
-        id=study.id,
-        created=study.created,
-        polybench=study.polybench,
-        argv=study.argv,
+        **study.header(),
         study=study.study,
         settings=study.settings,
-        host=study.host,
         interference=study.interference,
         warnings=study.warnings,
         configurations=[

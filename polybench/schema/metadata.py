@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -95,6 +95,10 @@ class Document(msgspec.Struct, kw_only=True):
     argv: list[str]
     host: Host
     warnings: list[str] = []
+
+    def header(self) -> dict[str, Any]:
+        """Return the fields of a document that is derived from this one."""
+        return {name: getattr(self, name) for name in ("id", "created", "polybench", "argv", "host")}
 
 
 class PhaseSeconds(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polybench.schema.result import Interval
+from polybench.schema.measurements import OverheadIntervals
 from polybench.stats.statistics import student_interval
 
 _MAX_ITERATIONS = 50
@@ -26,17 +26,11 @@ class LinearFit(NamedTuple):
 
 
 class OverheadFit(NamedTuple):
-    """The fit, as means over processes with their intervals; the intervals are None for one process.
+    """The mean of the lines over processes, with its intervals; the fields are those of ConfigurationOverhead."""
 
-    At `batch_size_at_50pct_overhead`, the overhead is half of a step; None if an item costs nothing.
-    `max_relative_residual` is the largest deviation of a point's level from the line, as a fraction of the
-    line.
-    """
-
-    overhead: float
-    overhead_ci95: Interval | None
-    per_item: float
-    per_item_ci95: Interval | None
+    overhead_seconds: float
+    seconds_per_item: float
+    ci95: OverheadIntervals
     batch_size_at_50pct_overhead: float | None
     max_relative_residual: float
 
@@ -51,15 +45,13 @@ def fit_overhead(batch_sizes: Sequence[int], seconds: Sequence[Sequence[float]])
     lines = [fit_line(batch_sizes, process) for process in seconds]
     overhead, per_item = (fmean(values) for values in zip(*lines, strict=True))
     levels = [math.exp(fmean(map(math.log, point))) for point in zip(*seconds, strict=True)]
+    intervals = map(student_interval, zip(*lines, strict=True))
     return OverheadFit(
-        overhead=overhead,
-        overhead_ci95=student_interval([line.overhead for line in lines]),
-        per_item=per_item,
-        per_item_ci95=student_interval([line.per_item for line in lines]),
-        batch_size_at_50pct_overhead=overhead / per_item if per_item > 0 else None,
-        max_relative_residual=max(
-            abs(level / (overhead + per_item * size) - 1) for size, level in zip(batch_sizes, levels, strict=True)
-        ),
+        overhead,
+        per_item,
+        OverheadIntervals(*intervals),
+        overhead / per_item if per_item > 0 else None,
+        max(abs(level / (overhead + per_item * size) - 1) for size, level in zip(batch_sizes, levels, strict=True)),
     )
 
 

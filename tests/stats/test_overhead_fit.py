@@ -30,11 +30,11 @@ def test_planted_values_are_found_within_5_percent_and_within_their_intervals() 
         return [(2e-3 + 10e-6 * size) * (1 + 0.01 * draw.gauss(0, 1)) for size in SIZES]
 
     found = fit_overhead(SIZES, [process() for _ in range(5)])
-    assert found.overhead == pytest.approx(2e-3, rel=0.05)
-    assert found.per_item == pytest.approx(10e-6, rel=0.05)
+    assert found.overhead_seconds == pytest.approx(2e-3, rel=0.05)
+    assert found.seconds_per_item == pytest.approx(10e-6, rel=0.05)
     assert found.batch_size_at_50pct_overhead == pytest.approx(200, rel=0.1)
-    assert found.overhead_ci95 is not None
-    assert found.overhead_ci95[0] < 2e-3 < found.overhead_ci95[1]
+    assert found.ci95.overhead_seconds is not None
+    assert found.ci95.overhead_seconds[0] < 2e-3 < found.ci95.overhead_seconds[1]
     assert found.max_relative_residual < 0.03
 
 
@@ -53,6 +53,6 @@ def test_no_coefficient_is_negative() -> None:
 
 
 def test_one_process_gives_no_interval_and_one_batch_size_no_line() -> None:
-    assert fit_overhead((1, 2), [[1.0, 2.0]]).overhead_ci95 is None
+    assert fit_overhead((1, 2), [[1.0, 2.0]]).ci95.overhead_seconds is None
     with pytest.raises(ValueError, match="two batch sizes"):
         fit_overhead((1, 1), [[1.0, 1.0]])
