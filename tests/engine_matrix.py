@@ -85,13 +85,7 @@ EVERYTHING_CELLS = (*_EVERY_NETWORK, "torch+channels_last", "keras+jax", "keras+
 _OF_SEQUENCES = tuple(engine for engine in _EVERY_NETWORK if engine != "lux")
 """lux has no LSTM."""
 
-SEQUENCES_CELLS = (
-    *_OF_SEQUENCES,
-    "tf+no_fusion",
-    "tf+unrolled",
-    "keras+jax",
-    "keras+torch",
-)
+SEQUENCES_CELLS = (*_OF_SEQUENCES, "tf+no_fusion", "tf+unrolled", "keras+jax", "keras+torch")
 """Cases with the network of every layer for sequences."""
 
 
@@ -132,10 +126,7 @@ _MORE = (
 )
 NETWORKS = {
     row.model.name: row
-    for row in (
-        *(_OTHERWISE.get(name, Network(model)) for name, model in MODELS.items() if model is not LENET),
-        *_MORE,
-    )
+    for row in (*(_OTHERWISE.get(name, Network(model)) for name, model in MODELS.items() if model is not LENET), *_MORE)
 }
 """Cases in test_networks.py."""
 NETWORK_CASES = tuple((network, engine) for network, row in NETWORKS.items() for engine in row.engines)

@@ -21,16 +21,10 @@ WORKLOAD = Workload("lenet", "synthetic", 128, Optimizer(), "fp32", 2)
 
 FLUX_DEVIATIONS = [
     KnownDeviation(
-        "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
-        "conv1.weight",
-        8.8e-3,
-        "NNlib",
+        "max-pool gradient goes to the first value within 3.5e-4 of the maximum", "conv1.weight", 8.8e-3, "NNlib"
     ),
     KnownDeviation(
-        "max-pool gradient goes to the first value within 3.5e-4 of the maximum",
-        "conv2.weight",
-        3.6e-3,
-        "NNlib",
+        "max-pool gradient goes to the first value within 3.5e-4 of the maximum", "conv2.weight", 3.6e-3, "NNlib"
     ),
 ]
 
@@ -147,10 +141,7 @@ def typical_study() -> StudyDocument:
     return study(
         measured("torch/cpu", 0.0165),
         measured(
-            "tf+keras_fit/cpu",
-            0.112,
-            parity=ParityCheck("fail", "loss 3.1e-2 from the reference"),
-            vs_baseline=None,
+            "tf+keras_fit/cpu", 0.112, parity=ParityCheck("fail", "loss 3.1e-2 from the reference"), vs_baseline=None
         ),
         measured("tf/cpu", 0.00855, warnings=["steps became 4.1% slower over the rounds"]),
         measured("flux/cpu", 0.0201, parity=ParityCheck("pass", known_deviations=FLUX_DEVIATIONS)),
@@ -161,10 +152,7 @@ def typical_study() -> StudyDocument:
             "install an NVIDIA driver, then run polybench doctor",
         ),
         unmeasured(
-            "tf/cuda",
-            "failed",
-            "killed by signal 9 (SIGKILL)\nout of memory?",
-            log_path="/tmp/polybench/tf.log",
+            "tf/cuda", "failed", "killed by signal 9 (SIGKILL)\nout of memory?", log_path="/tmp/polybench/tf.log"
         ),
         warnings=["CPU contention: 1 of 6 timing blocks was re-measured"],
     )
@@ -173,10 +161,7 @@ def typical_study() -> StudyDocument:
 def trainings(*accuracies: float | None, epochs: int = 2) -> list[Training]:
     """Return a training for each seed from 0; `accuracies` are those after the last epoch."""
     return [
-        Training(
-            seed,
-            [TrainedEpoch(1.0, [390.0], 1.5, 0.1)] * (epochs - 1) + [TrainedEpoch(1.0, [390.0], 1.2, last)],
-        )
+        Training(seed, [TrainedEpoch(1.0, [390.0], 1.5, 0.1)] * (epochs - 1) + [TrainedEpoch(1.0, [390.0], 1.2, last)])
         for seed, last in enumerate(accuracies)
     ]
 
@@ -193,9 +178,7 @@ def saved_again(study: StudyDocument, id: str = "20250102-000000-abcd", **change
 
 
 def layers(
-    study: StudyDocument,
-    step_seconds: dict[str, float],
-    operations: dict[str, dict[tuple[str, Operation], float]],
+    study: StudyDocument, step_seconds: dict[str, float], operations: dict[str, dict[tuple[str, Operation], float]]
 ) -> LayersDocument:
     """Return layer times for this study: whole steps and operations by configuration, in seconds.
 

@@ -62,10 +62,7 @@ def test_compare_returns_rows_documents_and_a_display(tmp_path: Path, capfd: pyt
 def test_a_sweep_has_a_row_for_each_configuration_at_each_point() -> None:
     result = polybench.sweep(axes={"batch_size": [8, 16]}, engines="fake,fake+slow", **SHORT)
     rows = result.rows()
-    assert [(row["batch_size"], row["configuration"]) for row in rows][2:] == [
-        (16, "fake/cpu"),
-        (16, "fake+slow/cpu"),
-    ]
+    assert [(row["batch_size"], row["configuration"]) for row in rows][2:] == [(16, "fake/cpu"), (16, "fake+slow/cpu")]
     assert rows[2]["speedup"] == pytest.approx(2, rel=0.2)
     assert "highest throughput" in str(result)
     assert "at batch size 16" in str(result)

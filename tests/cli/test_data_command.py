@@ -17,14 +17,7 @@ def folder(tmp_path, monkeypatch):
 def write_cifar10(folder):
     place = folder / "cifar-10-batches-bin"
     place.mkdir()
-    for name in (
-        "data_batch_1",
-        "data_batch_2",
-        "data_batch_3",
-        "data_batch_4",
-        "data_batch_5",
-        "test_batch",
-    ):
+    for name in ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"):
         (place / f"{name}.bin").write_bytes(bytes(2 * 3073))
     return place
 

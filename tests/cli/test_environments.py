@@ -34,11 +34,7 @@ def test_variants_are_sorted_and_the_environment_comes_last() -> None:
         (["torch@a/b"], {"a/b": "/"}, "invalid environment name 'a/b'"),
         (["torch@ol"], {"old": "/"}, "unknown environment 'ol'; known environments: old"),
         (["torch@old"], {}, "unknown environment 'old'; add --env old=PATH"),
-        (
-            ["torch+compile", "tf@old"],
-            {"old": "/", "new": "/"},
-            r"--env new: no engine uses it.*torch\+compile@new",
-        ),
+        (["torch+compile", "tf@old"], {"old": "/", "new": "/"}, r"--env new: no engine uses it.*torch\+compile@new"),
     ],
     ids=["order", "empty", "letters", "unknown", "nowhere", "unused"],
 )

@@ -23,12 +23,7 @@ def series(*arguments: str) -> list[dict[str, Any]]:
 
 
 def save(
-    folder: Path,
-    day: int,
-    seconds: float,
-    version: str = "0.16.9",
-    host: dict[str, Any] | None = None,
-    **changes: Any,
+    folder: Path, day: int, seconds: float, version: str = "0.16.9", host: dict[str, Any] | None = None, **changes: Any
 ) -> None:
     document = study(
         measured("flux/cpu", seconds, versions={"Flux": version, "build": {"x": 1}}), measured("tf/cpu", 0.02)

@@ -50,9 +50,7 @@ def test_engines_have_variants_and_an_install_command_and_internal_ones_are_hidd
     assert names.index("torch") < names.index("torch+compile") < names.index("tf") < names.index("tf+xla")
 
 
-def test_a_variant_lists_its_requirement_and_whether_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_variant_lists_its_requirement_and_whether_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(variants: tuple[str, ...]) -> None:
         if "compile" in variants:
             raise EngineUnavailable("the C++ compiler g++ is not installed", "apt-get install g++")
@@ -132,10 +130,7 @@ def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: P
 def test_a_list_in_json_has_all_fields(tmp_path: Path) -> None:
     saved_studies(tmp_path)
     one, two, three = printed_json("list", "--results", tmp_path)
-    assert one["fastest"] == {
-        "configuration": "torch/cpu",
-        "step_seconds": pytest.approx(0.0101, rel=1e-3),
-    }
+    assert one["fastest"] == {"configuration": "torch/cpu", "step_seconds": pytest.approx(0.0101, rel=1e-3)}
     assert (one["id"], one["model"], one["batch_size"]) == ("20250101-000000-abcd", "lenet", 128)
     assert (one["configurations"], one["measured"], one["host"]) == (["torch/cpu", "tf/cpu"], 2, "host")
     assert one["age_seconds"] > 30e6

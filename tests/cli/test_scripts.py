@@ -128,10 +128,7 @@ def test_scripts_use_the_environments_of_their_configurations(small_data, tmp_pa
     ("options", "reason"),
     [
         (["--engines", "tf+keras_fit"], "the variant keras_fit"),
-        (
-            ["--engines", "torch", "--model", "catdog-2"],
-            "the network catdog-2; scripts are hand-written for lenet, ",
-        ),
+        (["--engines", "torch", "--model", "catdog-2"], "the network catdog-2; scripts are hand-written for lenet, "),
         (["--engines", "torch", "--precision", "bf16"], "the precision bf16"),
         (["--engines", "torch", "--optimizer", "adam"], "these settings of the optimizer adam"),
     ],

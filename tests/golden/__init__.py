@@ -52,11 +52,6 @@ def measure() -> StudyDocument:
         interference=fixed.interference,
         warnings=fixed.warnings,
         phase_seconds=PhaseSeconds(
-            data=0.1,
-            parity=0.5,
-            process_starts=[0.6, 0.5],
-            rounds=[0.2, 0.2],
-            allocation_count=0.1,
-            trainings=0.8,
+            data=0.1, parity=0.5, process_starts=[0.6, 0.5], rounds=[0.2, 0.2], allocation_count=0.1, trainings=0.8
         ),
     )

@@ -9,10 +9,7 @@ import numpy as np
 
 from polybench.engines.base import Array
 
-SHAPES = {
-    "product": ((2048, 2048), (2048, 2048)),
-    "convolution": ((32, 64, 32, 32), (64, 64, 3, 3)),
-}
+SHAPES = {"product": ((2048, 2048), (2048, 2048)), "convolution": ((32, 64, 32, 32), (64, 64, 3, 3))}
 
 
 class Operation(Protocol):
@@ -100,12 +97,7 @@ def _first_wins(gradient: Gradient, distance: float) -> bool:
 
 def _ties(found: Array) -> str:
     """Return the rule for a window of four equal values."""
-    for name, gets in (
-        ("first", [1, 0, 0, 0]),
-        ("last", [0, 0, 0, 1]),
-        ("all", [1] * 4),
-        ("shared", [0.25] * 4),
-    ):
+    for name, gets in (("first", [1, 0, 0, 0]), ("last", [0, 0, 0, 1]), ("all", [1] * 4), ("shared", [0.25] * 4)):
         if np.allclose(found, gets):
             return name
     return str(found.tolist())

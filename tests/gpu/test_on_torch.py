@@ -118,10 +118,7 @@ def graphed_step(fixture: GpuEngineFixture, batch_size: int) -> Callable[[int], 
     loss_function = nn.CrossEntropyLoss()
     repeats = batch_size // fixture.images.shape[1]
     batches = [
-        (
-            torch.from_numpy(np.repeat(x, repeats, axis=0)).cuda(),
-            torch.from_numpy(np.repeat(y, repeats)).cuda(),
-        )
+        (torch.from_numpy(np.repeat(x, repeats, axis=0)).cuda(), torch.from_numpy(np.repeat(y, repeats)).cuda())
         for x, y in zip(fixture.images, fixture.labels, strict=True)
     ]
     images, labels = (part.clone() for part in batches[0])
