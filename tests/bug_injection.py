@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -10,10 +12,12 @@ import numpy as np
 from polybench.data.batches import augment
 from polybench.engines.base import Array, PipelineInput, Snapshot, Weights
 from polybench.engines.job import NO_DEVIATIONS, Job, NumericalConventions
+from polybench.engines.reference import layers
 from polybench.engines.reference import layers as reference_layers
 from polybench.engines.reference.engine import ReferenceEngine
-from polybench.engines.reference.network import Pass, loss_and_gradients
-from polybench.networks.layers import BatchNorm
+from polybench.engines.reference.layers import Activation, Output
+from polybench.engines.reference.network import LayerObserver, Pass, loss_and_gradients
+from polybench.networks.layers import GATES, REVERSE, BatchNorm
 from polybench.networks.optimizers import State
 
 ZERO = np.zeros(())
@@ -264,3 +268,139 @@ class DeclaredVariance(DeclaredPooling):
 def _with_norms(job: Job, change: Callable[[BatchNorm], BatchNorm]) -> Job:
     layers = tuple(change(layer) if isinstance(layer, BatchNorm) else layer for layer in job.model.layers)
     return msgspec.structs.replace(job, model=msgspec.structs.replace(job.model, layers=layers))
+
+
+# For a network with biases before batch norm (`tests.example_networks.BIASED`), whose gradients are zero.
+CANCELLED = ("conv.bias", "dense1.bias")
+ROUNDING = {"float64": 5e-14, "float32": 1e-6}
+"""Rounding error of a sum that cancels, relative to the norm of all gradients; in float64 half of the tolerance."""
+
+
+class OtherRounding(ReferenceEngine):
+    """Correct: rounding errors differ at every call, like sums of threads in random order."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        self._random = np.random.default_rng(0)
+        super().build(job, weights)
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        size = ROUNDING[self._job.dtype] * np.sqrt(sum(np.vdot(g, g) for g in right.gradients.values()))
+        noise = {name: size * self._noise(right.gradients[name]) for name in CANCELLED}
+        return right._replace(gradients=dict(right.gradients) | noise)
+
+    def _noise(self, like: Array) -> Array:
+        noise = self._random.standard_normal(like.shape)
+        return np.asarray(noise / np.linalg.norm(noise))
+
+
+class Leaking(ReferenceEngine):
+    """Gives a bias a ten-thousandth of all gradients, as if batch norm did not cancel it completely."""
+
+    def _pass(self, step: int) -> Pass:
+        right = super()._pass(step)
+        size = 1e-4 * np.sqrt(sum(np.vdot(g, g) for g in right.gradients.values()))
+        return right._replace(gradients=dict(right.gradients) | {"conv.bias": np.full(4, size / 2)})
+
+
+class Restless(ReferenceEngine):
+    """Moves a bias by ten rates per step, whatever its gradient."""
+
+    def run_steps(self, first: int, n: int) -> float:
+        seconds = super().run_steps(first, n)
+        rate = self._job.workload.optimizer.learning_rate
+        self._weights["conv.bias"] = self._weights["conv.bias"] + 10 * rate * n
+        return seconds
+
+
+# For networks with an LSTM.
+correct_lstm = layers.lstm
+
+
+class SwappedGates(ReferenceEngine):
+    """Swaps the rows of output gate and cell, as in the order i, f, o, g."""
+
+    def build(self, job: Job, weights: Weights) -> None:
+        super().build(job, _swapped(job, weights))
+
+    def snapshot(self, step: int) -> Snapshot:
+        loss, gradients, weights = super().snapshot(step)
+        return Snapshot(loss, _swapped(self._job, gradients), _swapped(self._job, weights))
+
+
+def _swapped(job: Job, weights: Weights) -> dict[str, Array]:
+    """Swap the last two gates in every tensor with rows for gates."""
+    names = {
+        f"{layer.name}.{part}"
+        for layer, _ in job.model.activations()
+        if type(layer).__name__ == "LSTM"
+        for part in layer.weight_shapes()
+    }
+
+    def swap(value: Array) -> Array:
+        *others, configuration, output = np.split(value, len(GATES))
+        return np.concatenate([*others, output, configuration])
+
+    return {name: swap(value) if name in names else value for name, value in weights.items()}
+
+
+class OneBiasMissing(ReferenceEngine):
+    """Never trains one of an LSTM's two biases."""
+
+    def _pass(self, step: int) -> Pass:
+        found = super()._pass(step)
+        gradients = {
+            name: np.zeros_like(value) if name.endswith(".recurrent_bias") else value
+            for name, value in found.gradients.items()
+        }
+        return found._replace(gradients=gradients)
+
+
+class _OtherLSTM(ReferenceEngine):
+    wrong: ClassVar[object]
+
+    def _compute(self, step: int, *watch: LayerObserver) -> Pass:
+        with patch.object(layers, "lstm", self.wrong):
+            return super()._compute(step, *watch)
+
+
+def _both_read_forwards(x: Array, tensors: Mapping[str, Array], activation: Activation, *, sequence: bool) -> Output:
+    second = {name.removeprefix(REVERSE): value for name, value in tensors.items() if REVERSE in name}
+    first = {name: value for name, value in tensors.items() if REVERSE not in name}
+    y, back = correct_lstm(x, first, activation, sequence=sequence)
+    if not second:
+        return y, back
+    other, other_back = correct_lstm(x, second, activation, sequence=sequence)
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        (dx, own), (dother, others) = (
+            one(part) for one, part in zip((back, other_back), np.split(dy, 2, axis=-1), strict=True)
+        )
+        return dx + dother, own | {REVERSE + name: value for name, value in others.items()}
+
+    return np.concatenate([y, other], axis=-1), backward
+
+
+def _both_end_at_the_end(x: Array, tensors: Mapping[str, Array], activation: Activation, *, sequence: bool) -> Output:
+    y, back = correct_lstm(x, tensors, activation, sequence=True)
+    if sequence:
+        return y, back
+
+    def backward(dy: Array) -> tuple[Array, dict[str, Array]]:
+        whole = np.zeros_like(y)
+        whole[:, -1] = dy
+        return back(whole)
+
+    return y[:, -1], backward
+
+
+class ReversedDirection(_OtherLSTM):
+    """Reads the second direction from the beginning."""
+
+    wrong = staticmethod(_both_read_forwards)
+
+
+class WrongFinalState(_OtherLSTM):
+    """Takes the outputs of the last time step, at which the second direction has read one value only."""
+
+    wrong = staticmethod(_both_end_at_the_end)

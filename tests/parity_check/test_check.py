@@ -40,17 +40,11 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
     """`check(engine, ...)`: check an engine with an injected bug; the reference trains once for the same workload."""
     cache = tmp_path_factory.mktemp("cache")
 
-    def check(
-        engine: str,
-        data: Dataset | None = None,
-        model: Model = LENET,
-        bugs: str = "tests.bug_injection",
-        **workload: Any,
-    ) -> ParityCheck:
+    def check(engine: str, data: Dataset | None = None, model: Model = LENET, **workload: Any) -> ParityCheck:
         folder = tmp_path_factory.mktemp(engine)
         files = small_datasets.files(folder, data, model=model)
         request = CheckRequest(small_datasets.job(model, **workload), files.weights, files.epoch, STEPS, 60.0)
-        return make_checker(folder, cache).check(InProcess(f"{bugs}:{engine}"), request)
+        return make_checker(folder, cache).check(InProcess(f"tests.bug_injection:{engine}"), request)
 
     return check
 
@@ -75,7 +69,7 @@ def lenet_request(folder: Path) -> CheckRequest:
     ],
 )
 def test_incorrect_lstm_fails(bug: str, model: Model, check: Check) -> None:
-    parity = check(bug, model=model, bugs="tests.bug_injection_sequences")
+    parity = check(bug, model=model)
     assert parity.status == "fail"
     assert parity.float64 is not None
     largest = parity.float64.max_weight_error, parity.float64.max_gradient_error
@@ -93,14 +87,14 @@ ADAPTIVE = [{"name": "adam", "learning_rate": 0.001}, {"name": "rmsprop", "learn
 
 @pytest.mark.parametrize("optimizer", [*ADAPTIVE, {"name": "momentum"}])
 def test_rounding_errors_of_zero_gradients_pass_with_every_optimizer(optimizer: dict[str, Any], check: Check) -> None:
-    parity = check("OtherRounding", model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+    parity = check("OtherRounding", model=BIASED, **optimizer)
     assert parity.status == "pass", parity.reason
 
 
 @pytest.mark.parametrize("bug", ["Leaking", "Restless"])
 @pytest.mark.parametrize("optimizer", ADAPTIVE)
 def test_incorrect_bias_before_batch_norm_fails_both_parts(bug: str, optimizer: dict[str, Any], check: Check) -> None:
-    parity = check(bug, model=BIASED, bugs="tests.bug_injection_biases", **optimizer)
+    parity = check(bug, model=BIASED, **optimizer)
     failed = {(t.part, t.name) for t in parity.tensors if not t.passed}
     assert {("float64", "conv.bias"), ("timed", "conv.bias")} <= failed
 
