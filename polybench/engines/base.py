@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
-from polybench.engines.job import EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.engines.job import NO_DEVIATIONS, EngineInfo, GcStats, Job, NumericalConventions, Rank
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
@@ -101,8 +101,8 @@ class Engine(Protocol):
         ...
 
     def conventions(self) -> NumericalConventions:
-        """Return the declared deviations of the model that `build` made."""
-        ...
+        """Return the declared deviations of the model that `build` made; by default none."""
+        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:
         """Copy batches to the device in the engine's own layout.
@@ -258,4 +258,3 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release batches, worker processes and threads."""
-        ...

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.job import NO_DEVIATIONS, SINGLE_RANK, EngineInfo, GcStats, Job, NumericalConventions, Rank
+from polybench.engines.job import SINGLE_RANK, EngineInfo, GcStats, Job, Rank
 from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer, split_layers
@@ -82,9 +82,6 @@ class FakeEngine(Engine):
         operations = sum(1 + len(layer.gradients()) + layer.has_relu for layer in timed_layers)
         self._operation_seconds = LAYERS_FRACTION * self._step_seconds / operations
         self._last_trained = [layer.name for layer in timed_layers if layer.weight_shapes()][-1]
-
-    def conventions(self) -> NumericalConventions:
-        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:  # noqa: ARG002
         self._uses_pipeline = False
@@ -185,9 +182,6 @@ class FakeEngine(Engine):
 
     def _timer(self, seconds: float) -> Callable[[int], float]:
         return lambda n: self._simulate(seconds, n)
-
-    def close(self) -> None:
-        pass
 
     def _fail(self) -> None:
         if "crash" in self._variants:

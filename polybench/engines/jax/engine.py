@@ -13,7 +13,7 @@ import numpy as np
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.jax.device import count_allocations, cuda_devices, find_placement, set_precision
 from polybench.engines.jax.pipeline import Pipeline
-from polybench.engines.job import NO_DEVIATIONS, EngineInfo, Job, NumericalConventions
+from polybench.engines.job import EngineInfo, Job
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.timed_operations import make_timed_operations
@@ -72,9 +72,6 @@ class JaxEngine(Engine):
         self._masks: dict[str, Any] = {}
         self.set_initial_weights(weights)
         self.reset()
-
-    def conventions(self) -> NumericalConventions:
-        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:
         import jax

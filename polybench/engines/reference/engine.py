@@ -95,9 +95,6 @@ class ReferenceEngine(Engine):
         self._compute(step, tensors.append)
         return tensors[::-1]
 
-    def close(self) -> None:
-        pass
-
     def _update(self, w: Array, gradient: Array, state: State, rate: float) -> tuple[Array, State]:
         return apply_update(self._job.workload.optimizer, rate, w, gradient, state)
 

@@ -279,9 +279,6 @@ class TensorFlowEngine(Engine):
         # The only visible GPU has index 0.
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._on_gpu else None
 
-    def close(self) -> None:
-        pass
-
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU, steps are synchronous
             import tensorflow as tf

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
-from polybench.engines.job import COLD_START, NO_DEVIATIONS, EngineInfo, Job, NumericalConventions, Rank
+from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault, scheduled_steps
 from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
@@ -97,9 +97,6 @@ class TorchEngine(Engine):
             self._compute_loss = torch.compile(self._compute_loss, dynamic=False, options=options)
         self._train_step = make_training_step(self._compute_loss, self._optimizer)
         self.reset()
-
-    def conventions(self) -> NumericalConventions:
-        return NO_DEVIATIONS
 
     def load(self, images: Array, labels: Array) -> None:
         import torch
