@@ -26,8 +26,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> small_datasets.Files:
     return small_datasets.files(tmp_path_factory.mktemp("files"))
 
 
+# The case with weight decay also checks the other rules of the optimizer.
+CASES = [
+    pytest.param(name, case, marks=pytest.mark.exhaustive if (name, f"{case}+decay") in OPTIMIZER_CASES else ())
+    for name, case in OPTIMIZER_CASES
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "case"), OPTIMIZER_CASES)
+@pytest.mark.parametrize(("name", "case"), CASES)
 def test_every_optimizer_computes_the_canonical_formula(
     name: str, case: str, workers: Workers, checker: ParityChecker, files: small_datasets.Files, tmp_path: Path
 ) -> None:
