@@ -76,17 +76,15 @@ def test_compare_prints_a_table_and_saves_the_study(program: Run, run: Run, tmp_
     assert "fake/cpu, fake+slow/cpu" in run("list").stdout
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_prints_the_document_and_nothing_else(name: str, run: Run) -> None:
-    result = run("compare", "--engines", "fake", *FAST, "--no-save", "--format", name, "--quiet")
-    assert result.returncode == 0
+def test_every_format_prints_the_document_and_nothing_else(run: Run) -> None:
+    result = run("compare", "--engines", "fake", *FAST, "--format", "json", "--quiet")
     assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
-    if name == "json":
-        document = from_json(result.stdout.encode())
-        assert document.schema == "polybench.study/2"
-        assert document.argv[0] == "compare"
-    assert "fake/cpu" in result.stdout.replace("\\", "")
-    assert run("list").stdout.startswith("no saved studies")
+    document = from_json(result.stdout.encode())
+    assert (document.schema, document.argv[0]) == ("polybench.study/2", "compare")
+    for name in FORMATS:
+        shown = run("show", "last", "--format", name)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "fake/cpu" in shown.stdout.replace("\\", "")
 
 
 def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
@@ -101,22 +99,16 @@ def test_output_option_writes_a_file(run: Run, tmp_path: Path) -> None:
         (["--engines", "torhc"], "did you mean 'torch'"),
         (["--engines", ","], "no engines given"),
         (["--engines", "fake", "--devices", "gpu"], "unknown device 'gpu'"),
-        (["--engines", "fake", "--devices", "cpu", "--precision", "tf32"], "tf32 exists on cuda only"),
         (["--engines", "fake", "--precision", "fp16"], "unknown precision"),
         (["--engines", "fake", "--input", "stream"], "unknown input 'stream'; inputs are: pipeline, preload"),
         (["--engines", "fake", "--malloc", "retained"], "unknown malloc 'retained'; did you mean 'retain'?"),
         (["--engines", "fake", "--pin-cpus", "--threads", "100000"], "100000 threads need as many physical cores"),
-        (["--engines", "fake", "--optimizer", "adamw"], "did you mean 'adam'"),
         (["--engines", "fake", "--optimizer", "adam", "--momentum", "0.9"], "drop --momentum"),
-        (["--engines", "fake", "--lr-schedule", "soon=0.1"], "expected step=rate"),
         (["--engines", "fake", "--batch-size", "0"], "--batch-size"),
-        (["--engines", "fake", "--batch-size", "60000"], "60000"),
-        (["--engines", "fake", "--data", "nowhere"], "nowhere"),
         (["--engines", "fake", "--format", "tabel"], "did you mean 'table'"),
         (["--engines", "fake", "--columns", "sped"], "unknown column"),
         (["--engines", "fake", "--output", "no/such/folder/x"], "cannot write --output"),
         (["--engines", "fake", "--margin", "500%"], "invalid fraction"),
-        (["--engines", "fake", "--price", "cpu"], "name=number"),
         (["--engines", "fake", "--price", "cpu=1", "--price", "cpu=2"], "cpu is given twice"),
         (["--engines", "fake", "--results", "/proc/nowhere"], "cannot write results"),
     ],
@@ -158,7 +150,8 @@ def test_a_failed_configuration_is_exit_code_1_and_the_rest_is_printed(run: Run)
 
 
 def test_nothing_measured_is_exit_code_4(run: Run) -> None:
-    assert run("compare", "--engines", "fake+unavailable", *FAST).returncode == 4
+    assert run("compare", "--engines", "fake+unavailable", *FAST, "--no-save").returncode == 4
+    assert run("list").stdout.startswith("no saved studies")
 
 
 def test_strict_is_exit_code_3(run: Run) -> None:
