@@ -14,31 +14,7 @@ from polybench.errors import (
 )
 
 if TYPE_CHECKING:
-    from polybench.api import DiffResult as DiffResult
-    from polybench.api import ExplanationResult as ExplanationResult
-    from polybench.api import HistoryResult as HistoryResult
-    from polybench.api import LayersResult as LayersResult
-    from polybench.api import MachinesResult as MachinesResult
-    from polybench.api import MergeResult as MergeResult
-    from polybench.api import OverheadResult as OverheadResult
-    from polybench.api import ParityResult as ParityResult
-    from polybench.api import PeakResult as PeakResult
-    from polybench.api import StudyResult as StudyResult
-    from polybench.api import SweepResult as SweepResult
-    from polybench.api import compare as compare
-    from polybench.api import diff as diff
-    from polybench.api import explain as explain
-    from polybench.api import history as history
-    from polybench.api import layers as layers
-    from polybench.api import load as load
-    from polybench.api import load_overhead as load_overhead
-    from polybench.api import load_sweep as load_sweep
-    from polybench.api import merge as merge
-    from polybench.api import overhead as overhead
-    from polybench.api import parity as parity
-    from polybench.api import peak as peak
-    from polybench.api import report as report
-    from polybench.api import sweep as sweep
+    from polybench.api import *
 
 __all__ = [
     "BadInput",
