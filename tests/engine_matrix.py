@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from polybench.engines import ENGINES
 from polybench.networks import MODELS, find_model
+from polybench.networks.article_cnns import small_vgg
 from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, MNIST_CNN, fasttext
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
-from polybench.networks.small_vgg import small_vgg
 from tests.example_networks import BIASED, EVERYTHING, RESNET8, SEQUENCES
 
 TESTED = tuple(name for name, row in ENGINES.items() if row.computes and name != "reference")

@@ -7,14 +7,13 @@ import re
 import msgspec
 
 from polybench.errors import BadInput, lookup_or_suggest
+from polybench.networks.article_cnns import DLFRAMEWORKS_CNN, SMALL_VGG
 from polybench.networks.catdog import DEPTHS, catdog
-from polybench.networks.dlframeworks_cnn import DLFRAMEWORKS_CNN
 from polybench.networks.keras_examples import CHAR_LSTM, IMDB_BILSTM, IMDB_FASTTEXT, KERAS_CNN, MNIST_CNN, MNIST_MLP
 from polybench.networks.lenet import LENET
 from polybench.networks.model import Model
 from polybench.networks.resnet32 import RESNET32
 from polybench.networks.single_layer import single_layer
-from polybench.networks.small_vgg import SMALL_VGG
 
 _NETWORKS = (
     *(LENET, KERAS_CNN, DLFRAMEWORKS_CNN, RESNET32, SMALL_VGG, catdog(2)),
