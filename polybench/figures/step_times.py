@@ -124,21 +124,12 @@ def _bins(result: Result) -> list[Bin]:
     bins = []
     for start in range(0, longest, width):
         parts = [part for process in processes if (part := process[start : start + width])]
-        ordered = sorted(value for part in parts for value in part)
+        values = [value for part in parts for value in part]
+        low, high = map(float, np.quantile(values, (0.05, 0.95), method="nearest"))
         middle = (start + min(width, longest - start) / 2) * steps_per_value + 0.5
-        low, high = _quantile(ordered, 0.05), _quantile(ordered, 0.95)
-        is_full_range = _quantile_index(len(ordered), 0.05) == 0
+        is_full_range = round(0.05 * (len(values) - 1)) == 0
         bins.append(Bin(middle, median(map(median, parts)), low, high, is_full_range))
     return bins
-
-
-def _quantile(ordered: Sequence[float], fraction: float) -> float:
-    """Return the nearest value to a quantile; with few values, an extreme one."""
-    return ordered[_quantile_index(len(ordered), fraction)]
-
-
-def _quantile_index(count: int, fraction: float) -> int:
-    return round(fraction * (count - 1))
 
 
 def _timed_traces(result: Result, bins: Sequence[Bin], style: TraceStyle) -> list[Trace]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from polybench.html_report.page import View, environment_rows, figure_views, format_command
 from polybench.render import sweep as sweep_table
-from polybench.render.sweep import format_point
 from polybench.render.table import TableOptions
 from polybench.schema import units
 from polybench.schema.measurements import SweepDocument
@@ -26,7 +25,7 @@ def build_sweep_view(sweep: SweepDocument, number: int) -> View:
         "notes": table.notes,
         "published": table.published,
         "command": format_command(sweep.argv),
-        "points": [(format_point(point.parameters), point.id) for point in sweep.points],
+        "points": [(units.format_point(point.parameters), point.id) for point in sweep.points],
         "environment": environment_rows(sweep.host, sweep.polybench),
     }
 
@@ -43,7 +42,7 @@ def headline(sweep: SweepDocument) -> str:
     if best is None:
         return "Nothing was measured."
     rate = units.format_count(round(best.best_items_per_second))
-    point = format_point(best.best)
+    point = units.format_point(best.best)
     return f"{best.configuration} has the highest throughput: {rate} {sweep.input_kind}s/s ({point})."
 
 

@@ -69,15 +69,6 @@ def records(sweep: SweepDocument, _: TableOptions) -> Records:
     return Records([*fields, "efficiency", *_COSTS, "oversubscribed", "study"], rows)
 
 
-def format_point(parameters: dict[str, int]) -> str:
-    """Describe a point: `batch size 8, threads 2`."""
-    return ", ".join(f"{axis.replace('_', ' ')} {_format_value(axis, value)}" for axis, value in parameters.items())
-
-
-def _format_value(axis: str, value: int) -> str:
-    return ("off", "on")[value] if axis == "augment" else units.format_count(value)
-
-
 def _sort_points(sweep: SweepDocument) -> list[tuple[SweepPoint, PointResult]]:
     """Group results by configuration, in the order of the curves; those without a curve come last."""
     results = [(point, result) for point in sweep.points for result in point.configurations]
@@ -91,7 +82,7 @@ def _label_titles(sweep: SweepDocument) -> list[str]:
 
 def _labels(point: SweepPoint, result: PointResult) -> list[str]:
     name = f"{result.configuration} {_OVERSUBSCRIBED}" if point.oversubscribed else result.configuration
-    return [*(_format_value(axis, value) for axis, value in point.parameters.items()), name]
+    return [*(units.format_axis_value(axis, value) for axis, value in point.parameters.items()), name]
 
 
 def _row(point: SweepPoint, result: PointResult, by_threads: bool) -> list[str]:
@@ -124,7 +115,7 @@ def _notes(sweep: SweepDocument) -> Iterator[str]:
 def _best_point(curve: Curve, input_kind: str) -> str:
     """Describe the point with the highest throughput, and the point that reaches 90 % of it."""
     rate = units.format_count(round(curve.best_items_per_second))
-    text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {format_point(curve.best)}"
+    text = f"{curve.configuration}: highest throughput {rate} {input_kind}s/s, at {units.format_point(curve.best)}"
     (axis, best), *others = curve.best.items()
     if curve.knee is not None and not others and curve.knee != best:
         text += f"; at least 90% of it at {axis.replace('_', ' ')} {units.format_count(curve.knee)}"
@@ -140,7 +131,9 @@ def _cost_table(sweep: SweepDocument) -> Table | None:
     if all(result.dollars_per_epoch is None for _, result in measured):
         return None
     reference = sweep.reference
-    relative = f", relative to {reference.configuration} at {format_point(reference.parameters)}" if reference else ""
+    relative = (
+        f", relative to {reference.configuration} at {units.format_point(reference.parameters)}" if reference else ""
+    )
     return Table(
         title=[f"Time and cost per epoch{relative}"],
         columns=[
@@ -172,7 +165,7 @@ def _cheapest_epoch(sweep: SweepDocument) -> str | None:
     if not priced:
         return None
     dollars, configuration, parameters = min(priced, key=lambda one: one[0])
-    return f"cheapest epoch: {configuration} at {format_point(parameters)}: ${units.format_number(dollars)}"
+    return f"cheapest epoch: {configuration} at {units.format_point(parameters)}: ${units.format_number(dollars)}"
 
 
 def _grid_table(grid: ThreadPoolGrid) -> Table:

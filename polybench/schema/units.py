@@ -114,7 +114,12 @@ def format_with_std(value: float, std: float | None) -> str:
 
 def format_point(values: Mapping[str, int]) -> str:
     """Format a point of a sweep: `batch size 8, threads 2`."""
-    return ", ".join(f"{axis.replace('_', ' ')} {format_count(value)}" for axis, value in values.items())
+    return ", ".join(f"{axis.replace('_', ' ')} {format_axis_value(axis, value)}" for axis, value in values.items())
+
+
+def format_axis_value(axis: str, value: int) -> str:
+    """Format a value of an axis: 128 -> "128", augment 1 -> "on"."""
+    return ("off", "on")[value] if axis == "augment" else format_count(value)
 
 
 def format_axes(axes: Mapping[str, Sequence[int]]) -> str:
