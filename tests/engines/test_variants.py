@@ -1,15 +1,173 @@
-"""Effects of variants on their engines. test_parity.py checks that variants compute the same."""
+"""Effects of variants on their engines, observed in their processes. test_parity.py checks that they compute the same.
+
+ADD A VARIANT: an entry in EFFECTS, with a function whose result differs from that of the plain engine.
+"""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+from polybench.engines.job import Job
+from polybench.networks.lenet import LENET
+from polybench.schema.options import Workload
 from tests.engine_matrix import CHAINED, LENET_CELLS
-from tests.engines.variants import EFFECTS, Missing, observe_variant
+from tests.engines.child import load_engine
+from tests.engines.conftest import result_or_skip
+
+
+def channels_last(engine: Any) -> object:
+    """Memory order of the first convolution's output."""
+    torch = importlib.import_module("torch")
+    orders = []
+    convolution = engine._network.named_modules["conv1"]
+    hook = convolution.register_forward_hook(
+        lambda _module, _inputs, output: orders.append(
+            (output.is_contiguous(), output.is_contiguous(memory_format=torch.channels_last))
+        )
+    )
+    engine.run_steps(0, 1)
+    hook.remove()
+    return orders
+
+
+def compiled(_: Any) -> object:
+    """Number of graphs that the compiler has generated since the engine was built."""
+    return importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
+
+
+def eager(engine: Any) -> object:
+    """Return, for each convolution called from Python in a step, True if it runs eagerly."""
+    executing_eagerly = importlib.import_module("tensorflow").executing_eagerly
+    calls: list[bool] = []
+    layer_class = type(engine._network.named_layers["conv1"])
+    original = layer_class.call
+
+    def call(*arguments: Any) -> Any:
+        calls.append(executing_eagerly())
+        return original(*arguments)
+
+    with patch.object(layer_class, "call", call):
+        engine.run_steps(0, 1)
+    return calls
+
+
+def keras_fit(engine: Any) -> object:
+    """Return True if Keras has created the training function of `model.fit`."""
+    return engine._model.train_function is not None
+
+
+def xla(engine: Any) -> object:
+    """Return True if XLA compiled the step; otherwise TensorFlow has no compiler IR."""
+    try:
+        return "HloModule" in engine._step.experimental_get_compiler_ir(*engine._batches[0])(stage="hlo")
+    except ValueError as error:
+        return "jit_compile=True" not in str(error)
+
+
+def keras_tensors(engine: Any) -> object:
+    """Framework of the model's output tensors."""
+    images, _ = engine._batches[0]
+    return type(engine._model(images)).__module__.partition(".")[0]
+
+
+def foreach(engine: Any) -> object:
+    """Names of the optimizer functions that a step calls."""
+    optimizer = importlib.import_module("torch.optim.sgd")
+    calls: list[str] = []
+    for name in ("_single_tensor_sgd", "_multi_tensor_sgd"):
+        original = getattr(optimizer, name)
+
+        def record(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+            calls.append(name)
+            return original(*args, **kwargs)
+
+        setattr(optimizer, name, record)
+    engine.run_steps(0, 1)
+    return calls
+
+
+def julia_threads(_: Any) -> object:
+    """Number of Julia threads in this process."""
+    return int(importlib.import_module("juliacall").Main.seval("Threads.nthreads()"))
+
+
+def julia_full_gcs(engine: Any) -> object:
+    """Return True if nearly every step has a full collection; one during another thread's is dropped."""
+    before = engine.gc_stats().full_collections
+    engine.run_steps(0, 8)
+    return engine.gc_stats().full_collections - before >= 7
+
+
+def julia_collector(engine: Any) -> object:
+    """Return True if the garbage collector is enabled in timed steps."""
+    main = importlib.import_module("juliacall").Main
+    main.PolyBench.disable_gc(engine._trainer.mode)
+    return bool(main.seval("GC.enable(true)"))
+
+
+def julia_step(engine: Any) -> object:
+    """Name of the mode that selects the step function."""
+    step_mode = importlib.import_module("juliacall").Main.seval("trainer -> typeof(trainer.mode).parameters[1]")
+    return str(step_mode(engine._trainer))
+
+
+def julia_blas(engine: Any) -> object:
+    """Return True if Julia's BLAS is MKL."""
+    return "mkl" in engine.probe().build["blas"]
+
+
+class Effect(NamedTuple):
+    """Results of a function for the plain engine and for the engine with the variant."""
+
+    observe: Callable[[Any], object]
+    plain: object
+    changed: object
+
+
+EFFECTS: dict[str, Effect] = {
+    "torch+channels_last": Effect(channels_last, [(True, False)], [(False, True)]),
+    "torch+compile": Effect(compiled, 0, 1),
+    "torch+foreach": Effect(foreach, ["_single_tensor_sgd"], ["_multi_tensor_sgd"]),
+    "tf+eager": Effect(eager, [], [True, True]),
+    "tf+keras_fit": Effect(keras_fit, False, True),
+    "tf+xla": Effect(xla, False, True),
+    "keras+torch": Effect(keras_tensors, "tensorflow", "torch"),
+    "flux+framework_threads": Effect(julia_threads, 2, 1),
+    "flux+gc_every_step": Effect(julia_full_gcs, False, True),
+    "flux+gc_off": Effect(julia_collector, True, False),
+    "flux+train": Effect(julia_step, "update", "train"),
+    "flux+enzyme": Effect(julia_step, "update", "enzyme"),
+    "flux+mooncake": Effect(julia_step, "update", "mooncake"),
+    "flux+reactant": Effect(julia_step, "update", "reactant"),
+    "flux+mkl": Effect(julia_blas, False, True),
+}
+
+
+def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> object:
+    """Return the result of EFFECTS[name]'s function after two steps of `lenet` with these variants."""
+    engine = load_engine(name.partition("+")[0])
+    images, labels = (np.load(folder / f"{name}.npy") for name in ("images", "labels"))
+    workload = Workload("lenet", "noise", images.shape[1], LENET.optimizer, "fp32", 2)
+    if dynamo := sys.modules.get("torch._dynamo"):  # drop code that other tests in this process compiled
+        dynamo.reset()
+        dynamo.utils.counters.clear()
+    with np.load(folder / "weights.npz") as file:
+        engine.build(Job(LENET, workload, "cpu", "float32", variants), dict(file))
+    engine.load(images, labels)
+    engine.run_steps(0, 2)
+    effect = EFFECTS[name].observe(engine)
+    engine.close()
+    return effect
+
 
 VARIANTS = [configuration for configuration in LENET_CELLS if "+" in configuration and configuration not in CHAINED]
 SLOW = (
@@ -24,14 +182,10 @@ SLOW = (
 def test_a_variant_has_its_effect_but_the_plain_engine_does_not(
     name: str, processes: Callable[..., Executor], problem: Path
 ) -> None:
-    assert name in EFFECTS, "add the effect of this variant to tests/engines/variants.py"
+    assert name in EFFECTS, "add the effect of this variant"
     engine, variant = name.split("+")
     _, plain, changed = EFFECTS[name]
-    observed = processes(engine).submit(observe_variant, name, (), problem).result()
-    if isinstance(observed, Missing):
-        pytest.skip(observed.reason)
+    observed = result_or_skip(processes(engine).submit(observe_variant, name, (), problem))
     assert observed == plain != changed
-    observed = processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem).result()
-    if isinstance(observed, Missing):  # a package that only the variant needs
-        pytest.skip(observed.reason)
-    assert observed == changed
+    # Skipped without a package that only the variant needs.
+    assert result_or_skip(processes(engine, (variant,)).submit(observe_variant, name, (variant,), problem)) == changed
