@@ -93,11 +93,7 @@ def run_and_render(
 ) -> NoReturn:
     """Call `measure` and print its study; raise typer.Exit with the exit code.
 
-    Args:
-        measure: function of the progress and of the store to save in.
-        options: where and how to print.
-        requested: the study, for `--explain`.
-        parity_only: `measure` runs only the parity check.
+    `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
     """
     from polybench.render.explanation import render_body
     from polybench.storage.store import Store, results_folder
@@ -144,12 +140,8 @@ def print_plan(
 ) -> None:
     """Print the configurations of a study, an estimate of its duration and the basis of that estimate.
 
-    Args:
-        study: the study.
-        results: folder of saved studies, for the estimate.
-        recheck: the estimate includes every parity check.
-        is_remote: another machine measures the study: do not check it against this one.
-        machine: label to print before each configuration.
+    If another machine measures the study (`is_remote`), it is not checked against this one. `machine` is a label to
+    print before each configuration.
     """
     from polybench.machine.host import this_host
     from polybench.planning.estimate import estimate

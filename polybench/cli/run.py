@@ -109,11 +109,7 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
 
 
 def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
-    """Return the ID of the newest interrupted run with the same settings.
-
-    Raises:
-        BadInput: no run matches, or this machine cannot resume it.
-    """
+    """Return the ID of the newest interrupted run with the same settings, which this machine can resume."""
     from polybench.runner.checkpoint import (
         CheckpointStore,
         StudyCheckpoint,
@@ -155,11 +151,7 @@ def _print_plans(
 
 
 def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> StudyFile:
-    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID.
-
-    Raises:
-        BadInput: the file or study is missing or invalid.
-    """
+    """Read a study file (a name with a folder or the suffix `.toml`), or load a saved study by its ID."""
     from polybench.data.disk import is_file
     from polybench.planning.study_file import StudyFile, parse, read
     from polybench.schema.metadata import StudyFileMetadata

@@ -141,12 +141,7 @@ def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:
 
 
 def reject_options(given: Mapping[str, object], reason: str) -> None:
-    """Raise BadInput for the first option that has a value.
-
-    Args:
-        given: option -> value.
-        reason: start of the message, such as "the file is a sweep".
-    """
+    """Raise BadInput for the first option that has a value; `reason` begins the message."""
     for option, value in given.items():
         if value:
             raise BadInput(f"{option}: {reason}, which does not have this option: leave it out")

@@ -96,15 +96,7 @@ FindPeaks = Callable[[str, str, Workload], PeakDocument | None]
 def build_study_document(
     header: DocumentHeader, plan: Plan, files: SharedFiles, measured: StudyRun, find_peaks: FindPeaks
 ) -> StudyDocument:
-    """Build the document of all results so far; nothing else adds to it.
-
-    Args:
-        header: fields that are known before the first measurement.
-        plan: the study's plan.
-        files: data, weights and batches of the study.
-        measured: measurements so far.
-        find_peaks: looks up the peaks that step times are compared with.
-    """
+    """Build the document of all results so far; nothing else adds to it."""
     baseline = choose_baseline(plan, measured.runs)
     results = [_build_result(plan, files, run, find_peaks) for run in measured.runs]
     add_comparisons(results, baseline, merge_prices(plan.study.prices, plan.workload.threads))

@@ -27,13 +27,7 @@ from polybench.schema.study import StudyDocument
 def count_after_timing(
     state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]], block_steps: int
 ) -> None:
-    """Measure what would disturb step times, after all of them: allocations, the pipeline alone, the all-reduce.
-
-    Args:
-        state: of the study.
-        workers: warm workers.
-        block_steps: steps of a timing block.
-    """
+    """Measure in warm workers what would disturb step times: allocations, the pipeline alone, the all-reduce."""
     timeout, counts = state.plan.study.timeout, state.plan.study.metrics
     for run, worker in workers:
         if counts:
@@ -125,15 +119,8 @@ def _warn_of_failure(run: ConfigurationRun, what: str, worker: WorkerProcess | N
 def find_allocation_sites(study: Study, progress: Progress, *, argv: Sequence[str] = ()) -> AllocationsDocument:
     """Profile the allocation sites of every configuration; polybench does not save the result.
 
-    A configuration that fails records the reason; the others continue.
-
-    Args:
-        study: with the configurations; its settings for processes and rounds have no effect.
-        progress: receives progress reports.
-        argv: the command line, for the document.
-
-    Raises:
-        BadInput: invalid arguments, before anything is started.
+    A configuration that fails records the reason; the others continue. The study's processes and rounds have no
+    effect.
     """
     profiles: dict[str, AllocationProfile] = {}
     # Prevents warnings about the parity check and about the number of processes.

@@ -91,14 +91,7 @@ class StudyCheckpoint(Checkpoint, kw_only=True, tag="study"):
 
 
 class SweepSpec(NamedTuple):
-    """A study and the values to sweep.
-
-    Attributes:
-        study: settings that all points share.
-        axes: swept values by the axes of `planning.grid`.
-        command: that renders the sweep.
-        study_file: metadata of the study file.
-    """
+    """A study and the values to sweep, by the axes of `planning.grid`; `command` renders the sweep."""
 
     study: Study
     axes: Mapping[str, Sequence[int]]
@@ -201,11 +194,7 @@ _KINDS: tuple[type[Checkpoint], ...] = (StudyCheckpoint, SweepCheckpoint, Cluste
 
 
 class CheckpointStore:
-    """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock.
-
-    Args:
-        results: the folder of saved studies.
-    """
+    """Checkpoints by ID; each has a folder with a file, which is named after its kind, and a lock."""
 
     def __init__(self, results: Path) -> None:
         self.folder = results / CHECKPOINT_FOLDER
@@ -219,12 +208,7 @@ class CheckpointStore:
         return self.folder / id / _file_name(kind)
 
     def read(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
-        """Read a checkpoint.
-
-        Raises:
-            BadInput: the checkpoint does not exist, or cannot be read.
-            CorruptCheckpoint: its content is invalid.
-        """
+        """Read a checkpoint; raises BadInput if it cannot be read, and CorruptCheckpoint if its content is invalid."""
         path = self.path(id, kind)
         try:
             return msgspec.msgpack.decode(read_regular_file(path), type=kind, dec_hook=_decode_path)
@@ -236,10 +220,9 @@ class CheckpointStore:
             raise error_type(f"cannot read checkpoint {path}: {error}: {hint}") from error
 
     def read_unchanged(self, id: str, kind: type[CheckpointT]) -> CheckpointT:
-        """Read a checkpoint that this machine can resume, as far as that is known without starting an engine.
+        """Read a checkpoint; raises BadInput if the machine or polybench has changed.
 
-        Raises:
-            BadInput: the run is not unfinished, or the machine or polybench has changed.
+        Engines are not started, so their versions are not known yet.
         """
         checkpoint = self.read(id, kind)
         before, now = checkpoint.header.host, host.this_host()
@@ -287,11 +270,7 @@ class CheckpointStore:
 
     @contextlib.contextmanager
     def lock(self, id: str) -> Iterator[None]:
-        """Lock a run, so that only one process measures it.
-
-        Raises:
-            BadInput: another process has locked it.
-        """
+        """Lock a run, so that only one process measures it; raises BadInput if another process has locked it."""
         folder = self.folder / id
         folder.mkdir(parents=True, exist_ok=True)
         self._remove_empty()
@@ -333,10 +312,8 @@ class ResumableRun(NamedTuple):
 def find_resumable(name: str, store: Store) -> ResumableRun:
     """Find the unfinished run whose ID begins with `name`, or for `last` the one that stopped last.
 
-    A study that belongs to a sweep or cluster run is resumed with the whole run.
-
-    Raises:
-        BadInput: no or several unfinished runs match.
+    A study that belongs to a sweep or cluster run is resumed with the whole run. Raises BadInput if no or several
+    runs match.
     """
     checkpoints = CheckpointStore(store.folder)
     kinds = {id: kind for kind in _KINDS for id in checkpoints.ids(kind)}
@@ -360,8 +337,7 @@ def find_resumable(name: str, store: Store) -> ResumableRun:
 def discard(run: ResumableRun, store: Store) -> None:
     """Delete the checkpoint of a run, even if it is corrupt; documents and finished points of a sweep remain.
 
-    Raises:
-        BadInput: the run is active, or its checkpoint cannot be deleted.
+    Raises BadInput if the run is active, or its checkpoint cannot be deleted.
     """
     checkpoints, study_ids = CheckpointStore(store.folder), []
     if run.kind is ClusterCheckpoint:
@@ -380,14 +356,7 @@ def find_unfinished(
 ) -> str:
     """Return the ID of the newest unfinished run with exactly these settings, among intact checkpoints.
 
-    Args:
-        study: the requested study.
-        store: with the checkpoints.
-        kind: of the run.
-        selection: its `selection`, for a sweep or a cluster run.
-
-    Raises:
-        BadInput: no run matches; the message lists differences from the newest unfinished run.
+    A sweep or cluster run has a `selection` as well. If no run matches, BadInput lists differences from the newest.
     """
     requested, selection = study_toml(study), selection or {}
     newest: Checkpoint | None = None

@@ -60,9 +60,7 @@ def run_layers(
         only_layer: name of a layer; the document then omits other layers and whole steps.
         scripts_folder: folder for scripts that reproduce the operation with the largest slowdown.
 
-    Raises:
-        BadInput: invalid arguments, before anything is started.
-        RequiredEngineMissing: with `strict`, before anything is measured.
+    Raises the errors of `run_study`.
     """
     if study.input != "preload" or "bf16" in study.precisions:
         raise BadInput("layers cannot be timed with this --input or --precision: use --input preload and fp32 or tf32")
@@ -97,11 +95,7 @@ def run_layers(
 
 
 class _Layers(Operation):
-    """Every operation of every layer, immediately after the whole steps of the same round.
-
-    Args:
-        folder: for the tensors of all layers, for as many images as the parity check uses.
-    """
+    """Every operation of every layer, immediately after the whole steps of the same round."""
 
     relative_cost = 1.5  # of the operations, and of timing them
 

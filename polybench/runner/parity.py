@@ -42,17 +42,10 @@ def reuse_cached_checks(state: StudyState) -> None:
 def check_parity(state: StudyState, *, strict: bool = False, required: bool = False) -> None:
     """Load and check one of each unchecked configuration; its duplicates get the same result.
 
-    Nothing is started if the study has no parity check, or if all checks are cached. The first process run
-    then finds out which engines are available.
-
-    Args:
-        state: of the study; its runs receive engine info, parity and the reason of a failure.
-        strict: load engines with a cached check as well, and refuse to continue if an engine or device is
-            unavailable.
-        required: the parity check is the purpose of the study: configurations fail if the reference fails.
-
-    Raises:
-        RequiredEngineMissing: with `strict`.
+    Nothing is started if the study has no parity check, or if all checks are cached. The first process run then
+    finds out which engines are available. With `strict`, engines with a cached check are loaded as well, and
+    RequiredEngineMissing is raised if one is unavailable. With `required`, the check is the purpose of the study:
+    configurations fail if the reference fails.
     """
     is_due = not state.completed.parity_check and (state.plan.study.parity or strict)
     if is_due:

@@ -62,20 +62,11 @@ _DEFAULT_CACHE_BYTES = 64 << 20
 
 
 def run_peak(study: Study, progress: Progress, *, argv: Sequence[str] = (), remeasure: bool = False) -> PeakDocument:
-    """Measure the peaks of each device and precision, or use cached peaks.
+    """Measure the peaks of each device and precision, or use cached peaks unless `remeasure`.
 
     Cached peaks are valid while the requested engines, and the engines that reached a peak, have the same
-    versions. Ctrl-C returns the peaks measured so far, marked as interrupted.
-
-    Args:
-        study: its engines, devices, precisions, threads, network and batch size count.
-        progress: receives progress reports.
-        argv: the command line, for the document.
-        remeasure: ignore cached peaks.
-
-    Raises:
-        BadInput: invalid arguments, before anything is started.
-        KeyboardInterrupt: before anything was measured.
+    versions. Ctrl-C returns the peaks measured so far, marked as interrupted; before anything was measured, it
+    raises KeyboardInterrupt. Of the study count engines, devices, precisions, threads, network and batch size.
     """
     if "bf16" in study.precisions:
         raise BadInput("peaks cannot be measured in bf16: use --precision fp32 or tf32")

@@ -20,11 +20,7 @@ from polybench.storage.store import write_file_atomically
 
 
 class PeakCache:
-    """Cached peak documents, one per machine, device, precision, number of threads and malloc policy.
-
-    Args:
-        folder: by default in the user's cache.
-    """
+    """Cached peak documents, one per machine, device, precision, number of threads and malloc policy."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or platformdirs.user_cache_path("polybench") / "peaks"
@@ -34,13 +30,7 @@ class PeakCache:
     ) -> PeakDocument | None:
         """Return the cached peaks under these conditions; None if nothing is cached, or it is unreadable.
 
-        Args:
-            host: the machine.
-            device: of the peaks.
-            precision: of the peaks.
-            threads: number of CPU threads.
-            malloc: policy of the C library.
-            simulated: whether a simulated engine was included; such peaks are cached separately.
+        Peaks of simulated engines are cached separately.
         """
         try:
             path = self._path(host, device, precision, threads, malloc, simulated)

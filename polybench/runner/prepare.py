@@ -32,15 +32,8 @@ def prepare(
 ) -> Iterator[StudyState]:
     """Write the data, weights and batches of a study, and create its state.
 
-    Args:
-        plan: what to measure.
-        progress: receives progress reports.
-        header: of the document.
-        store: where the study is saved; the caller holds the lock of its checkpoint.
-        parity_check: as in `run_study`.
-
-    Raises:
-        BadInput: the data cannot be read, or there is not enough space for the files.
+    The caller holds the lock of its checkpoint. Raises BadInput if the data cannot be read, or there is not enough
+    space for the files.
     """
     measures = parity_check != "only"
     with exclusive_lock() as exclusive, scratch_folder() as scratch, contextlib.ExitStack() as stack:
@@ -99,13 +92,7 @@ def new_id() -> str:
 def new_header(
     argv: Sequence[str] = (), study_file: StudyFileMetadata = NO_METADATA, *, anonymous: bool = False
 ) -> DocumentHeader:
-    """Create the header of a study that starts now.
-
-    Args:
-        argv: the command line, for the document.
-        study_file: metadata of the study file, for the document.
-        anonymous: leave host name, user and paths out of the document.
-    """
+    """Create the header of a study that starts now; `anonymous` leaves out host name, user and paths."""
     return DocumentHeader(
         id=new_id(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -116,15 +116,11 @@ class _Block(NamedTuple):
 
 
 class ProcessRuns:
-    """The process runs of a study, which measure every active configuration.
+    """The process runs of a study, which measure the operations in every active configuration.
 
     If memory cannot hold all workers at once, configurations form groups, which stay the same in all process
     runs. Each group has its own part of the budget and its own round budget, because step times may differ by
     a factor of a hundred.
-
-    Args:
-        state: of the study; its configuration runs receive the measurements.
-        operations: measured in every round, one after the other in each worker.
     """
 
     def __init__(self, state: StudyState, operations: Sequence[Operation]) -> None:
@@ -144,9 +140,8 @@ class ProcessRuns:
     def confirm_cached_checks(self) -> bool:
         """Start the workers of the first process run, and ask them which code they have loaded.
 
-        Returns:
-            False if a check was made with other code, or its worker cannot start yet. These checks are
-            discarded and no worker runs; call this again after the configurations were checked.
+        Returns False if a check was made with other code, or its worker cannot start yet. These checks are discarded
+        and no worker runs; call this again after the configurations were checked.
         """
         state = self._state
         unconfirmed = [run for run in state.active_runs if run.cached_worker_info is not None]
@@ -279,11 +274,7 @@ class ProcessRuns:
                     operation.build(run, worker)
 
     def _calibrate(self, workers: Workers, budget: RoundBudget) -> TimingBlocks | None:
-        """Run one block per configuration, to warm it up and to get step times for the round budget.
-
-        Returns:
-            None if every configuration has failed.
-        """
+        """Run one block per configuration, to warm it up and to choose the blocks; None if all have failed."""
         steps_in_epoch, seconds = self._state.files.steps_in_epoch, []
         request = calls.measure_block(min(CALIBRATION_STEPS, steps_in_epoch))
         cost = sum(operation.relative_cost for operation in self._operations)

@@ -15,15 +15,7 @@ from polybench.schema.result import Status
 
 
 class ConfigurationProgress(NamedTuple):
-    """Progress of a configuration.
-
-    Attributes:
-        name: as in the table.
-        parity: status of the parity check: "pass", "fail" or "skipped".
-        status: of the configuration so far.
-        rounds: number of measured rounds in all process runs.
-        median_step_seconds: median step time of these rounds; None before the first.
-    """
+    """Progress of a configuration: measured rounds in all process runs, and their median step time if any."""
 
     name: str
     parity: str
@@ -105,12 +97,8 @@ class _Duration(NamedTuple):
 class PhaseTimer:
     """Timer of one study. A phase may occur several times, as rounds do in each process run.
 
-    Args:
-        progress: receives the remaining time at the beginning of each long phase.
-
-    Attributes:
-        estimate: expected total seconds of each phase.
-        group: number of the configuration group that is measured now.
+    Reports the remaining time at the beginning of each long phase. `estimate` has the expected total seconds of
+    each phase, and `group` is the number of the configuration group that is measured now.
     """
 
     def __init__(self, progress: Progress) -> None:

@@ -126,11 +126,7 @@ class StudyState:
         return build_settings(self.plan, self.files)
 
     def restore(self, checkpoint: StudyCheckpoint) -> None:
-        """Restore the measurements of an earlier process of this study.
-
-        Raises:
-            BadInput: settings, versions or data have changed since.
-        """
+        """Restore an earlier process of this study; raises BadInput if settings, versions or data have changed."""
         assert self.checkpoints is not None  # only saved studies are resumed
         self.checkpoints.reject_changed(checkpoint, _setting_changes(checkpoint, self))
         self.progress.on_stage("checking that engine versions are unchanged")

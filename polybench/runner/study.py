@@ -73,22 +73,12 @@ def run_study(
 def resume_study(
     id: str, progress: Progress, *, store: Store, strict: bool = False, anonymous: bool = False
 ) -> StudyDocument:
-    """Resume a study that was interrupted or killed.
+    """Resume a study that was interrupted or killed; arguments and errors are those of `run_study`.
 
     Finished process runs, trained epochs and failed configurations are restored. An unfinished process run is
-    measured again, because no engine can continue the timing block of another process.
-
-    Args:
-        id: of the study.
-        progress: receives progress reports between measurements.
-        store: with the study.
-        strict: refuse to resume if an engine or device is unavailable; the checkpoint remains.
-        anonymous: leave host name, user and paths out of the document; always so if the study started that
-            way.
-
-    Raises:
-        BadInput: the study is not unfinished, it is running, or machine, versions or data have changed.
-        RequiredEngineMissing: with `strict`.
+    measured again, because no engine can continue the timing block of another process. A study that has started
+    anonymously stays so. Raises BadInput if the study is not unfinished, it is running, or machine, versions or
+    data have changed.
     """
     store.ensure_writable()
     checkpoints = CheckpointStore(store.folder)

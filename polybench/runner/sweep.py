@@ -41,14 +41,7 @@ class PointResult(NamedTuple):
 
 
 class SweepOutcome(NamedTuple):
-    """Outcome of a sweep.
-
-    Attributes:
-        spec: the study and its swept values.
-        argv: the original command line.
-        finished: results in the order of the points.
-        resumable_id: ID by which the sweep can be resumed; None if it is complete.
-    """
+    """Results of a sweep in the order of its points, and the ID to resume it unless it is complete."""
 
     spec: SweepSpec
     argv: Sequence[str]
@@ -64,20 +57,10 @@ def run_sweep(
     argv: Sequence[str] = (),
     anonymous: bool = False,
 ) -> SweepOutcome:
-    """Measure all points.
+    """Measure all points; the arguments are those of `run_study` and `new_header`.
 
     The order is random, so that drift over hours is not mistaken for an effect of a swept value. Points with
     a parity check come first. Ctrl-C ends the sweep with the current point, and returns the finished results.
-
-    Args:
-        spec: the study and its swept values.
-        progress: receives progress reports.
-        store: where each finished study and the checkpoint are saved; None does not save them.
-        argv: the command line, for the documents.
-        anonymous: leave host name, user and paths out of the documents.
-
-    Raises:
-        BadInput: invalid arguments, before anything is started.
     """
     points(spec.study, spec.axes)  # raises BadInput before anything is written
     checkpoint = SweepCheckpoint(
@@ -96,14 +79,7 @@ def run_sweep(
 def resume_sweep(id: str, progress: Progress, *, store: Store, anonymous: bool = False) -> SweepOutcome:
     """Resume an unfinished sweep: keep its finished points and measure the others.
 
-    Args:
-        id: of the sweep.
-        progress: receives progress reports.
-        store: with its studies.
-        anonymous: as in `run_sweep`; always so if the sweep started that way.
-
-    Raises:
-        BadInput: the sweep is not unfinished, it is running, or machine, versions or data have changed.
+    Raises BadInput if the sweep is not unfinished, it is running, or machine, versions or data have changed.
     """
     store.ensure_writable()
     checkpoints = CheckpointStore(store.folder)

@@ -54,11 +54,7 @@ class _TrainingRun:
         self._epochs: list[TrainedEpoch] = []
 
     def run(self, weights: Path) -> None:
-        """Train all epochs, or until the target accuracy; record each finished epoch.
-
-        Args:
-            weights: canonical initial weights, `.npz`.
-        """
+        """Train from these weights all epochs, or until the target accuracy; record each finished epoch."""
         with start_worker(self._run, self._state.logs, f"train{self._seed}") as worker:
             try:
                 self._train(weights, worker)

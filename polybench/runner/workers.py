@@ -28,11 +28,8 @@ from polybench.schema.options import Configuration
 def start_worker(run: ConfigurationRun, logs: Path, name: str, *, cold: bool = False) -> WorkerProcess:
     """Start a process for a configuration, without any request.
 
-    Args:
-        run: of the configuration, with the environment variables.
-        logs: the study's folder of logs.
-        name: distinguishes the logs of the configuration's workers.
-        cold: do not use compiled code of earlier processes, as in a user's first run.
+    `name` distinguishes the logs of its workers. With `cold`, the worker does not use compiled code of earlier
+    processes, as in a user's first run.
     """
     environment = run.env_vars | ({COLD_START: "yes"} if cold else {})
     log = logs / f"{run.configuration.name.replace('/', '_')}.{name}.log"
@@ -117,10 +114,8 @@ def version_changes(
 ) -> list[str]:
     """Describe version changes, from one configuration of each engine, environment and device.
 
-    Args:
-        saved: earlier versions, as in a document, and a run that may start workers.
-        timeout: of each worker, in seconds.
-        nested: names of nested versions to compare.
+    `saved` has earlier versions, as in a document, and a run that may start workers; `nested` are the names of
+    nested versions to compare.
     """
     one_of_each = {
         (run.configuration.engine, run.configuration.environment, run.configuration.device): (versions, run)
@@ -146,9 +141,7 @@ def _scalar_values(versions: Mapping[str, Any]) -> dict[str, Any]:
 class Environments:
     """Python environments and interpreters of a plan's configurations.
 
-    Args:
-        plan: with the environments.
-        folder: for links to bundled packages; it must outlive the workers.
+    `folder` gets links to bundled packages; it must outlive the workers.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
