@@ -115,6 +115,13 @@ class _Block(NamedTuple):
     usage: BlockUsage | None
 
 
+class _Group(NamedTuple):
+    """Configurations whose workers run at the same time, and the rounds that they may take."""
+
+    runs: list[ConfigurationRun]
+    budget: RoundBudget
+
+
 class ProcessRuns:
     """The process runs of a study, which measure the operations in every active configuration.
 
@@ -126,12 +133,15 @@ class ProcessRuns:
     def __init__(self, state: StudyState, operations: Sequence[Operation]) -> None:
         self._state, self._operations = state, operations
         self._study = state.plan.study
+        self._groups: list[_Group] = []
         self._first = contextlib.ExitStack()
         self._first_workers: Workers | None = None
         """Workers of the next process run that have started already."""
         self._loading_seconds = 0.0
 
     def __enter__(self) -> ProcessRuns:
+        for operation in self._operations:
+            operation.start(self._state)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,16 +154,16 @@ class ProcessRuns:
         and no worker runs; call this again after the configurations were checked.
         """
         state = self._state
+        self._groups = self._make_groups()  # before workers use memory
         unconfirmed = [run for run in state.active_runs if run.cached_worker_info is not None]
         if not unconfirmed:
             return True
-        groups = state.group_by_memory(state.active_runs)
-        if len(groups) > 1:  # workers of later groups would start too late
+        if len(self._groups) > 1:  # workers of later groups would start too late
             for run in unconfirmed:
                 run.discard_check()
         else:
             start = time.monotonic()
-            self._first_workers = self._load(self._first, groups[0], state.completed.process_runs)
+            self._first_workers = self._load(self._first, state.active_runs, state.completed.process_runs)
             self._loading_seconds = time.monotonic() - start
         if any(run.is_active and run.parity == UNCHECKED for run in unconfirmed):
             self._first.close()
@@ -164,56 +174,54 @@ class ProcessRuns:
 
     def measure(self) -> None:
         """Measure all process runs that are not completed. A configuration that fails records the reason."""
-        state, completed = self._state, self._state.completed
-        groups = self._groups()
+        state, completed, groups = self._state, self._state.completed, self._groups
         if len(groups) > 1:
             state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
         state.phase_timer.plan_process_runs(self._study.processes - completed.process_runs, len(groups))
-        for operation in self._operations:
-            operation.start(state)
         for number in range(completed.process_runs, self._study.processes):
             if not state.active_runs:
                 return
+            is_last = number + 1 == self._study.processes
+            counts_native = is_last and not needs_native_count_process(self._study)
             for index, (group, budget) in enumerate(groups):
                 state.phase_timer.group = index
                 if active := [run for run in group if run.is_active]:
                     with contextlib.ExitStack() as stack:
                         workers = self._measure_group(stack, active, budget, number)
-                        if number + 1 == self._study.processes and not needs_native_count_process(self._study):
+                        if counts_native:
                             if index + 1 == len(groups):  # a study that is killed now has all its times
-                                self._save(groups, number + 1)
+                                self._save(number + 1)
                             count_native_allocations(state, workers.values())
                 if not any(run.is_active for run in group):
                     state.phase_timer.drop_group(index)
-            completed.native_allocations = number + 1 == self._study.processes and not needs_native_count_process(
-                self._study
-            )
-            self._save(groups, number + 1)
+            completed.native_allocations = counts_native
+            self._save(number + 1)
 
-    def _groups(self) -> list[tuple[list[ConfigurationRun], RoundBudget]]:
+    def _make_groups(self) -> list[_Group]:
         """Return the configuration groups and their round budgets, unchanged if the study is resumed."""
         state, active = self._state, self._state.active_runs
         if not state.completed.groups:
             groups = state.group_by_memory(active)
-            return [(group, RoundBudget(self._study, len(group) / len(active))) for group in groups]
+            return [_Group(group, RoundBudget(self._study, len(group) / len(active))) for group in groups]
         by_name = {run.configuration.name: run for run in state.runs}
         restored = []
         for group in state.completed.groups:
             budget = RoundBudget(self._study)
             budget.restore(group.round_budget)
-            restored.append(([by_name[name] for name in group.configurations], budget))
+            restored.append(_Group([by_name[name] for name in group.configurations], budget))
         self._record(restored)
         return restored
 
-    def _save(self, groups: Sequence[tuple[list[ConfigurationRun], RoundBudget]], process_runs: int) -> None:
-        self._record(groups)
+    def _save(self, process_runs: int) -> None:
+        self._record(self._groups)
         self._state.completed.process_runs = process_runs
         self._state.completed.groups = [
-            ConfigurationGroup([run.configuration.name for run in group], budget.state) for group, budget in groups
+            ConfigurationGroup([run.configuration.name for run in group], budget.state)
+            for group, budget in self._groups
         ]
         self._state.save()
 
-    def _record(self, groups: Sequence[tuple[list[ConfigurationRun], RoundBudget]]) -> None:
+    def _record(self, groups: Sequence[_Group]) -> None:
         self._state.timing_blocks = [budget.block for _, budget in groups if budget.block is not None]
         self._state.cut_short = any(budget.cut_short for _, budget in groups)
 

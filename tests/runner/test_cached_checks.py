@@ -199,6 +199,24 @@ def test_configurations_that_exceed_memory_are_checked_before_any_is_measured(
     assert len(document.interference) == 2  # one round of each group
 
 
+def test_workers_that_confirm_a_check_are_measured_together(
+    write_engine: WriteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class MemoryInUse(Checks):
+        """Leaves no memory as soon as the first workers start."""
+
+        def on_stage(self, text: str) -> None:
+            super().on_stage(text)
+            if "process 1 of 1: starting" in text:
+                monkeypatch.setattr(host, "available_memory", lambda: 1)
+
+    listener = MemoryInUse()
+    document = run_study(STUDY, listener, store=None)
+    assert sum("starting" in stage for stage in listener.stages) == 1
+    assert not any("groups" in warning for warning in listener.warnings)
+    assert [len(result.nested_step_times) for result in document.results] == [1, 1]
+
+
 def test_a_failure_during_a_stale_check_affects_only_its_configuration(
     write_engine: WriteEngine, passed: tuple[EngineModule, Path, StudyDocument]
 ) -> None:
