@@ -29,9 +29,7 @@ from polybench.schema.options import Study
 if TYPE_CHECKING:
     from polybench.planning.estimate import PastMeasurements
     from polybench.planning.plan import Plan
-    from polybench.runner.progress import Progress
     from polybench.schema.study import StudyDocument
-    from polybench.storage.store import Store
 
 
 def execute(
@@ -47,16 +45,13 @@ def execute(
     from polybench.runner.prepare import new_header
     from polybench.runner.study import run_study
 
-    def measure(progress: Progress, store: Store | None) -> StudyDocument:
-        return run_study(
-            study,
-            progress,
-            store=store,
-            header=new_header(sys.argv[1:], metadata, anonymous=options.anonymous),
-            strict=strict,
-            parity_check="only" if parity_only else "all" if recheck else "new",
-        )
-
+    measure = partial(
+        run_study,
+        study,
+        header=new_header(sys.argv[1:], metadata, anonymous=options.anonymous),
+        strict=strict,
+        parity_check="only" if parity_only else "all" if recheck else "new",
+    )
     run_and_render(measure, options, study, parity_only=parity_only)
 
 
@@ -66,11 +61,7 @@ def resume_study_by_id(
     """Resume the study with this ID, and print it like `execute`."""
     from polybench.runner.study import resume_study
 
-    def measure(progress: Progress, store: Store | None) -> StudyDocument:
-        assert store is not None  # only saved studies can be resumed
-        return resume_study(id, progress, store=store, strict=strict, anonymous=options.anonymous)
-
-    run_and_render(measure, options, requested)
+    run_and_render(partial(resume_study, id, strict=strict, anonymous=options.anonymous), options, requested)
 
 
 def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
@@ -85,13 +76,13 @@ def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool 
 
 
 def run_and_render(
-    measure: Callable[[Progress, Store | None], StudyDocument],
+    measure: Callable[..., StudyDocument],
     options: OutputOptions,
     requested: Study | None = None,
     *,
     parity_only: bool = False,
 ) -> NoReturn:
-    """Call `measure` and print its study; raise typer.Exit with the exit code.
+    """Call `measure(progress, store=store)` and print its study; raise typer.Exit with the exit code.
 
     `requested` is the study for `--explain`; with `parity_only`, `measure` runs only the parity check.
     """
@@ -111,7 +102,7 @@ def run_and_render(
     explained = ExplainResult(None)
     with interrupts.defer_signals():  # until the result is printed
         with make_progress(repeats_warnings=repeats_warnings) as progress:
-            result = measure(progress, store)
+            result = measure(progress, store=store)
         if options.explain:
             with make_progress() as progress:  # the table does not repeat the warnings of the explanation
                 explained = explain_study(result, store, progress, sys.argv[1:], requested)

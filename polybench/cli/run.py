@@ -167,17 +167,8 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
 
 
 @with_options(
-    "strict",
-    "columns",
-    "published",
-    "format",
-    "output",
-    "results",
-    "explain",
-    "anonymous",
-    "quiet",
-    "verbose",
-)
+    "strict", "columns", "published", "format", "output", "results", "explain", "anonymous", "quiet", "verbose",
+)  # fmt: skip
 def resume(
     study: Annotated[
         str,

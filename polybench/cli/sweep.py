@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -20,21 +21,19 @@ from polybench.render import TABLE_FORMATS, render
 from polybench.schema import units
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.options import Study
+from polybench.schema.study import StudyDocument
+
+if TYPE_CHECKING:
+    from polybench.runner.checkpoint import SweepSpec
+    from polybench.runner.sweep import SweepOutcome
 
 AXES = ("batch_size", "threads", "loader_workers")
 """Options of `compare` that accept a list here."""
 _MODEL_NAME_AXES = ("depth", "resolution")
 """Axes that are part of a model's name."""
 SINGLE_STUDY_OPTIONS = (
-    "epochs",
-    "accuracy",
-    "target_accuracy",
-    "injected_delays",
-    "recheck",
-    "strict",
-    "quick",
-    "dry_run",
-)
+    "epochs", "accuracy", "target_accuracy", "injected_delays", "recheck", "strict", "quick", "dry_run",
+)  # fmt: skip
 OUTPUT_FIELDS = ("output", "results", "save", "anonymous", "quiet", "verbose")
 SHARED_FIELDS = [name for name in WORKLOAD | MEASUREMENT if name not in (*AXES, *SINGLE_STUDY_OPTIONS)]
 """Options that a sweep shares with a single study."""
@@ -104,24 +103,14 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]], results: Path 
         print_plan(point.study, results)
 
 
-if TYPE_CHECKING:
-    from polybench.runner.checkpoint import SweepSpec
-    from polybench.runner.progress import Progress
-    from polybench.runner.sweep import PointResult, SweepOutcome
-    from polybench.storage.store import Store
-
-
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:
     """Measure every point, or the rest of an interrupted run of the same sweep; print and exit."""
     from polybench.runner.checkpoint import SweepCheckpoint, find_unfinished, select_sweep
     from polybench.runner.sweep import run_sweep
     from polybench.storage.store import Store, results_folder
 
-    def measure(progress: Progress, store: Store | None) -> SweepOutcome:
-        return run_sweep(spec, progress, store=store, argv=sys.argv[1:], anonymous=options.anonymous)
-
     if not resume:
-        _execute(measure, options)
+        _execute(partial(run_sweep, spec, argv=sys.argv[1:], anonymous=options.anonymous), options)
     if not options.save:
         raise BadInput("--resume needs a saved sweep: leave --no-save out")
     store = Store(results_folder(options.results))
@@ -133,11 +122,7 @@ def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:
     """Measure the rest of the sweep with this ID; print and exit."""
     from polybench.runner.sweep import resume_sweep
 
-    def measure(progress: Progress, store: Store | None) -> SweepOutcome:
-        assert store is not None  # only saved sweeps can be resumed
-        return resume_sweep(id, progress, store=store, anonymous=options.anonymous)
-
-    _execute(measure, options)
+    _execute(partial(resume_sweep, id, anonymous=options.anonymous), options)
 
 
 def reject_options(given: Mapping[str, object], reason: str) -> None:
@@ -147,7 +132,7 @@ def reject_options(given: Mapping[str, object], reason: str) -> None:
             raise BadInput(f"{option}: {reason}, which does not have this option: leave it out")
 
 
-def _execute(measure: Callable[[Progress, Store | None], SweepOutcome], options: OutputOptions) -> NoReturn:
+def _execute(measure: Callable[..., SweepOutcome], options: OutputOptions) -> NoReturn:
     from polybench.storage.store import Store, results_folder
 
     lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
@@ -155,7 +140,7 @@ def _execute(measure: Callable[[Progress, Store | None], SweepOutcome], options:
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            outcome = measure(progress, store)
+            outcome = measure(progress, store=store)
         document, message = _document(outcome), "each point is saved as a study"
         if store is not None:
             if problem := store.try_to_save(document):
@@ -164,7 +149,7 @@ def _execute(measure: Callable[[Progress, Store | None], SweepOutcome], options:
         if outcome.resumable_id is not None:
             message += f"; resume with: polybench resume {outcome.resumable_id}"
         text = render(document, options.format, published=options.published)
-        print_and_exit(text, options, store, message, _exit_code(outcome.finished))
+        print_and_exit(text, options, store, message, _exit_code([point.document for point in outcome.finished]))
 
 
 def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
@@ -174,16 +159,16 @@ def _document(outcome: SweepOutcome) -> SweepDocument | OverheadDocument:
 
     argv, (_, axes, kind, metadata) = outcome.argv, outcome.spec
     studies = [(result.point.values, result.document) for result in outcome.finished]
-    anonymous = any(is_anonymized(document.host) for _, document in studies)
+    document: SweepDocument | OverheadDocument
     if kind == "overhead":
-        by_size = {values["batch_size"]: document for values, document in studies}
-        overhead = build_overhead_document(by_size, argv, axes["batch_size"])
-        return anonymize(overhead) if anonymous else overhead
-    sweep = build_sweep_document(axes, studies, argv, usable_threads(), metadata)
-    return anonymize(sweep) if anonymous else sweep
+        by_size = {values["batch_size"]: study for values, study in studies}
+        document = build_overhead_document(by_size, argv, axes["batch_size"])
+    else:
+        document = build_sweep_document(axes, studies, argv, usable_threads(), metadata)
+    return anonymize(document) if any(is_anonymized(study.host) for _, study in studies) else document
 
 
-def _exit_code(finished: Sequence[PointResult]) -> int:
+def _exit_code(documents: Sequence[StudyDocument]) -> int:
     """Return the most severe exit code of all studies."""
-    codes = [exit_code(result.document) for result in finished]
+    codes = [exit_code(document) for document in documents]
     return next((code for code in (130, 1, 4) if code in codes), 0) if codes else 4

@@ -60,7 +60,7 @@ class NullProgress:
         """Ignore the warning; it is also in the result."""
 
 
-class CallbackProgress:
+class CallbackProgress(NullProgress):
     """Passes each report as a line of text to a function, such as `print`."""
 
     def __init__(self, callback: Callable[[str], object]) -> None:
@@ -74,9 +74,6 @@ class CallbackProgress:
         """Pass the remaining time if it is at least one second."""
         if seconds >= 1:
             self._callback(f"about {seconds:.0f} s left")
-
-    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None:
-        """Ignore the report, since stages are reported as lines."""
 
     def on_warning(self, text: str) -> None:
         """Pass the text as a warning."""
