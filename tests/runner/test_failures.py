@@ -258,11 +258,6 @@ def test_scratch_folders_of_running_studies_are_not_deleted(own_folders: Path) -
             assert not stale.exists()
 
 
-def test_an_injected_delay_is_a_warning() -> None:
-    result = run("fake", processes=1, rounds_per_process=1, injected_delays={"fake/cpu": 0.5})
-    assert any("fake/cpu has an injected delay of 50% per step" in text for text in result.warnings)
-
-
 def test_a_rejected_strict_study_leaves_no_files(tmp_path: Path) -> None:
     study = Study(engines=("fake+unavailable",), data="synthetic", parity=False)
     with pytest.raises(RequiredEngineMissing):
@@ -295,13 +290,6 @@ def test_the_hint_for_a_full_disk_names_the_variable_of_the_folder(
     for name, hint in hints.items():
         with pytest.raises(BadInput, match=hint), check_free_space(tmp_path / name, 1 << 60):
             pass
-
-
-def test_too_many_epochs_are_bad_input() -> None:
-    with pytest.raises(
-        BadInput, match=r"1000000 epochs exceed the limit for input pipelines: use at most --epochs \d+$"
-    ):
-        run("fake", input="pipeline", epochs=1_000_000)
 
 
 def test_other_images_in_the_format_of_cifar_are_a_warning(images: Path) -> None:

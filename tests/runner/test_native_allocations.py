@@ -79,7 +79,8 @@ def test_allocations_are_counted_in_other_processes_if_the_pipeline_is_timed_las
 def test_nothing_is_counted_without_metrics() -> None:
     listener = RecordingProgress()
     (result,) = run("reference", listener=listener, metrics=False, **MINIMAL).results
-    assert result.allocations.native is None
+    assert (result.allocations.host, result.allocations.native) == (None, None)
+    assert result.memory.peak_rss_bytes is not None
     assert not any("native" in stage for stage in listener.stages)
 
 

@@ -110,13 +110,6 @@ def test_a_study_measures_every_configuration_in_every_process_and_round() -> No
     assert len(result.interference) == 2 * 3
 
 
-def test_a_single_process_has_no_verdict_across_processes() -> None:
-    result = run("fake", "fake+slow", processes=1)
-    comparison = result.result("fake+slow/cpu").vs_baseline
-    assert comparison is not None
-    assert comparison.scope == "single_process"
-
-
 def test_a_failure_affects_only_its_configuration() -> None:
     engines = [
         "fake",
@@ -193,6 +186,10 @@ def test_the_study_is_repeated_from_its_toml() -> None:
         ({"engines": ("fake",), "precision": "tf32"}, "tf32"),
         ({"engines": ("fake",), "loader_workers": 2}, "--loader-workers requires an input pipeline"),
         ({"engines": ("fake",), "augment": True}, "--augment requires an input pipeline"),
+        (
+            {"engines": ("fake",), "input": "pipeline", "epochs": 1_000_000},
+            r"1000000 epochs exceed the limit for input pipelines: use at most --epochs \d+$",
+        ),
     ],
 )
 def test_bad_input_is_reported_before_anything_is_started(fields: dict[str, Any], message: str) -> None:
@@ -222,11 +219,13 @@ def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "usable_threads", lambda: 1)
     listener = RecordingProgress()
     with exclusive_lock():
-        result = run("fake", "fake", listener=listener, threads=2, margin=1e-6)
+        delays = {"fake/cpu": 0.5}
+        result = run("fake", "fake", listener=listener, threads=2, margin=1e-6, injected_delays=delays)
     text = "\n".join(result.warnings)
     assert "another study" in text
     assert "2 threads on 1 usable cores" in text
     assert "margin of error above" in text
+    assert "fake/cpu has an injected delay of 50% per step" in text
     assert listener.warnings == result.warnings
 
 
@@ -246,20 +245,8 @@ def test_costs_are_relative_to_the_baseline() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_prints_and_saves_finished_measurements(number: int, folder: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "polybench",
-        "compare",
-        "--engines",
-        "fake,fake+slow",
-        "--data",
-        str(folder),
-        "--batch-size",
-        "16",
-        "--format",
-        "json",
-    ]
+    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake,fake+slow", "--data", str(folder)]
+    command += ["--batch-size", "16", "--format", "json"]
     options = ["--results", str(tmp_path), "--rounds-per-process", "100000", "--budget", "1h", "--processes", "3"]
     process = subprocess.Popen(
         [*command, *options],
@@ -311,23 +298,12 @@ def test_a_failed_allocation_count_is_a_warning() -> None:
     assert any("the fake profiler does not start" in text for text in result.warnings)
 
 
-def test_without_metrics_only_times_and_peak_memory_are_measured() -> None:
-    result = run("fake", processes=1, metrics=False).result("fake/cpu")
-    assert result.is_measured
-    assert result.allocations.host is None
-    assert result.memory.rss_anon_bytes is None
-    assert result.memory.peak_rss_bytes is not None
-
-
 def test_a_pipeline_has_separate_times_of_waiting_pipeline_and_training() -> None:
     pipeline: dict[str, Any] = {"input": "pipeline", "augment": True, "threads": 1}
     document = run("fake", "reference", processes=1, batch_size=100, **pipeline)
     result = document.result("fake/cpu")
-    assert (result.workload.input, result.workload.loader_workers, result.workload.augment) == (
-        "pipeline",
-        1,
-        True,
-    )
+    workload = result.workload
+    assert (workload.input, workload.loader_workers, workload.augment) == ("pipeline", 1, True)
     assert (document.settings.loader_workers, document.settings.augment) == (1, True)
     assert result.step_times is not None
     assert result.step_times.resolution == "block"

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -157,49 +156,34 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["schema"] == "polybench.overhead/2"
 
 
-def _change_machine(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
-    checkpoint.header.host.cpu = "another"
+def _change_version(document: StudyDocument) -> None:
+    document.results[0].versions["fake"] = "0"
 
 
-def _change_polybench(checkpoint: SweepCheckpoint, _: StudyDocument) -> None:
-    tool_version = msgspec.structs.replace(checkpoint.header.tool_version, version="0.0.1")
-    checkpoint.header = msgspec.structs.replace(checkpoint.header, tool_version=tool_version)
+def _change_variable(document: StudyDocument) -> None:
+    document.results[0].versions["environment"]["OMP_NUM_THREADS"] = "99"
 
 
-def _change_version(_: SweepCheckpoint, document: StudyDocument) -> None:
-    for result in document.results:
-        result.versions["fake"] = "0"
-
-
-def _change_variable(_: SweepCheckpoint, document: StudyDocument) -> None:
-    for result in document.results:
-        result.versions["environment"]["OMP_NUM_THREADS"] = "99"
-
-
-def _change_data(_: SweepCheckpoint, document: StudyDocument) -> None:
+def _change_data(document: StudyDocument) -> None:
     document.settings.data_sha256 = "0" * 64
 
 
-def test_a_sweep_is_not_resumed_on_another_machine_or_with_other_versions(tmp_path: Path) -> None:
+def test_a_sweep_is_not_resumed_with_other_versions_than_those_of_its_points(tmp_path: Path) -> None:
     id = stop(tmp_path, argv=["sweep", "--batch-size", "8,16,32"])
     sweeps, store = CheckpointStore(tmp_path), Store(tmp_path)
     (finished,) = set(sweeps.read(id, SweepCheckpoint).started.values()) - set(CheckpointStore(tmp_path).ids())
     path = tmp_path / f"{finished}.json"
-    original, document = sweeps.read(id, SweepCheckpoint), path.read_bytes()
+    document = path.read_bytes()
     hint = ": start over with `polybench sweep --batch-size 8,16,32`"
     for reason, change in {
-        r"cpu was another, now ": _change_machine,
-        r"polybench's version was 0.0.1, now ": _change_polybench,
         r"fake was 0, now 1": _change_version,
         r"OMP_NUM_THREADS was 99, now ": _change_variable,
         r"data_sha256 was 000\S*, now ": _change_data,
     }.items():
-        change(checkpoint := sweeps.read(id, SweepCheckpoint), changed := from_json(document))
-        sweeps.write(checkpoint)
+        change(changed := from_json(document))
         path.write_bytes(to_json(changed))
         with pytest.raises(BadInput, match=f"cannot resume {id}: {reason}.*{hint}"):
             resume_sweep(id, RecordingProgress(), store=store)
-        sweeps.write(original)
     path.write_bytes(document)
     with sweeps.lock(id), pytest.raises(BadInput, match="is still running"):
         resume_sweep(id, RecordingProgress(), store=store)
