@@ -157,11 +157,13 @@ def test_an_overhead_sweep_is_resumed_as_such(tmp_path: Path) -> None:
 
 
 def _change_version(document: StudyDocument) -> None:
-    document.results[0].versions["fake"] = "0"
+    for result in document.results:
+        result.versions["fake"] = "0"
 
 
 def _change_variable(document: StudyDocument) -> None:
-    document.results[0].versions["environment"]["OMP_NUM_THREADS"] = "99"
+    for result in document.results:
+        result.versions["environment"]["OMP_NUM_THREADS"] = "99"
 
 
 def _change_data(document: StudyDocument) -> None:
