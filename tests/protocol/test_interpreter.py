@@ -66,13 +66,6 @@ def test_bundled_packages_are_all_that_workers_and_engines_import_apart_from_fra
     assert completed.stderr == ""
 
 
-def test_installed_packages_are_not_bundled(tmp_path: Path) -> None:
-    folder = make_environment(tmp_path / "venv")
-    (site_packages(folder) / "msgspec.py").write_text("")
-    resolve_interpreter(str(folder / "bin/python"), tmp_path / "links")
-    assert "msgspec" not in {path.name for path in (tmp_path / "links").iterdir()}
-
-
 def test_an_environment_without_numpy_is_unavailable_and_the_hint_names_its_own_pip(tmp_path: Path) -> None:
     python = str(make_environment(tmp_path / "venv", with_numpy=False) / "bin/python")
     with pytest.raises(EngineUnavailable, match="lacks numpy") as error:

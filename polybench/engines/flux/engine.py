@@ -24,12 +24,6 @@ from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile, AllocationSite
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
 
-CUDA_INSTALL = (
-    "julia --project={project} -e 'using Pkg; "
-    'Pkg.add([PackageSpec(name="CUDA", version="5"), PackageSpec(name="cuDNN", version="1")])'
-    "'"
-)
-
 _HOST_COVERAGE = "Julia's heap, on all threads; not what BLAS or a GPU allocates"
 _DEVICE_COVERAGE = (
     "arrays and workspaces requested from CUDA.jl's pool, which retains freed memory; "
@@ -128,7 +122,7 @@ class FluxEngine(Engine):
         self.timing_resolution = "step" if job.device == "cpu" else "block"
         if job.device != "cpu":
             devices = self._polybench.cuda_devices()
-            install = CUDA_INSTALL.format(project=self._julia.project)
+            install = self._julia.add_command(discovery.CUDA_PACKAGES)
             cuda_index(job.device, devices, cuda_build=discovery.has_cuda(self._julia), install=install)
         self._polybench.set_blas_threads(threads(job.workload.threads, job.variants)[1])
         self._shapes = job.model.tensor_shapes()

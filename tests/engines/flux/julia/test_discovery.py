@@ -175,13 +175,6 @@ def test_indirect_cuda_is_ignored(indirect: tuple[str, ...], executable: Make, p
     check(other)
 
 
-def test_manifest_without_project_has_no_packages(executable: Make, project: Make) -> None:
-    folder = project()
-    Path(folder, "Project.toml").unlink()
-    with pytest.raises(EngineUnavailable, match="lacks Flux"):
-        check(Julia(executable(), folder, "a test"))
-
-
 @pytest.mark.parametrize(
     ("printed", "reason"),
     [
