@@ -239,7 +239,7 @@ def _summarize_times(
     run: ConfigurationRun, values: list[list[list[float]]], workload: Workload, steps_in_epoch: int
 ) -> _Times:
     unaffected = drop_affected_rounds(values, run.block_counters)
-    mean, interval = statistics.mean_step(unaffected)
+    mean, interval = statistics.typical_level(unaffected, stdlib_statistics.fmean)
     trend = statistics.upward_trend(values) or 0.0
     slower = (
         f"steps became {trend:.1%} slower from the first round to the last; possible causes are"

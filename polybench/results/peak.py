@@ -106,7 +106,9 @@ def build_peak_document(
         numpy=numpy,
         interference=study.interference,
         peaks=peaks,
-        configurations=[_configuration_peaks(result) for result in study.results],
+        configurations=[
+            ConfigurationPeaks(**status_fields(result), versions=library_versions(result)) for result in study.results
+        ],
         warnings=[*study.warnings, *_unstable_warnings(peaks)],
     )
 
@@ -177,10 +179,6 @@ def _cpu_contention(study: StudyDocument, threads: int) -> float:
     return max(0.0, median(used) - free) / threads if used else 0.0
 
 
-def _configuration_peaks(result: Result) -> ConfigurationPeaks:
-    return ConfigurationPeaks(**status_fields(result), versions=library_versions(result))
-
-
 def library_versions(result: Result) -> dict[str, str]:
     """Return the versions of framework and libraries; other entries of `versions` are dictionaries."""
     return {name: value for name, value in result.versions.items() if isinstance(value, str)}
@@ -188,19 +186,19 @@ def library_versions(result: Result) -> dict[str, str]:
 
 def _unstable_warnings(peaks: Iterable[PeakMeasurement]) -> Iterator[str]:
     for peak in peaks:
-        if peak.kind == "gemm" and not peak.is_stable:
-            yield (
-                f"{peak.device}, {peak.precision}: unstable peak: {_unstable_reason(peak)}; polybench neither"
-                " caches it nor shows percentages of it; measure again on an idle machine"
-            )
-
-
-def _unstable_reason(peak: PeakMeasurement) -> str:
-    if peak.drift is None:
-        return "there was only one round"
-    if peak.cpu_contention > MAX_DRIFT:
-        return f"other programs used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
-    return f"throughput changed by {peak.drift:+.0%} from the first to the last round (at most {MAX_DRIFT:.0%} allowed)"
+        if peak.kind != "gemm" or peak.is_stable:
+            continue
+        if peak.drift is None:
+            reason = "there was only one round"
+        elif peak.cpu_contention > MAX_DRIFT:
+            reason = f"other programs used {peak.cpu_contention:.0%} of the cores (at most {MAX_DRIFT:.0%} allowed)"
+        else:
+            reason = f"throughput changed by {peak.drift:+.0%} from the first to the last round"
+            reason += f" (at most {MAX_DRIFT:.0%} allowed)"
+        yield (
+            f"{peak.device}, {peak.precision}: unstable peak: {reason}; polybench neither caches it nor shows"
+            " percentages of it; measure again on an idle machine"
+        )
 
 
 def compare_with_peak(

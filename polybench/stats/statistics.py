@@ -70,17 +70,12 @@ def summarize_step_times(
     )
 
 
-def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
-    """Return a typical step and its interval, from the means of rounds instead of their medians.
+def typical_level(step_times: NestedStepTimes, round_statistic: RoundStatistic) -> tuple[float, Interval | None]:
+    """Return the mean over processes of the median over rounds, in logs, of a statistic of each round.
 
     The mean of a round contains everything that happens in it. The median leaves out what happens in fewer
     than half of the steps, such as pauses of the garbage collector. Raises ValueError without step times.
     """
-    return typical_level(step_times, fmean)
-
-
-def typical_level(step_times: NestedStepTimes, round_statistic: RoundStatistic) -> tuple[float, Interval | None]:
-    """Return the mean over processes of the median over rounds, in logs, of a statistic of each round."""
     processes = [logs for process in step_times if (logs := _log_round_levels(process, round_statistic))]
     if not processes:
         raise ValueError("no step times")

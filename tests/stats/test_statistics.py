@@ -17,12 +17,12 @@ from polybench.stats.statistics import (
     log_ratio_change,
     margin_of_error,
     mean_over_rounds,
-    mean_step,
     median_interval,
     q_values,
     ratio,
     steps_to_break_even,
     summarize_step_times,
+    typical_level,
     upward_trend,
 )
 
@@ -126,7 +126,7 @@ class TestSummarizeStepTimes:
 class TestMeanStep:
     def test_a_rare_pause_is_in_the_mean_only(self) -> None:
         paused = [[[1.0, 1.0, 1.0, 2.0], [1.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]]]
-        assert mean_step(paused)[0] == pytest.approx(1.25)
+        assert typical_level(paused, fmean)[0] == pytest.approx(1.25)
         assert summarize_step_times(paused, "step").median == 1.0
         assert ratio([[[1.25]], [[1.25]]], paused, fmean).speedup == pytest.approx(1.0)
         assert ratio([[[1.25]], [[1.25]]], paused).speedup == pytest.approx(1.25)
@@ -135,11 +135,11 @@ class TestMeanStep:
     def test_mean_and_median_agree_for_rounds_of_one_step(self, step_times: Nested) -> None:
         blocks = [[[fmean(one)] for one in process] for process in step_times]
         summary = summarize_step_times(blocks, "block")
-        assert mean_step(blocks) == (summary.median, summary.ci95) == mean_step(step_times)
+        assert typical_level(blocks, fmean) == (summary.median, summary.ci95) == typical_level(step_times, fmean)
 
     def test_no_step_times_are_an_error(self) -> None:
         with pytest.raises(ValueError, match="no step times"):
-            mean_step([[[]]])
+            typical_level([[[]]], fmean)
 
 
 class TestRatio:
