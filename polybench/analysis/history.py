@@ -17,7 +17,7 @@ from polybench.schema.study import StudyDocument
 from polybench.stats.change_points import segment
 from polybench.stats.statistics import process_log_medians, summarize_step_times
 from polybench.storage.anonymize import UNKNOWN_HOST
-from polybench.storage.study_summary import NO_FILTERS, Filters, summarize_configuration
+from polybench.storage.summaries import NO_FILTERS, Filters, summarize_configuration
 
 MAX_STUDIES = 300
 """Number of the newest studies of one configuration that are used; the fit takes quadratic time."""

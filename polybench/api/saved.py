@@ -26,9 +26,8 @@ from polybench.api.results import (
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.html_report import Section, render_report
 from polybench.schema.measurements import OverheadDocument, SweepDocument
-from polybench.storage.dismissed_changes import load_dismissed
-from polybench.storage.filter_parsing import FILTER_NAMES, filters_from_text
-from polybench.storage.store import Store, results_folder
+from polybench.storage.store import Store, load_dismissed, results_folder
+from polybench.storage.summaries import FILTER_NAMES, filters_from_text
 
 
 def load(study: str, *, results: Path | None = None) -> StudyResult:

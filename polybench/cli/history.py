@@ -13,7 +13,7 @@ from polybench.cli.output import check_writable, write
 from polybench.errors import BadInput
 from polybench.render import render
 from polybench.schema.analyses import HistoryDocument
-from polybench.storage.study_summary import Filters
+from polybench.storage.summaries import Filters
 
 if TYPE_CHECKING:
     from polybench.storage.store import Store
@@ -40,8 +40,7 @@ def history(
     Example: polybench history --engine flux --model lenet
     """
     from polybench.analysis.history import build_history
-    from polybench.storage.dismissed_changes import load_dismissed
-    from polybench.storage.store import Store, results_folder
+    from polybench.storage.store import Store, load_dismissed, results_folder
 
     store = Store(results_folder(results))
     dismissed_study = None if dismiss is None else store.load(dismiss).id
@@ -55,7 +54,7 @@ def history(
 
 def _dismiss(store: Store, document: HistoryDocument, study: str) -> None:
     """Dismiss the document's change points at a study, in the store and in the document."""
-    from polybench.storage.dismissed_changes import dismiss
+    from polybench.storage.store import dismiss
 
     with_changes = [change.study for series in document.series for change in series.change_points]
     if study not in with_changes:

@@ -13,7 +13,7 @@ import typer
 from polybench.cli.options import TableOrJson, with_options
 from polybench.cli.output import print_table, terminal_width
 from polybench.schema import units
-from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+from polybench.storage.summaries import NO_FILTERS, Filters, StudySummary
 
 
 @with_options("results")
@@ -35,13 +35,13 @@ def list_studies(
     from polybench.render.study_list import render
     from polybench.runner.checkpoint import CheckpointStore, summarize_unsaved
     from polybench.storage.store import Store, results_folder
-    from polybench.storage.sweep_summary import drop_resumable, filter_summaries, sweep_summaries
+    from polybench.storage.summaries import drop_resumable, filter_summaries
 
     store = Store(results_folder(results))
     saved = store.summaries()
     unsaved = summarize_unsaved(store, saved)
     studies = sorted(
-        [*saved, *drop_resumable(sweep_summaries(store), unsaved), *unsaved],
+        [*saved, *drop_resumable(store.sweep_summaries(), unsaved), *unsaved],
         key=lambda study: (study.started_at, study.file),
     )
     resumable = {*CheckpointStore(store.folder).ids(), *(study.file for study in unsaved)}

@@ -24,8 +24,7 @@ from polybench.errors import BadInput, lookup_or_suggest, split_names
 from polybench.networks.optimizers import OPTIMIZERS
 from polybench.render import FORMATS, TABLE_FORMATS
 from polybench.schema.options import Precision, Study, environments_of, reject_unused_environments
-from polybench.storage.filter_parsing import filters_from_text
-from polybench.storage.study_summary import Filters
+from polybench.storage.summaries import Filters, filters_from_text
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

@@ -17,7 +17,7 @@ from polybench.figures.figure import (
     style_for,
 )
 from polybench.schema.analyses import HistoryDocument, Series
-from polybench.storage.study_summary import parse_time
+from polybench.storage.summaries import parse_time
 
 MAX_SERIES = 12
 """Maximum number of series that readers can distinguish in a figure."""

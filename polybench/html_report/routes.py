@@ -28,10 +28,8 @@ from polybench.html_report.server_pages import (
     report_page,
 )
 from polybench.schema.study import StudyDocument
-from polybench.storage.dismissed_changes import load_dismissed
-from polybench.storage.filter_parsing import filters_from_text
-from polybench.storage.store import Store
-from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+from polybench.storage.store import Store, load_dismissed
+from polybench.storage.summaries import NO_FILTERS, Filters, StudySummary, filters_from_text
 
 MAX_SECTIONS, MAX_STUDIES, MAX_SWEEPS = 12, 300, 50
 """Limits: sections of a report, newest studies of a history, sweeps in the list."""

@@ -20,7 +20,7 @@ from polybench.render.history import series_table
 from polybench.schema import units
 from polybench.schema.analyses import DiffDocument, HistoryDocument
 from polybench.schema.measurements import SweepDocument
-from polybench.storage.study_summary import StudySummary
+from polybench.storage.summaries import StudySummary
 
 FORM_ACTION = "form-action 'self'"
 LIST, REPORT, DIFF, HISTORY = "/", "/report", "/diff", "/history"

@@ -32,7 +32,7 @@ from polybench.schema.options import Configuration, MachineGroup, Study
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.past_durations import CheckScope
 from polybench.storage.store import Store
-from polybench.storage.study_summary import ConfigurationSummary, StudySummary, SweepPoints, parse_time
+from polybench.storage.summaries import ConfigurationSummary, StudySummary, SweepPoints, parse_time
 
 CHECKPOINT_FOLDER = "unfinished"
 

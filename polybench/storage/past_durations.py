@@ -25,7 +25,7 @@ from polybench.schema.options import Study, Workload
 from polybench.schema.result import Startup
 from polybench.schema.study import SCHEMA
 from polybench.storage.store import Store, results_folder
-from polybench.storage.study_summary import Filters
+from polybench.storage.summaries import Filters
 
 CheckScope = Literal["new", "all", "only"]
 

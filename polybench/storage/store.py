@@ -21,7 +21,7 @@ from polybench.schema.measurements import LayersDocument, SweepDocument
 from polybench.schema.metadata import Document
 from polybench.schema.study import StudyDocument
 from polybench.storage.study_index import StudyIndex
-from polybench.storage.study_summary import NO_FILTERS, Filters, StudySummary
+from polybench.storage.summaries import NO_FILTERS, Filters, Kind, StudySummary, summarize_document
 
 _PROBE_BYTES = 1 << 16
 """Bytes that a test of the folder writes: about the smallest document of a study with step times."""
@@ -123,6 +123,10 @@ class Store:
         """Yield all readable sweeps one at a time, the newest first."""
         return _readable(reversed(self.files("sweep")), SweepDocument)
 
+    def sweep_summaries(self) -> list[StudySummary]:
+        """Return summaries of all saved sweeps and overheads, readable or not."""
+        return [_summarize(path, kind) for kind in ("sweep", "overhead") for path in self.files(kind)]
+
     def files(self, kind: str) -> list[Path]:
         """Return the paths of all documents of a kind other than studies, readable or not, the oldest first."""
         return sorted(self.folder.glob(f"{DOCUMENT_KINDS[kind].folder}/*.json"))
@@ -154,17 +158,17 @@ class Store:
     def _find(self, name: str) -> Path:
         # The folder may contain other JSON files, with any name.
         if name == "last" and (summaries := self.summaries()):
-            return self._path(([one for one in summaries if _is_study(one)] or summaries)[-1])
-        paths = sorted(self.folder.glob("*.json"))
+            studies = [one for one in summaries if one.unreadable_reason is None or STUDY_ID.match(one.file)]
+            return self._path((studies or summaries)[-1])
         if is_document_path(name):
             return Path(name)
-        if matches := _matching(paths, name):
+        if matches := _matching(sorted(self.folder.glob("*.json")), name):
             return _only(matches, name, "studies")
         if name.startswith(DOCUMENT_KINDS["sweep"].id_prefix):
             raise BadInput(f"{name!r} is a sweep, not a study; use polybench show, report or plot")
         if name.startswith(DOCUMENT_KINDS["overhead"].id_prefix):
             raise BadInput(f"{name!r} is an overhead, not a study; use polybench show or plot")
-        if any(path.stem.startswith(name) for path in self.files("layers")):
+        if _matching(self.files("layers"), name):
             raise BadInput(
                 f"{name!r} is a layers document, not a study: `polybench list` shows the saved studies, and"
                 " `polybench explain` finds a study's layers document by itself"
@@ -195,8 +199,9 @@ def _matching(paths: Sequence[Path], name: str) -> list[Path]:
 
 def _only(matches: Sequence[Path], name: str, kind: str) -> Path:
     if len(matches) > 1:
-        names = _first_names(path.stem for path in matches)
-        raise BadInput(f"ambiguous ID {name!r}: {len(matches)} {kind} begin with it: {names}")
+        names = ", ".join(path.stem for path in matches[:_MAX_NAMES])
+        more = f" and {len(matches) - _MAX_NAMES} more" if len(matches) > _MAX_NAMES else ""
+        raise BadInput(f"ambiguous ID {name!r}: {len(matches)} {kind} begin with it: {names}{more}")
     return matches[0]
 
 
@@ -209,10 +214,6 @@ def _load(path: Path, type_: type[D]) -> D:
         return decode(read_regular_file(path), type_)
     except (OSError, msgspec.MsgspecError) as error:
         raise BadInput(f"cannot read the {_kind(type_)} {path}: {error}") from error
-
-
-def _is_study(one: StudySummary) -> bool:
-    return one.unreadable_reason is None or STUDY_ID.match(one.file) is not None
 
 
 def _save_copy(document: Document) -> str:
@@ -230,10 +231,13 @@ def _readable(paths: Iterable[Path], type_: type[D]) -> Iterator[D]:
             yield decode(read_regular_file(path), type_)
 
 
-def _first_names(names: Iterable[str]) -> str:
-    all_names = list(names)
-    more = f" and {len(all_names) - _MAX_NAMES} more" if len(all_names) > _MAX_NAMES else ""
-    return ", ".join(all_names[:_MAX_NAMES]) + more
+def _summarize(path: Path, kind: Kind) -> StudySummary:
+    written = 0.0
+    try:
+        written = path.lstat().st_mtime
+        return summarize_document(path.stem, read_regular_file(path), written, kind)
+    except OSError as error:
+        return StudySummary(file=path.stem, started_at=written, unreadable_reason=str(error), kind=kind)
 
 
 def write_file_atomically(path: Path, content: bytes) -> None:
@@ -257,3 +261,41 @@ def load_document(name: str, store: Store) -> AnyDocument:
         return read_document(Path(name).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {name}: {error}") from error
+
+
+_DISMISSED = "history"
+"""Subfolder of dismissed changes. Unlike the index of studies, it cannot be rebuilt."""
+
+
+class _Dismissed(msgspec.Struct, kw_only=True):
+    schema: str = "polybench.dismissed-changes/2"
+    study: str
+    configurations: list[str]
+
+
+def load_dismissed(results: Path) -> dict[str, frozenset[str]]:
+    """Return the configurations with dismissed change points by study; unreadable files are ignored."""
+    dismissed: dict[str, frozenset[str]] = {}
+    for path in sorted(results.glob(f"{_DISMISSED}/*.json")):
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=_Dismissed)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        dismissed[found.study] = dismissed.get(found.study, frozenset()) | frozenset(found.configurations)
+    return dismissed
+
+
+def dismiss(results: Path, study: str, file: str, configurations: Iterable[str]) -> None:
+    """Dismiss the change points of these configurations at this study, saved in `file`.json.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    all_configurations = load_dismissed(results).get(study, frozenset()) | frozenset(configurations)
+    path = results / _DISMISSED / f"{file}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = _Dismissed(study=study, configurations=sorted(all_configurations))
+        write_file_atomically(path, encode(document))
+    except OSError as error:
+        raise BadInput(f"cannot write to {path.parent}: {error.strerror}") from error

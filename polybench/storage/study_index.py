@@ -24,7 +24,7 @@ import platformdirs
 from polybench.data.disk import read_regular_file
 from polybench.data.file_cache import cache_key
 from polybench.errors import BadInput, __version__
-from polybench.storage.study_summary import StudySummary, summarize_study
+from polybench.storage.summaries import StudySummary, summarize_document
 
 _LOCK_TIMEOUT = 10.0
 """Maximum wait for another process that writes, in seconds."""
@@ -138,7 +138,7 @@ class StudyIndex:
             name = path.name.removesuffix(_SUFFIX).encode("utf-8", "backslashreplace").decode()
             try:
                 written = path.stat().st_mtime
-                rows[file] = stamp, summarize_study(name, read_regular_file(path), written)
+                rows[file] = stamp, summarize_document(name, read_regular_file(path), written)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and not path.is_symlink():
                     continue

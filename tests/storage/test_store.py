@@ -15,7 +15,7 @@ from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.runner.scratch import exclusive_lock
 from polybench.storage.store import Store, results_folder, write_file_atomically
-from polybench.storage.study_summary import Filters
+from polybench.storage.summaries import Filters
 from tests.factories import layers, measured, study
 
 

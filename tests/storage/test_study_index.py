@@ -19,7 +19,7 @@ from polybench.schema.study import to_json
 from polybench.storage import study_index
 from polybench.storage.store import Store
 from polybench.storage.study_index import StudyIndex
-from polybench.storage.study_summary import StudySummary, summarize_study
+from polybench.storage.summaries import StudySummary, summarize_document
 from tests.factories import measured, study
 
 SAVE_REPEATEDLY = """
@@ -51,7 +51,7 @@ def ids(index: StudyIndex) -> list[str]:
 def read_without_index(folder: Path) -> list[StudySummary]:
     """Return summaries without an index."""
     paths = sorted(folder.glob("*.json"))
-    found = [summarize_study(path.stem, path.read_bytes(), path.stat().st_mtime) for path in paths]
+    found = [summarize_document(path.stem, path.read_bytes(), path.stat().st_mtime) for path in paths]
     return sorted(found, key=lambda one: (one.started_at, one.file))
 
 
@@ -75,7 +75,7 @@ def test_saved_changed_and_removed_studies_are_noticed(index: StudyIndex, tmp_pa
 def test_only_changed_studies_are_read_again(index: StudyIndex, tmp_path: Path) -> None:
     index.summaries()
     save(tmp_path / "results", "e")
-    with patch.object(study_index, "summarize_study", wraps=summarize_study) as summarize:
+    with patch.object(study_index, "summarize_document", wraps=summarize_document) as summarize:
         index.summaries()
         index.summaries()
     assert [call.args[0] for call in summarize.call_args_list] == ["e"]
@@ -100,7 +100,7 @@ def test_corrupt_index_is_rebuilt(index: StudyIndex, seed: int) -> None:
         content[position] = rng.randrange(256)
     index.path.write_bytes(content[: -rng.randrange(1, 5000)] if seed % 2 else content)
     assert index.summaries() == expected
-    with patch.object(study_index, "summarize_study", wraps=summarize_study) as summarize:
+    with patch.object(study_index, "summarize_document", wraps=summarize_document) as summarize:
         assert index.summaries() == expected
     assert not summarize.called  # the new index is used
 
@@ -180,12 +180,12 @@ def test_killed_writer_leaves_only_complete_studies(tmp_path: Path, own_folders:
 
 def test_document_of_an_unreleased_version_is_listed_as_unreadable() -> None:
     text = to_json(study()).replace(b"polybench.study/2", b"polybench.study/1")
-    found = summarize_study("old", text, 0.0)
+    found = summarize_document("old", text, 0.0)
     assert "written by an unreleased version of polybench" in (found.unreadable_reason or "")
 
 
 def test_fastest_configuration_is_ranked() -> None:
     document = study(measured("torch/cpu", 0.02), measured("tf/cpu", 0.01, status="failed"))
-    found = summarize_study("x", to_json(document), 0.0)
+    found = summarize_document("x", to_json(document), 0.0)
     assert found.fastest is not None
     assert found.fastest.configuration == "torch/cpu"

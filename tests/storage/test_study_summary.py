@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybench.schema.study import to_json
-from polybench.storage.study_summary import Filters, StudySummary, parse_time, summarize_study
+from polybench.storage.summaries import Filters, StudySummary, parse_time, summarize_document
 from tests.factories import measured, study, unmeasured
 
 STUDY = study(
@@ -16,7 +16,7 @@ STUDY = study(
 
 
 def summary() -> StudySummary:
-    return summarize_study("x", to_json(STUDY), 0.0)
+    return summarize_document("x", to_json(STUDY), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_filters_that_do_not_match(filters: Filters) -> None:
 
 
 def test_unreadable_study_matches_only_without_filters() -> None:
-    found = summarize_study("x", b"{", 3.0)
+    found = summarize_document("x", b"{", 3.0)
     assert found.started_at == 3.0
     assert found.unreadable_reason
     assert Filters().matches(found)
@@ -71,6 +71,6 @@ def test_unreadable_study_matches_only_without_filters() -> None:
 def test_invalid_start_time_is_replaced_by_the_file_time(created: str) -> None:
     document = study(measured("torch/cpu", 0.01))
     document.created = created
-    found = summarize_study("x", to_json(document), 7.0)
+    found = summarize_document("x", to_json(document), 7.0)
     assert found.created == created
     assert found.started_at == 7.0 or created.startswith("9999")

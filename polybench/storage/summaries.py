@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from polybench.errors import BadInput
 from polybench.schema.encoding import decode
+from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
+from polybench.schema.options import EngineName
 from polybench.schema.result import Result
 from polybench.schema.study import SCHEMA
 
@@ -67,9 +71,9 @@ Kind = Literal["study", "sweep", "overhead"]
 class StudySummary(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a saved document. If it is unreadable, only `unreadable_reason` and the file are set."""
 
-    file: str
+    file: str = ""
     """Name without `.json`, which identifies the document."""
-    started_at: float
+    started_at: float = 0.0
     """Start of the study in seconds since 1970; if it is unknown, the time at which the file was written."""
     id: str = ""
     created: str | None = None
@@ -130,27 +134,31 @@ class _Document(msgspec.Struct):
     results: list[_Result] = []
 
 
-def summarize_study(file: str, text: bytes, written: float) -> StudySummary:
+def summarize_document(file: str, text: bytes, written: float, kind: Kind = "study") -> StudySummary:
     """Summarize a document, or return the reason why it is unreadable.
 
     Args:
         file: its name without `.json`.
         text: its content.
         written: modification time, in seconds since 1970.
+        kind: of the document.
     """
     try:
-        document = decode(text, _Document, SCHEMA)
+        summary = _SUMMARIZE[kind](text)
     except msgspec.MsgspecError as error:
-        return StudySummary(file=file, started_at=written, unreadable_reason=str(error))
+        return StudySummary(file=file, started_at=written, unreadable_reason=str(error), kind=kind)
+    started_at = parse_time(summary.created or "")
+    return msgspec.structs.replace(summary, file=file, started_at=written if started_at is None else started_at)
+
+
+def _summarize_document(text: bytes) -> StudySummary:
+    document = decode(text, _Document, SCHEMA)
     ranked = [
         FastestConfiguration(one.configuration, one.step_time.median)
         for one in document.results
         if one.step_time is not None and one.status != "failed" and one.parity.status != "fail"
     ]
-    started_at = parse_time(document.created)
     return StudySummary(
-        file=file,
-        started_at=written if started_at is None else started_at,
         id=document.id,
         created=document.created,
         title=document.title,
@@ -165,12 +173,76 @@ def summarize_study(file: str, text: bytes, written: float) -> StudySummary:
     )
 
 
+def _summarize_sweep(text: bytes) -> StudySummary:
+    """Summarize a sweep; summaries of its studies have the details."""
+    sweep = decode(text, SweepDocument)
+    rows = [(point.parameters, one) for point in sweep.points for one in point.configurations]
+    measured = [
+        FastestPoint(one.configuration, one.step_seconds, one.items_per_second, parameters, sweep.input_kind)
+        for parameters, one in rows
+        if one.step_seconds is not None and one.items_per_second is not None
+    ]
+    points = SweepPoints(sweep.axes, [point.id for point in sweep.points])
+    summary = _summarize_points(sweep, "sweep", points, [one.status for _, one in rows])
+    return msgspec.structs.replace(
+        summary,
+        title=sweep.title,
+        configurations=[_summarize_name(curve.configuration) for curve in sweep.curves],
+        fastest=max(measured, key=lambda one: one.items_per_second, default=None),
+    )
+
+
+def _summarize_overhead(text: bytes) -> StudySummary:
+    """Summarize an overhead. It has no fastest configuration, because each one is a line over batch sizes."""
+    overhead = decode(text, OverheadDocument)
+    points = SweepPoints({"batch_size": overhead.batch_sizes}, overhead.studies)
+    summary = _summarize_points(overhead, "overhead", points, [one.status for one in overhead.configurations])
+    configurations = [
+        ConfigurationSummary(
+            one.configuration, one.engine, one.variant, one.device, one.overhead_seconds is not None, {}
+        )
+        for one in overhead.configurations
+    ]
+    return msgspec.structs.replace(summary, configurations=configurations)
+
+
+def _summarize_points(
+    document: SweepDocument | OverheadDocument, kind: Kind, points: SweepPoints, statuses: Sequence[str]
+) -> StudySummary:
+    return StudySummary(
+        id=document.id or "",
+        created=document.created,
+        model=document.model,
+        hostname=document.host.hostname,
+        finished=len(points.studies) == points.point_count and "interrupted" not in statuses,
+        kind=kind,
+        points=points,
+    )
+
+
+_SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
+    "study": _summarize_document,
+    "sweep": _summarize_sweep,
+    "overhead": _summarize_overhead,
+}
+
+
 def summarize_configuration(one: _Result | Result) -> ConfigurationSummary:
     """Summarize a result."""
     versions = {name: str(value) for name, value in one.versions.items() if not isinstance(value, dict)}
     return ConfigurationSummary(
         one.configuration, one.engine, one.variant, one.device, one.step_time is not None, versions
     )
+
+
+def _summarize_name(configuration: str) -> ConfigurationSummary:
+    """Summarize a configuration by its name alone, which may be anything in a foreign document."""
+    engine, _, rest = configuration.partition("/")
+    variants = ""
+    with suppress(BadInput):
+        parsed = EngineName.parse(engine)
+        engine, variants = parsed.engine, "+".join(parsed.variants)
+    return ConfigurationSummary(configuration, engine, variants or None, rest.partition("/")[0], True, {})
 
 
 def parse_time(created: str) -> float | None:
@@ -237,3 +309,67 @@ def _has_version(versions: dict[str, str], library: str, number: str) -> bool:
 
 
 NO_FILTERS = Filters()
+
+
+FILTER_NAMES = ("engine", "model", "device", "host", "since", "until")
+"""Filters that may be given once; there may be several versions."""
+
+
+def filters_from_text(given: Mapping[str, str | None], versions: Sequence[str], prefix: str = "--") -> Filters:
+    """Parse filters.
+
+    Args:
+        given: texts by name, of FILTER_NAMES; None or a missing name matches everything.
+        versions: texts such as `torch=2.13`.
+        prefix: precedes a filter's name in error messages.
+
+    Raises:
+        BadInput: a date or version is invalid.
+    """
+    engine, model, device, host, since, until = (given.get(name) or None for name in FILTER_NAMES)
+    return Filters(
+        engine,
+        model,
+        device,
+        host,
+        _time(since, f"{prefix}since"),
+        _time(until, f"{prefix}until", end=True),
+        tuple(_version(text, f"{prefix}version") for text in versions),
+    )
+
+
+def _version(text: str, option: str) -> tuple[str, str]:
+    name, _, number = text.partition("=")
+    if not name or not number:
+        raise BadInput(f"{option} {text!r}: expected NAME=NUMBER, such as {option} torch=2.13")
+    return name, number
+
+
+def _time(text: str | None, option: str, *, end: bool = False) -> float | None:
+    """Return seconds since 1970; for a date without time its start, or its end with `end`."""
+    if text is None:
+        return None
+    seconds = parse_time(text)
+    if seconds is None:
+        expected = "expected a date such as 2026-11-01 or 2026-11-01T13:30"
+        raise BadInput(f"{option} {text!r}: invalid date: {expected}")
+    return seconds + 86400 if end and len(text) <= len("2026-11-01") else seconds
+
+
+def drop_resumable(sweeps: Sequence[StudySummary], resumable: Sequence[StudySummary]) -> list[StudySummary]:
+    """Return the sweeps without a resumable run; an interrupted sweep has a document as well."""
+    studies = {id for one in resumable if one.points is not None for id in one.points.studies}
+    return [one for one in sweeps if one.points is None or studies.isdisjoint(one.points.studies)]
+
+
+def filter_summaries(summaries: Sequence[StudySummary], filters: Filters) -> list[StudySummary]:
+    """Return the matching summaries in their order, and the sweeps with a matching study.
+
+    A sweep itself has no versions, and it started when its first study did.
+    """
+    matching = {one.file for one in summaries if filters.matches(one)}
+    return [
+        one
+        for one in summaries
+        if one.file in matching or (one.points is not None and not matching.isdisjoint(one.points.studies))
+    ]
