@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from kill_recovery import write_images
+from _faults import write_images
 
 from polybench.analysis.merge import merge
 from polybench.cluster import run as run_module

@@ -176,7 +176,7 @@ def _lost(place: Place, ended: Ended, results: Path, fault: Fault) -> Iterator[s
     index.unlink(missing_ok=True)
     if listed != Store(results).summaries() or len(listed) != len(saved):
         yield "the index contradicts the documents"
-    unfinished = [path.parent.name for path in results.glob("unfinished/*/state")]
+    unfinished = [path.parent.name for path in results.glob("unfinished/*/study")]
     if ended.code == 0 and unfinished:
         yield f"a finished study still has a checkpoint: {unfinished}"
     for id in unfinished:
@@ -196,7 +196,7 @@ def _not_resumed(place: Place, id: str, results: Path, before: StudyDocument | N
         saved = before.result(result.configuration).nested_step_times[: after.resumed[-1].processes] if before else []
         if result.nested_step_times[: len(saved)] != saved:
             yield f"{result.configuration} does not have what it had"
-    if [*results.glob("unfinished/*/state")]:
+    if [*results.glob("unfinished/*/study")]:
         yield "still has a checkpoint although it is complete"
 
 

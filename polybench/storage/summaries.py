@@ -151,7 +151,7 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
     return msgspec.structs.replace(summary, file=file, started_at=written if started_at is None else started_at)
 
 
-def _summarize_document(text: bytes) -> StudySummary:
+def _summarize_study(text: bytes) -> StudySummary:
     document = decode(text, _Document, SCHEMA)
     ranked = [
         FastestConfiguration(one.configuration, one.step_time.median)
@@ -221,7 +221,7 @@ def _summarize_points(
 
 
 _SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
-    "study": _summarize_document,
+    "study": _summarize_study,
     "sweep": _summarize_sweep,
     "overhead": _summarize_overhead,
 }
