@@ -57,9 +57,7 @@ def run_on_one(run: ClusterRun, progress: Progress) -> StudyResult:
         BadInput: the study is invalid on every machine, or no machine is reachable.
         PolybenchError: the machine returned no result.
     """
-    document = run_on_cluster(run, progress, store=None).machines[0].document
-    assert document is not None  # otherwise the driver has raised
-    return StudyResult(document)
+    return StudyResult(run_on_cluster(run, progress, store=None).only_document)
 
 
 def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:

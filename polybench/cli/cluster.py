@@ -84,11 +84,20 @@ def run_on_cluster(
 ) -> NoReturn:
     """Measure on each machine, or on any one if `machines` is empty; print and exit with the code."""
     from polybench.cluster.run import run_on_cluster
+    from polybench.runner.checkpoint import ClusterRun
 
-    cluster_run = _cluster_run(
-        study, machines, on, options,
-        study_file=metadata, upload=upload, strict=strict, parity_check="all" if recheck else "new",
-    )  # fmt: skip
+    reject_explain(options, "the study")
+    cluster_run = ClusterRun(
+        study=study,
+        groups=tuple(machines) or SINGLE_MACHINE,
+        on=on,
+        upload=upload,
+        argv=sys.argv[1:],
+        study_file=metadata,
+        strict=strict,
+        parity_check="all" if recheck else "new",
+        anonymous=options.anonymous,
+    )
     _execute(lambda progress, store: run_on_cluster(cluster_run, progress, store=store), cluster_run, options)
 
 
@@ -110,21 +119,7 @@ def resume_cluster_run(
     _execute(measure, CheckpointStore(store.folder).read(id, ClusterCheckpoint).run, options)
 
 
-def resume_matching_cluster_run(
-    study: Study,
-    machines: Sequence[MachineGroup],
-    on: str,
-    options: OutputOptions,
-    *,
-    upload: bool = False,
-    strict: bool = False,
-) -> NoReturn:
-    """Resume the newest interrupted cluster run with the same settings."""
-    id = find_cluster_checkpoint(study, machines, on, options)
-    resume_cluster_run(id, options, on=on, upload=upload, strict=strict)
-
-
-def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], on: str, options: OutputOptions) -> str:
+def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], options: OutputOptions) -> str:
     """Return the ID of the newest interrupted cluster run with the same settings.
 
     Raises:
@@ -133,11 +128,11 @@ def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], on: 
     from polybench.runner.checkpoint import ClusterCheckpoint, find_unfinished, select_machines
     from polybench.storage.store import Store, results_folder
 
+    reject_explain(options, "the study")
     if not options.save:
         raise BadInput("--resume needs a saved run: leave --no-save out")
-    groups = _cluster_run(study, machines, on, options).groups
     store = Store(results_folder(options.results))
-    return find_unfinished(study, store, ClusterCheckpoint, select_machines(groups))
+    return find_unfinished(study, store, ClusterCheckpoint, select_machines(tuple(machines) or SINGLE_MACHINE))
 
 
 def reject_explain(options: OutputOptions, what: str) -> None:
@@ -149,39 +144,15 @@ def reject_explain(options: OutputOptions, what: str) -> None:
         )
 
 
-def _cluster_run(
-    study: Study, machines: Sequence[MachineGroup], on: str, options: OutputOptions, **more: object
-) -> ClusterRun:
-    from polybench.runner.checkpoint import ClusterRun
-
-    reject_explain(options, "the study")
-    groups = tuple(machines) or SINGLE_MACHINE
-    more = {"argv": sys.argv[1:], "anonymous": options.anonymous} | more
-    return ClusterRun(study=study, groups=groups, on=on, **more)  # type: ignore[arg-type]
-
-
 def _execute(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
     if len(cluster_run.groups) == 1:
-        run_and_render(lambda progress, store: _single_document(measure(progress, store)), options)
-    _reject_single_study_options(options)
-    _print_all(measure, cluster_run, options)
-
-
-def _single_document(result: ClusterResult) -> StudyDocument:
-    document = result.machines[0].document
-    assert document is not None  # otherwise the driver has raised an error
-    return document
-
-
-def _reject_single_study_options(options: OutputOptions) -> None:
-    """Raise BadInput for options that a table over machines does not have."""
-    given = {"--columns": options.columns}
-    for option, value in given.items():
-        if value:
-            raise BadInput(
-                f"{option}: not available for a table over machines: leave it out; each machine's study is saved"
-            )
+        run_and_render(lambda progress, store: measure(progress, store).only_document, options)
+    if options.columns:
+        raise BadInput(
+            "--columns: not available for a table over machines: leave it out; each machine's study is saved"
+        )
     lookup_or_suggest(options.format, dict.fromkeys(TABLE_FORMATS), "format")
+    _print_all(measure, cluster_run, options)
 
 
 def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
@@ -203,10 +174,8 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
 
 def _exit_codes(result: ClusterResult, documents: Sequence[StudyDocument]) -> list[int]:
     codes = [exit_code(document) for document in documents]
-    has_failed_machine = any(machine.document is None for machine in result.machines)
-    worst = next((code for code in (130, 1) if code in codes), None)
-    if result.interrupted:
+    if result.interrupted or 130 in codes:
         return [130]
-    if worst is not None or has_failed_machine:
-        return [worst or 1]
+    if 1 in codes or any(machine.document is None for machine in result.machines):
+        return [1]
     return [0 if 0 in codes else 4]

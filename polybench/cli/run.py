@@ -17,7 +17,6 @@ from polybench.cli.cluster import (
     reject_explain,
     reject_upload,
     resume_cluster_run,
-    resume_matching_cluster_run,
     run_on_cluster,
 )
 from polybench.cli.execute import execute, print_plan, resume_matching_study, resume_study_by_id
@@ -82,7 +81,8 @@ def run(
     elif axes:
         run_and_print_sweep(spec, options, resume=resume)
     elif on is not None and resume:
-        resume_matching_cluster_run(chosen, machines, on, options, upload=upload, strict=strict)
+        id = find_cluster_checkpoint(chosen, machines, options)
+        resume_cluster_run(id, options, on=on, upload=upload, strict=strict)
     elif on is not None:
         run_on_cluster(chosen, machines, on, options, metadata=metadata, upload=upload, strict=strict, recheck=recheck)
     elif machines:
@@ -120,7 +120,7 @@ def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str 
     from polybench.storage.store import Store, results_folder
 
     if on is not None:
-        return find_cluster_checkpoint(spec.study, machines, on, options)
+        return find_cluster_checkpoint(spec.study, machines, options)
     store = Store(results_folder(options.results))
     kind = SweepCheckpoint if spec.axes else StudyCheckpoint
     id = find_unfinished(spec.study, store, kind, select_sweep(spec.axes, spec.command) if spec.axes else None)

@@ -38,13 +38,7 @@ class Diagnosis(msgspec.Struct):
 
 
 class ClusterDiagnosis(msgspec.Struct):
-    """Reports of all available machines.
-
-    Attributes:
-        error: reason why a study on these machines would not start.
-        warnings: warnings that a study would print at its start.
-        interrupted: True if Ctrl-C came before all machines answered.
-    """
+    """Reports of all available machines; error and warnings are those of a study on all of them."""
 
     target: str
     machines: list[Diagnosis] = []
@@ -55,11 +49,6 @@ class ClusterDiagnosis(msgspec.Struct):
 
 def diagnose(target: str, progress: Progress, *, upload: bool = False) -> ClusterDiagnosis:
     """Diagnose every machine; each has to be free, as for a study.
-
-    Args:
-        target: value of `--on`.
-        progress: receives progress reports.
-        upload: send the machines this polybench.
 
     Raises:
         BadInput: the cluster does not exist or does not respond.

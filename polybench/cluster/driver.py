@@ -59,14 +59,16 @@ class ClusterResult(NamedTuple):
     unfinished_id: str | None
     interrupted: bool
 
+    @property
+    def only_document(self) -> StudyDocument:
+        """The document of the only machine; without one, the driver has raised an error."""
+        document = self.machines[0].document
+        assert document is not None
+        return document
+
 
 class ClusterProgress:
-    """Combined progress of several machines: reports have the machine's label, unless there is only one.
-
-    Args:
-        progress: receives the combined progress.
-        has_several_machines: True if there are several machines.
-    """
+    """Combined progress of several machines: reports have the machine's label, unless there is only one."""
 
     def __init__(self, progress: Progress, *, has_several_machines: bool) -> None:
         self._progress, self._has_several_machines = progress, has_several_machines
@@ -99,12 +101,10 @@ class MachineRun:
     """A machine group and the known state of its study, stored as soon as it arrives.
 
     Attributes:
-        document: last received document.
-        checkpoint: for resuming the study.
         failure: reason why the group failed.
         starts: number of starts of its node program.
-        is_incomparable: True if its results are not comparable with the other machines'.
-        warning: an unreported problem with saving, or None.
+        is_incomparable: True if its images differ from the other machines'.
+        warning: an unreported problem with saving.
     """
 
     def __init__(

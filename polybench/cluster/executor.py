@@ -47,20 +47,13 @@ class Executor(Protocol):
         ...
 
     def nodes(self) -> list[Node]:
-        """Return all available machines, or one of many equal ones; labels are unique.
-
-        Raises:
-            BadInput: the cluster does not respond.
-        """
+        """Return all available machines, or one of many equal ones; labels are unique."""
         ...
 
     def start(self, group: MachineGroup, task: Task, preferred_host: str | None = None) -> None:
-        """Start the task as soon as a machine of the class is free; returns immediately.
+        """Start the task as soon as a machine of the group is free; returns immediately.
 
-        Args:
-            group: class of the machine.
-            task: task of the node program.
-            preferred_host: machine that started the study, since only that one can resume it.
+        The preferred host started the study, and only that one can resume it.
         """
         ...
 
@@ -107,11 +100,7 @@ def supports_upload(target: str) -> bool:
 
 
 def check_target(target: str, *, upload: bool = False) -> None:
-    """Check that an executor for this address exists, without connecting.
-
-    Raises:
-        BadInput: the address is of an unknown kind, or does not support uploads.
-    """
+    """Raise BadInput if the address is of an unknown kind, or does not support uploads; without connecting."""
     kind = target.partition(":")[0]
     if kind not in EXECUTORS:
         raise BadInput(f"--on {target}: unknown kind of machines: expected one of {', '.join(EXECUTORS)}")
@@ -120,11 +109,7 @@ def check_target(target: str, *, upload: bool = False) -> None:
 
 
 def make_executor(target: str, *, upload: bool = False) -> Executor:
-    """Create the executor for the value of `--on`.
-
-    Args:
-        target: value of `--on`.
-        upload: send this polybench to the machines, whatever is installed there.
+    """Create the executor for the value of `--on`; with `upload`, the machines get this polybench.
 
     Raises:
         BadInput: the address is invalid, its package is not installed, or the cluster does not respond.

@@ -25,11 +25,10 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     """Versions that a node must share with the driver to measure the same programs."""
 
     version: str
-    """Version of polybench."""
     source_sha256: str
-    """SHA-256 of all source files of polybench."""
+    """Of all source files of polybench."""
     python: str
-    """Minor version of Python, such as 3.12."""
+    """Minor version, such as 3.12."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
@@ -63,25 +62,25 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
 
 
 class StageChanged(msgspec.Struct, frozen=True, tag="stage_changed"):
-    """See runner.progress.Progress."""
+    """Report for runner.progress.Progress."""
 
     text: str
 
 
 class TimeLeft(msgspec.Struct, frozen=True, tag="time_left"):
-    """See Progress."""
+    """See StageChanged."""
 
     seconds: float
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress_update"):
-    """See Progress."""
+    """See StageChanged."""
 
     configurations: list[ConfigurationProgress]
 
 
 class WarningRaised(msgspec.Struct, frozen=True, tag="warning_raised"):
-    """See Progress."""
+    """See StageChanged."""
 
     text: str
 
@@ -92,7 +91,7 @@ class Saved(msgspec.Struct, frozen=True, tag="saved"):
     document: bytes
     """A StudyDocument as JSON."""
     checkpoint: bytes | None
-    """A runner.study_checkpoint file; None if nothing remains to be done."""
+    """File of the study's checkpoint; None if nothing remains to be done."""
     logs: dict[str, bytes] = {}
     """Logs of failed workers, by file name."""
 
@@ -207,15 +206,11 @@ def differences(driver: Fingerprint, node: Fingerprint) -> list[str]:
 
 
 def package_versions(study: Study) -> dict[str, str | None]:
-    """Return the versions of the engines' packages, by name on the index; None is not installed. Imports
-    nothing.
-    """
-    names = [name for text in study.engines for name in find_engine(EngineName.parse(text).engine).packages]
-    return {name: _version(name) for name in dict.fromkeys(names)}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    """Return the versions of the engines' packages by name on the index, without importing them."""
+    versions: dict[str, str | None] = {}
+    for text in study.engines:
+        for name in find_engine(EngineName.parse(text).engine).packages:
+            versions[name] = None  # not installed
+            with contextlib.suppress(PackageNotFoundError):
+                versions[name] = version(name)
+    return versions

@@ -48,11 +48,7 @@ _ACCELERATOR = "accelerator_type:"
 
 
 def check_address(target: str, address: str) -> str | None:
-    """Check that something like Ray listens.
-
-    Args:
-        target: value of `--on`, for messages.
-        address: `ray://HOST:PORT`, or Ray's address of the cluster that this machine belongs to.
+    """Check that something like Ray listens at `ray://HOST:PORT`, or at the address of this machine's cluster.
 
     Returns:
         A warning if the cluster is not on this machine.
@@ -171,11 +167,7 @@ def runtime_env() -> dict[str, Any]:
 
 
 def connect(target: str, address: str, *, upload: bool) -> Any:
-    """Connect to a cluster that responds; return the module `ray`.
-
-    Raises:
-        BadInput: the cluster has other versions, or its head is too busy.
-    """
+    """Connect to a cluster that responds, and return the module `ray`."""
     import logging
 
     import ray  # takes a second, so check the address first
@@ -255,12 +247,7 @@ class _Running(NamedTuple):
 
 
 class RayExecutor:
-    """Runs groups in parallel, as many as there are nodes of their classes.
-
-    Args:
-        target: `auto`, or `ray://HOST:PORT`.
-        upload: send this polybench to the nodes.
-    """
+    """Runs groups in parallel, as many as there are nodes of their classes."""
 
     def __init__(self, target: str, *, upload: bool = False) -> None:
         address = os.environ.get("RAY_ADDRESS", "auto") if target == "auto" else target

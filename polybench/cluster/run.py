@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,19 +18,14 @@ from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
-from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
 
 
 def run_on_cluster(cluster_run: ClusterRun, progress: Progress, *, store: Store | None) -> ClusterResult:
     """Measure a study on a machine of every group.
 
-    Ctrl-C ends the studies on all machines; the finished parts are returned and marked as interrupted.
-
-    Args:
-        cluster_run: the study and its machines.
-        progress: receives the progress of all machines.
-        store: saves each study and its checkpoint as soon as they arrive.
+    Ctrl-C ends the studies on all machines; the finished parts are returned and marked as interrupted. The store
+    gets each study and its checkpoint as soon as they arrive.
 
     Raises:
         BadInput: invalid input, detected before measuring.
@@ -66,19 +61,10 @@ def resume_on_cluster(
 ) -> ClusterResult:
     """Resume a study that was stopped, killed or disconnected, using every process run that has arrived.
 
-    Args:
-        id: ID of the cluster run.
-        progress: as in `run_on_cluster`.
-        store: results folder of the run.
-        target: address of the machines, if it has changed.
-        upload: send the machines this polybench, even if the run was started without it.
-        strict: reject missing engines and devices, even if the run was started without it.
-        anonymous: remove host names, user names and paths from the documents, even if the run was started
-            without it.
+    `target` is the address of the machines, if it has changed; the options apply even if the run was started without.
 
     Raises:
-        BadInput: the run is unknown, finished or still running, or the machine, versions or data have
-            changed.
+        BadInput: the run is unknown, finished or still running, or the machine, versions or data have changed.
         RequiredEngineMissing: an engine is missing, with `strict`.
     """
     store.ensure_writable()
@@ -114,32 +100,22 @@ def _run(checkpoint: ClusterCheckpoint, progress: Progress, store: Store | None,
 
 def _new_ids(count: int) -> list[str]:
     """Return different IDs for studies that start at the same time."""
-    ids: dict[str, None] = {}
+    ids: set[str] = set()
     while len(ids) < count:
-        ids[new_id() if count == 1 else f"{new_id()}{secrets.token_hex(2)}"] = None
+        ids.add(new_id() if count == 1 else f"{new_id()}{secrets.token_hex(2)}")
     return list(ids)
 
 
 def cluster_table(result: ClusterResult, study: Study, warn: Callable[[str], object]) -> MergeDocument:
-    """Merge the rows of all machines, and list machines without results.
+    """Merge the rows of all machines, and list machines without results; speeds are relative to the baseline.
 
-    Args:
-        result: results of all machines.
-        study: the study; speeds are relative to its baseline.
-        warn: receives a warning if the baseline was not measured and another row replaces it.
+    If the baseline was not measured, another row replaces it with a warning, as in a study on one machine.
     """
     documents = [one.document for one in result.machines if one.document is not None]
     failed_machines = {one.label: one.failure or "no document" for one in result.machines if one.document is None}
-    return merge(documents, {}, _baseline(study, documents, warn), failed_machines)
-
-
-def _baseline(study: Study, documents: Sequence[StudyDocument], warn: Callable[[str], object]) -> str | None:
-    """Return the baseline; None selects another one if it was not measured, as in a study on one machine."""
-    baseline = study.baseline
-    if split_baseline(baseline)[0] is None:
-        return None
     ranked = {f"{machine_name(one)}:{row.configuration}" for one in documents for row in one.results if row.is_ranked}
-    if baseline in ranked:
-        return baseline
-    warn(f"the baseline {baseline} was not measured; another row replaces it")
-    return None
+    baseline = study.baseline if split_baseline(study.baseline)[0] is not None else None
+    if baseline is not None and baseline not in ranked:
+        warn(f"the baseline {baseline} was not measured; another row replaces it")
+        baseline = None
+    return merge(documents, {}, baseline, failed_machines)
