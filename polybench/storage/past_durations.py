@@ -25,7 +25,7 @@ from polybench.schema.options import Study, Workload
 from polybench.schema.result import Startup
 from polybench.schema.study import SCHEMA
 from polybench.storage.store import Store, results_folder
-from polybench.storage.summaries import Filters
+from polybench.storage.summaries import Filters, PartialDocument, PartialResult
 
 CheckScope = Literal["new", "all", "only"]
 
@@ -38,45 +38,23 @@ _COUNTING_FIELDS = ("metrics",)
 """Fields of a study that determine whether allocations are counted."""
 
 
-class _StepTime(msgspec.Struct, frozen=True):
-    median: float
-
-
-class _Parity(msgspec.Struct, frozen=True):
-    status: str
-
-
-class _Result(msgspec.Struct, frozen=True):
-    configuration: str
+class _Result(PartialResult, kw_only=True):
     workload: Workload
-    status: str
-    step_time: _StepTime | None = None
     startup: Startup | None = None
-    parity: _Parity = _Parity("skipped")
 
 
-class _Host(msgspec.Struct, frozen=True):
-    hostname: str
-    cpu: str
-
-
-class _Document(msgspec.Struct, frozen=True):
+class _Document(PartialDocument, kw_only=True):
     """The fields of `StudyDocument` that the estimate needs. Skipping step times makes decoding fast."""
 
-    host: _Host
     study: str
-    results: list[_Result]
+    results: Sequence[_Result]
     phase_seconds: PhaseSeconds | None = None
-    finished: bool | None = None
 
 
 def estimate_duration(plan: Plan, store: Store | None, host: Host, *, check: CheckScope = "new") -> Estimate:
-    """Estimate how long the plan's study takes.
+    """Estimate how long the plan's study takes, from the studies of this machine in the store, or the default folder.
 
     Args:
-        plan: the study's plan.
-        store: saved studies; None for the default folder.
-        host: this machine.
         check: scope of the parity check: "new" skips it if an earlier study has passed it, "all" repeats it,
             and "only" estimates nothing else.
     """
@@ -101,22 +79,15 @@ def past_measurements(plan: Plan, store: Store, host: Host) -> PastMeasurements:
         starts = {name: one.startup.cold_start_seconds for name, one in results.items() if one.startup}
         past = past._replace(step_seconds=steps | {**past.step_seconds}, start_seconds=starts | {**past.start_seconds})
         phase_seconds = document.phase_seconds
-        if (
-            phase_seconds is None
-            or not phase_seconds.process_starts
-            or not document.finished
-            or len(document.results) != len(configurations)
-        ):
-            continue
-        if set(results) != set(configurations):
+        is_whole = document.finished and len(document.results) == len(results) == len(configurations)
+        if phase_seconds is None or not phase_seconds.process_starts or not is_whole:
             continue
         if past.phase_seconds is None:
             past = past._replace(
                 phase_seconds=phase_seconds,
                 has_same_rounds=_same_fields(document.study, plan.study, _ROUND_FIELDS),
+                all_checked=all(one.parity.status == "pass" for one in results.values()),
             )
-            checked = all(one.parity.status == "pass" for one in results.values())
-            past = past._replace(all_checked=checked)
         if past.counting_seconds is None and _same_fields(document.study, plan.study, _COUNTING_FIELDS):
             past = past._replace(counting_seconds=phase_seconds)
         if past.parity_seconds is None and phase_seconds.parity > 0:

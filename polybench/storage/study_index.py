@@ -52,12 +52,7 @@ Rows = dict[bytes, tuple[bytes, StudySummary]]
 
 
 class StudyIndex:
-    """Index of one folder.
-
-    Args:
-        folder: the documents' folder; need not exist.
-        cache: the index's folder; by default in the user's cache.
-    """
+    """Index of one folder, which need not exist."""
 
     def __init__(self, folder: Path, cache: Path | None = None) -> None:
         self._folder = folder

@@ -38,12 +38,7 @@ class FastestPoint(FastestConfiguration, frozen=True):
 
 
 class SweepPoints(msgspec.Struct, frozen=True):
-    """Points of a sweep, each of which is a saved study.
-
-    Attributes:
-        axes: the varied parameters with their values.
-        studies: IDs of the studies that have started.
-    """
+    """The varied parameters of a sweep with their values, and the IDs of the studies that have started."""
 
     axes: dict[str, list[int]]
     studies: list[str]
@@ -101,7 +96,9 @@ class _Parity(msgspec.Struct, frozen=True):
     status: str
 
 
-class _Result(msgspec.Struct):
+class PartialResult(msgspec.Struct):
+    """The fields of a `Result` that summaries need."""
+
     configuration: str
     engine: str
     variant: str | None
@@ -120,9 +117,10 @@ class _Settings(msgspec.Struct):
 
 class _Host(msgspec.Struct):
     hostname: str
+    cpu: str = ""
 
 
-class _Document(msgspec.Struct):
+class PartialDocument(msgspec.Struct):
     """The fields of `StudyDocument` that summaries need. Skipping step times makes decoding fast."""
 
     id: str
@@ -131,17 +129,13 @@ class _Document(msgspec.Struct):
     host: _Host
     finished: bool | None = None
     title: str | None = None
-    results: list[_Result] = []
+    results: Sequence[PartialResult] = ()
 
 
 def summarize_document(file: str, text: bytes, written: float, kind: Kind = "study") -> StudySummary:
-    """Summarize a document, or return the reason why it is unreadable.
+    """Summarize a document that was written at this time, or return the reason why it is unreadable.
 
-    Args:
-        file: its name without `.json`.
-        text: its content.
-        written: modification time, in seconds since 1970.
-        kind: of the document.
+    `file` is its name without `.json`.
     """
     try:
         summary = _SUMMARIZE[kind](text)
@@ -152,7 +146,7 @@ def summarize_document(file: str, text: bytes, written: float, kind: Kind = "stu
 
 
 def _summarize_study(text: bytes) -> StudySummary:
-    document = decode(text, _Document, SCHEMA)
+    document = decode(text, PartialDocument, SCHEMA)
     ranked = [
         FastestConfiguration(one.configuration, one.step_time.median)
         for one in document.results
@@ -227,7 +221,7 @@ _SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
 }
 
 
-def summarize_configuration(one: _Result | Result) -> ConfigurationSummary:
+def summarize_configuration(one: PartialResult | Result) -> ConfigurationSummary:
     """Summarize a result."""
     versions = {name: str(value) for name, value in one.versions.items() if not isinstance(value, dict)}
     return ConfigurationSummary(
@@ -259,11 +253,8 @@ class Filters(NamedTuple):
 
     Attributes:
         engine: of a configuration: `torch` with any variant, or `torch+compile`.
-        model: name of the model.
-        device: of a configuration.
-        host: name of the host.
         since: earliest start, in seconds since 1970.
-        until: studies started before this time, in seconds since 1970.
+        until: studies started before this time.
         versions: of a configuration's framework or libraries, by name: `2.13` matches 2.13.0 and 2.13.1.
     """
 
@@ -316,15 +307,10 @@ FILTER_NAMES = ("engine", "model", "device", "host", "since", "until")
 
 
 def filters_from_text(given: Mapping[str, str | None], versions: Sequence[str], prefix: str = "--") -> Filters:
-    """Parse filters.
-
-    Args:
-        given: texts by name, of FILTER_NAMES; None or a missing name matches everything.
-        versions: texts such as `torch=2.13`.
-        prefix: precedes a filter's name in error messages.
+    """Parse filters by their names, and versions such as `torch=2.13`; None or a missing name matches everything.
 
     Raises:
-        BadInput: a date or version is invalid.
+        BadInput: a date or version is invalid; `prefix` precedes the filter's name.
     """
     engine, model, device, host, since, until = (given.get(name) or None for name in FILTER_NAMES)
     return Filters(
