@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from polybench.cli.cluster import UploadOption, reject_upload
-from polybench.cli.doctor_cluster import diagnose_cluster, without_internal_engines
+from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL, TableOrJson
 from polybench.cli.output import echo
+from polybench.machine import interrupts
+from polybench.schema import units
 
 if TYPE_CHECKING:
+    from polybench.cluster.doctor import ClusterDiagnosis
     from polybench.runner.doctor import Report
 
 
@@ -53,8 +56,6 @@ def doctor(
 
 
 def _text(report: Report) -> str:
-    from polybench.schema import units
-
     machine, data, cache = report["machine"], report["data"], report["cache"]
     load = "idle" if machine["idle"] else "BUSY: stop other programs before measuring"
     lines = [
@@ -102,3 +103,67 @@ def _engine_lines(name: str, entry: dict[str, Any]) -> list[str]:
         if not status["installed"]:
             lines.append(f"{indent}missing variant: {variant} requires {status['requires']}: {status['hint']}")
     return lines
+
+
+def diagnose_cluster(on: str, format: str, *, upload: bool, show_all: bool) -> NoReturn:
+    """Print a report of each machine; exit with 0 if an engine runs on any of them, else with 4."""
+    import msgspec
+
+    from polybench.cluster.doctor import diagnose
+    from polybench.runner.doctor import has_working_engine
+
+    with interrupts.defer_signals():
+        with progress_on_stderr(quiet=False, verbose=False) as progress:
+            found = diagnose(on, progress, upload=upload)
+        if not show_all:
+            for machine in found.machines:
+                machine.report = machine.report and without_internal_engines(machine.report)
+        text = _cluster_text(found) if format != "json" else f"{msgspec.json.encode(found).decode()}\n"
+        echo(text, nl=False)
+        has_engine = any(
+            machine.report is not None and has_working_engine(machine.report) for machine in found.machines
+        )
+        raise typer.Exit(130 if found.interrupted else 0 if has_engine else 4)
+
+
+def without_internal_engines(report: Report) -> Report:
+    """Remove the engines that polybench uses internally from a report."""
+    from polybench.engines import ENGINES
+
+    internal = {name for name, spec in ENGINES.items() if spec.internal}
+    return report | {"engines": {name: entry for name, entry in report["engines"].items() if name not in internal}}
+
+
+def _cluster_text(found: ClusterDiagnosis) -> str:
+    from polybench.render.table import Table, text_columns
+    from polybench.render.terminal import render
+
+    reports = [machine.report for machine in found.machines if machine.report is not None]
+    engines = list(dict.fromkeys(name for report in reports for name in report["engines"]))
+    header = ("machine", "polybench", "python", "free threads", "free memory", "gpus", "other programs", *engines)
+    rows = [
+        [one.machine, *(_cells(one.report, engines) if one.report else ["-"] * (len(header) - 1))]
+        for one in found.machines
+    ]
+    notes = [f"{machine.machine}: {machine.error}" for machine in found.machines if machine.error is not None]
+    if found.error is not None:
+        notes.append(f"a study on all of these machines would be rejected: {found.error}")
+    return render(Table(columns=text_columns(*header), rows=rows, notes=[*notes, *found.warnings]))
+
+
+def _cells(report: Report, engines: list[str]) -> list[str]:
+    """Return facts of a machine, and the version of each engine."""
+    machine = report["machine"]
+    cells = [
+        report["polybench"],
+        machine["python"],
+        f"{machine['usable_threads']} of {machine['cores']} cores",
+        units.format_bytes(machine["available_memory_bytes"]),
+        ", ".join(machine["gpus"]) or "none",
+        f"{machine['other_cpu_percent']:.0f} % of a core" + ("" if machine["idle"] else ", BUSY"),
+    ]
+    for entry in map(report["engines"].get, engines):
+        is_working = entry is not None and entry["runs"]
+        version = next(iter(entry["versions"].values()), "runs") if is_working else ""
+        cells.append(f"{version} {','.join(entry['devices'])}" if is_working else "missing")
+    return cells
