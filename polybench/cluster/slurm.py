@@ -99,10 +99,8 @@ class SlurmExecutor:
         self._folder = (Path(folder).expanduser() if folder else results_folder() / "slurm").absolute()
         self._jobs: dict[str, _Job] = {}
         self._ending_jobs: list[_Job] = []
-        self._minutes: dict[str, float] = {}
-        """Time limits of partitions."""
-        self._default_partition = ""
-        self._last_query = float("-inf")
+        self._minutes: dict[str, float] = {}  # time limits of partitions
+        self._default_partition, self._last_query = "", -math.inf
 
     def check(self, groups: Sequence[MachineGroup]) -> list[str]:
         """Check that SLURM accepts the jobs, and that the folder for messages is writable."""
@@ -122,8 +120,7 @@ class SlurmExecutor:
     def _find_partitions(self) -> list[str]:
         """Store the time limits of all partitions, and return those that are up."""
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            hint = "run polybench on a login node, where jobs are submitted"
-            raise BadInput(f"--on slurm: sbatch not found on this machine; {hint}")
+            raise BadInput("--on slurm: sbatch not found on this machine; run polybench on a login node")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -138,8 +135,12 @@ class SlurmExecutor:
         return [name.rstrip("*") for name, available, _ in rows if available == "up"]
 
     def _time_limit(self, group: MachineGroup) -> int:
+        """Return the minutes of a job; reject more than its partitions allow, since it would never start."""
         partitions = group.partition or os.environ.get("SBATCH_PARTITION", self._default_partition)
         limit = max(self._minutes.get(name, math.inf) for name in partitions.split(","))
+        if group.minutes is not None and group.minutes > limit:
+            problem = f"{group.minutes} minutes exceed the limit of SLURM's partition"
+            raise BadInput(f"machine {group.label}: {problem}; use minutes = {limit:.0f} or less")
         return group.minutes or round(min(limit, _MINUTES))
 
     def _options(self, group: MachineGroup, host: str = "") -> list[str]:
@@ -169,7 +170,7 @@ class SlurmExecutor:
             host = preferred_host or "" if task.checkpoint is not None else ""
             self._submit(folder, group, task, host)
         self._jobs[group.label] = _Job(folder, host, offset)
-        self._last_query = float("-inf")
+        self._last_query = -math.inf
 
     def _submit(self, folder: Path, group: MachineGroup, task: Task, host: str) -> None:
         submitter = _Submitter(folder / "log", self._options(group, host))
@@ -207,7 +208,7 @@ class SlurmExecutor:
         for job in self._jobs.values():
             job.is_stopped = True
             _run("scancel", *(["--signal=INT", "--batch"] if job.state == "RUNNING" else []), job.id)
-        self._last_query = float("-inf")
+        self._last_query = -math.inf
 
     def close(self) -> None:
         """Cancel all jobs, and remove the folders of jobs that have ended."""
@@ -228,13 +229,7 @@ class SlurmExecutor:
 
 
 class _Job:
-    """A submitted job. While its file `job` exists, another driver may follow it.
-
-    Args:
-        folder: of its messages.
-        host: the only one on which it may start; empty is any.
-        offset: of its first message.
-    """
+    """A submitted job, which may start only on this host, if any. Drivers may follow it while its file `job` exists."""
 
     def __init__(self, folder: Path, host: str, offset: int) -> None:
         self.folder, self._host, self._start, self._offset = folder, host, offset, offset
@@ -267,19 +262,15 @@ class _Job:
         received, self._offset = messages.read_messages(self.folder / "messages", self._offset)
         received, self._new = [*received, *self._new], []
         was_cancelled = self.is_stopped and self._offset == self._start
-        if not received and time.monotonic() > self._end_time + (0 if was_cancelled else _LATE_SECONDS):
-            can_retry = self.state in ("NODE_FAIL", "forgotten")
-            received.append(messages.NodeLost(self._end_reason(was_cancelled=was_cancelled), can_retry=can_retry))
-        return received
-
-    def _end_reason(self, *, was_cancelled: bool) -> str:
+        if received or time.monotonic() < self._end_time + (0 if was_cancelled else _LATE_SECONDS):
+            return received
         if was_cancelled:
-            return f"job {self.id} was cancelled before it started"
+            return [messages.NodeLost(f"job {self.id} was cancelled before it started", can_retry=False)]
         reason = f" ({self._reason})" if self._reason not in ("", self.state) else ""
-        hint = f"its log: {self.folder / 'log'}"
+        text = f"job {self.id} ended as {self.state}{reason}; its log: {self.folder / 'log'}"
         if self._offset == self._start:
-            hint += "; all nodes must share this folder and have this Python; --on slurm:FOLDER selects another folder"
-        return f"job {self.id} ended as {self.state}{reason}; {hint}"
+            text += "; all nodes must share this folder and have this Python; --on slurm:FOLDER selects another folder"
+        return [messages.NodeLost(text, can_retry=self.state in ("NODE_FAIL", "forgotten"))]
 
 
 def _query_states(jobs: Collection[_Job]) -> None:

@@ -29,8 +29,7 @@ def install(folder: Path) -> None:
 def sbatch(folder: Path, *arguments: str) -> str:
     """Start a job; reject unknown partitions and every constraint."""
     options = dict(re.findall(r"--([\w-]+)=(\S+)", " ".join(arguments)))
-    partition = options.get("partition", "main")
-    if not {partition} <= {"main", "long", "old"}:
+    if not {*options.get("partition", "main").split(",")} <= {"main", "long", "old"}:
         sys.exit("sbatch: error: invalid partition specified: x\nsbatch: error: Invalid partition name specified")
     if "constraint" in options:
         sys.exit("allocation failure: Invalid feature specification")

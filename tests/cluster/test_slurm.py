@@ -124,6 +124,13 @@ def test_rejected_job_is_reported_with_the_reason(executor: SlurmExecutor) -> No
         executor.check([MachineGroup(constraint="no-node-has-this")])
 
 
+@pytest.mark.usefixtures("commands")
+def test_time_limit_that_the_partition_does_not_allow_is_rejected(executor: SlurmExecutor) -> None:
+    with pytest.raises(BadInput, match="46 minutes exceed the limit of SLURM's partition; use minutes = 45 or less"):
+        executor.check([MachineGroup(minutes=46)])
+    assert executor.check([MachineGroup(partition="main,long", minutes=46)]) == []
+
+
 @pytest.mark.usefixtures("cluster")
 def test_study_runs_on_a_node(executor: SlurmExecutor, tmp_path: Path) -> None:
     assert executor.check([MachineGroup()]) == []

@@ -142,7 +142,7 @@ def test_last_is_the_study_that_started_last(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("3", r"'polybench.study/3', this .* a newer polybench wrote it; pip install --upgrade polybench-dl"),
+        ("3", r"'polybench.study/3', this .* a newer polybench wrote it: pip install --upgrade polybench-dl"),
         ("1", "written by an unreleased version of polybench; measure again"),
     ],
 )
