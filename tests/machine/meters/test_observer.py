@@ -133,6 +133,7 @@ def test_thread_of_a_driver_that_never_responds_is_abandoned(
     observer = Observer({"cuda"}, environment={})
     answer = threading.Event()
     driver.before = answer.wait
+    stuck: list[threading.Thread] = []
     try:
         for _ in range(2):
             usage = watch(observer)
@@ -145,6 +146,8 @@ def test_thread_of_a_driver_that_never_responds_is_abandoned(
         assert driver.sessions == 1  # a shutdown could block as well
     finally:
         answer.set()
+        for thread in stuck:
+            thread.join(60)
 
 
 def test_thread_ends_if_the_block_fails(driver_with: Install) -> None:
