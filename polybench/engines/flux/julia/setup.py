@@ -241,10 +241,12 @@ def _restored_on_failure(julia: Julia | None) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for added in read_files().keys() - before.keys():
+        after = read_files()
+        for added in after.keys() - before.keys():
             added.unlink()
         for file, content in before.items():
-            file.write_bytes(content)
+            if after.get(file) != content:  # the project may be read-only
+                file.write_bytes(content)
         raise
 
 

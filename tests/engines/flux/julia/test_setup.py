@@ -157,6 +157,15 @@ def test_failed_addition_leaves_the_project_as_it_was(
     assert saved_julia() is None
 
 
+def test_failure_writes_no_unchanged_file(executable: Make, project: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    julia, folder = executable(then="exit 1"), project()
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "write_bytes", lambda file, content: pytest.fail(f"wrote {file}"))
+        code, output = setup("--julia", julia, "--project", folder)
+    assert code == 4
+    assert "the packages could not be precompiled" in output
+
+
 def test_dry_run_reports_steps_and_changes_nothing(executable: Make, project: Make, tmp_path: Path) -> None:
     folder = project(FLUX_ONLY)
     before = files(folder)
