@@ -110,19 +110,14 @@ def warm_workers(
         workers = {}
         for configuration in configurations:
             environment = worker_environment(
-                engine_spec(configuration),
-                configuration.device,
-                threads,
-                configuration.variants,
-                study.malloc,
+                engine_spec(configuration), configuration.device, threads, configuration.variants, study.malloc
             )
             log = given.scratch / f"{configuration.engine}.log"
             workers[configuration] = stack.enter_context(WorkerProcess({**environment, **more}, log))
         _ask_all(workers, lambda configuration: calls.load(engine_spec(configuration).factory))
         weights, epoch = str(given.files.weights), given.files.epoch
         _ask_all(
-            workers,
-            lambda configuration: calls.prepare(given.plan.job(configuration), weights, epoch, WARM_UP_STEPS),
+            workers, lambda configuration: calls.prepare(given.plan.job(configuration), weights, epoch, WARM_UP_STEPS)
         )
         for worker in workers.values():
             measure(worker, _CALIBRATION_STEPS)
@@ -130,8 +125,7 @@ def warm_workers(
 
 
 def _ask_all(
-    workers: Mapping[Configuration, WorkerProcess],
-    request_of: Callable[[Configuration], Request[Any]],
+    workers: Mapping[Configuration, WorkerProcess], request_of: Callable[[Configuration], Request[Any]]
 ) -> None:
     for configuration, worker in workers.items():
         worker.send(request_of(configuration))

@@ -73,10 +73,7 @@ def main() -> None:
     lines = [[studies, *(f"{value:.3f}" for value in one)] for studies, one in scores.items()]
     print(tabulate(lines, ["studies", *Score._fields], tablefmt="pipe", disable_numparse=True))
     told = [{"studies": studies, **one._asdict()} for studies, one in scores.items()]
-    print(
-        json.dumps({"benchmark": "steps", "step": options.step, "noise": options.noise, "scores": told}),
-        flush=True,
-    )
+    print(json.dumps({"benchmark": "steps", "step": options.step, "noise": options.noise, "scores": told}), flush=True)
 
 
 if __name__ == "__main__":

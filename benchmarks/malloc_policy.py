@@ -92,16 +92,7 @@ def main() -> None:
                 )
             )
             print("  ".join(map(str, rows[-1])), file=sys.stderr, flush=True)
-    titles = [
-        "program",
-        "images",
-        "batch",
-        "images from",
-        "faults: system",
-        "faults: keep",
-        "ms",
-        "keep / system",
-    ]
+    titles = ["program", "images", "batch", "images from", "faults: system", "faults: keep", "ms", "keep / system"]
     print(tabulate(rows, titles))
 
 

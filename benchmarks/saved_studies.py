@@ -50,13 +50,7 @@ def write_studies(folder: Path, studies: int, configurations: int) -> int:
     from polybench.storage.store import Store
 
     study = Study(
-        ("fake",),
-        ("cpu",),
-        data="synthetic",
-        batch_size=16,
-        processes=2,
-        rounds_per_process=2,
-        steps_per_round=5,
+        ("fake",), ("cpu",), data="synthetic", batch_size=16, processes=2, rounds_per_process=2, steps_per_round=5
     )
     document = run_study(study, NullProgress(), store=None)
     (folder / "many").mkdir()

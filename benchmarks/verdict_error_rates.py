@@ -42,12 +42,7 @@ def rows(before: list[np.ndarray], after: list[np.ndarray], tolerance: float) ->
         ratio = compare_studies(one.tolist(), two.tolist())
         name = f"engine{number}"
         row = DiffRow(
-            configuration=name,
-            engine=name,
-            device="cpu",
-            verdict="no difference",
-            ratio=ratio.speedup,
-            ci95=ratio.ci95,
+            configuration=name, engine=name, device="cpu", verdict="no difference", ratio=ratio.speedup, ci95=ratio.ci95
         )
         found = log_ratio_change(one.tolist(), two.tolist())
         assert found is not None

@@ -85,10 +85,7 @@ def main():
         return loss_value
 
     data = [
-        (
-            tf.random.uniform((batch_size, 32, 32, 3)),
-            tf.random.uniform((batch_size,), maxval=10, dtype=tf.int64),
-        )
+        (tf.random.uniform((batch_size, 32, 32, 3)), tf.random.uniform((batch_size,), maxval=10, dtype=tf.int64))
         for _ in range(steps)
     ]
     for _ in sys.stdin:

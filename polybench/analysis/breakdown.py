@@ -76,10 +76,7 @@ def layer_breakdown(baseline: Result, other: Result, document: LayersDocument) -
         difference_seconds=step_difference - attributed,
         seconds=layers.step_seconds - sum(one.seconds or 0.0 for one in in_step),
         baseline_seconds=baseline_layers.step_seconds - sum(one.baseline_seconds or 0.0 for one in in_step),
-        ci95=_shifted(
-            _interval(_unattributed(layers), _unattributed(baseline_layers)),
-            -collection.difference_seconds,
-        ),
+        ci95=_shifted(_interval(_unattributed(layers), _unattributed(baseline_layers)), -collection.difference_seconds),
     )
     between_measurements = Component(
         name=MEASUREMENT_DIFFERENCE,

@@ -7,12 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.analysis.breakdown import (
-    batch_size_breakdown,
-    layer_breakdown,
-    startup_breakdown,
-    step_time_difference,
-)
+from polybench.analysis.breakdown import batch_size_breakdown, layer_breakdown, startup_breakdown, step_time_difference
 from polybench.analysis.explanation_text import pair_statements
 from polybench.analysis.recommendations import excluded_configurations, find_recommendations, suggested_measurements
 from polybench.analysis.related_studies import find_layers, find_variations

@@ -33,10 +33,7 @@ Dismissed = Mapping[str, frozenset[str]]
 
 
 def build_history(
-    studies: Iterable[StudyDocument],
-    dismissed: Dismissed,
-    filters: Filters = NO_FILTERS,
-    tolerance: float = TOLERANCE,
+    studies: Iterable[StudyDocument], dismissed: Dismissed, filters: Filters = NO_FILTERS, tolerance: float = TOLERANCE
 ) -> HistoryDocument:
     """Build a series for each ranked configuration, machine and workload.
 
@@ -95,12 +92,7 @@ def _point(study: StudyDocument, result: Result) -> Point:
 
 
 def _series(
-    study: StudyDocument,
-    result: Result,
-    points: Sequence[Point],
-    dismissed: Dismissed,
-    tolerance: float,
-    excluded: int,
+    study: StudyDocument, result: Result, points: Sequence[Point], dismissed: Dismissed, tolerance: float, excluded: int
 ) -> Series:
     segments = segment([math.log(point.step_seconds) for point in points], [_error(point) for point in points])
     levels = [math.exp(one.level) for one in segments for _ in range(one.start, one.stop)]

@@ -94,9 +94,7 @@ def suggested_measurements(
     if document.settings.input == "preload":
         with_pipeline = for_comparison(study, map(engine_of, ranked), input="pipeline")
         yield _missing(
-            "waiting for data, because all data was preloaded",
-            "data_wait_time",
-            command_line("compare", with_pipeline),
+            "waiting for data, because all data was preloaded", "data_wait_time", command_line("compare", with_pipeline)
         )
 
 
@@ -187,11 +185,7 @@ def _suggest_malloc(
     ]
     if expensive and document.settings.malloc == "system":
         retaining = for_comparison(study, map(engine_of, expensive), malloc="retain")
-        yield _missing(
-            f"{_names(expensive)} with --malloc retain",
-            "page_faults",
-            command_line("compare", retaining),
-        )
+        yield _missing(f"{_names(expensive)} with --malloc retain", "page_faults", command_line("compare", retaining))
 
 
 def _names(results: Sequence[Result]) -> str:

@@ -223,10 +223,7 @@ def sweep(
 
 
 def overhead(
-    *,
-    batch_sizes: Sequence[int] = BATCH_SIZES,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[Options],
+    *, batch_sizes: Sequence[int] = BATCH_SIZES, progress: ProgressCallback | None = None, **options: Unpack[Options]
 ) -> OverheadResult:
     """Fit the fixed overhead of a step and the cost of an item over batch sizes.
 

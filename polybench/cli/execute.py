@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
-from polybench.cli.output import (
-    OutputOptions,
-    check_writable,
-    echo,
-    exit_code,
-    parse_columns,
-    print_and_exit,
-    width,
-)
+from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, parse_columns, print_and_exit, width
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.machine import interrupts
 from polybench.render import EXPLANATION_FORMATS, FORMATS, TABLE_FORMATS, render
@@ -122,12 +114,7 @@ def run_and_render(
 
 
 def print_plan(
-    study: Study,
-    results: Path | None,
-    *,
-    recheck: bool = False,
-    is_remote: bool = False,
-    machine: str | None = None,
+    study: Study, results: Path | None, *, recheck: bool = False, is_remote: bool = False, machine: str | None = None
 ) -> None:
     """Print the configurations of a study, an estimate of its duration and the basis of that estimate.
 

@@ -28,9 +28,7 @@ def explain(
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline",
-            help="Configuration to compare with, such as torch/cpu.",
-            show_default="the study's baseline",
+            "--baseline", help="Configuration to compare with, such as torch/cpu.", show_default="the study's baseline"
         ),
     ] = None,
     format: Annotated[str, format_option(EXPLANATION_FORMATS)] = "table",
@@ -62,11 +60,7 @@ class ExplainResult(NamedTuple):
 
 
 def explain_study(
-    document: StudyDocument,
-    store: Store | None,
-    progress: Progress,
-    argv: list[str],
-    requested: Study | None = None,
+    document: StudyDocument, store: Store | None, progress: Progress, argv: list[str], requested: Study | None = None
 ) -> ExplainResult:
     """Explain a study that was just measured, and add the statements to its document.
 

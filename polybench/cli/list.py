@@ -21,8 +21,7 @@ def list_studies(
     filters: Filters,
     results: Path | None = None,
     show_points: Annotated[
-        bool,
-        typer.Option("--show-points", help="List the studies of a sweep below it; JSON always has them."),
+        bool, typer.Option("--show-points", help="List the studies of a sweep below it; JSON always has them.")
     ] = False,
     format: TableOrJson = "table",
 ) -> None:
@@ -50,11 +49,7 @@ def list_studies(
     sweep_of = {id: study.id for study in selected if study.points is not None for id in study.points.studies}
     rows = [_row(study, now, resumable, sweep_of) for study in selected]
     message = _no_studies(len(studies), filters)
-    print_table(
-        rows,
-        format,
-        lambda rows: render(rows, terminal_width(), show_points=show_points) if rows else message,
-    )
+    print_table(rows, format, lambda rows: render(rows, terminal_width(), show_points=show_points) if rows else message)
 
 
 def _row(study: StudySummary, now: float, resumable: Collection[str], sweep_of: Mapping[str, str]) -> dict[str, Any]:

@@ -108,10 +108,7 @@ def _table(configurations: Sequence[ConfigurationProgress]) -> Table:
         else:
             outcome = Text(status, style=_STATUS_STYLES[status])
         table.add_row(
-            printable(configuration.name),
-            Text(parity, style=style),
-            str(configuration.rounds or ""),
-            outcome,
+            printable(configuration.name), Text(parity, style=style), str(configuration.rounds or ""), outcome
         )
     return table
 

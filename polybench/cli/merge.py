@@ -14,8 +14,7 @@ from polybench.render import render
 @with_options("output", "results")
 def merge(
     studies: Annotated[
-        list[str],
-        typer.Argument(metavar="ID...", help="Studies: IDs, unique prefixes, or paths of JSON files."),
+        list[str], typer.Argument(metavar="ID...", help="Studies: IDs, unique prefixes, or paths of JSON files.")
     ],
     options: OutputOptions,
     baseline: Annotated[

@@ -272,9 +272,7 @@ WORKLOAD = _panel(
         " kernel, and steps can lose time to page faults.",
     ),
     _option(
-        "pin_cpus",
-        "Pin every worker to the same physical cores, one per thread, away from interrupts.",
-        "--pin-cpus",
+        "pin_cpus", "Pin every worker to the same physical cores, one per thread, away from interrupts.", "--pin-cpus"
     ),
     _option("seed", "Seed of initial weights and batch order."),
 )
@@ -288,9 +286,7 @@ MEASUREMENT = _panel(
     _option("epochs", "Whole epochs to train as well, once per seed.", show_default="none"),
     _option("accuracy", "Evaluation on the test set after each epoch (1 epoch without --epochs).", "--accuracy"),
     _option(
-        "target_accuracy",
-        "Test accuracy to train to, such as 0.60; reports the time to reach it.",
-        kind=float | None,
+        "target_accuracy", "Test accuracy to train to, such as 0.60; reports the time to reach it.", kind=float | None
     ),
     _option(
         "margin",
@@ -314,18 +310,10 @@ MEASUREMENT = _panel(
         write="{:g}s".format,
     ),
     _option(
-        "timeout",
-        "Maximum wait for a worker's reply.",
-        parser=parse_duration,
-        metavar="TIME",
-        write="{:g}s".format,
+        "timeout", "Maximum wait for a worker's reply.", parser=parse_duration, metavar="TIME", write="{:g}s".format
     ),
     _option("parity_steps", "Training steps of the parity check."),
-    _option(
-        "recheck",
-        "Repeat the parity check even if a cached result of this machine still applies.",
-        "--recheck",
-    ),
+    _option("recheck", "Repeat the parity check even if a cached result of this machine still applies.", "--recheck"),
     _option(
         "parity",
         "Skip the parity check; no configuration is then called identical.",
@@ -392,9 +380,7 @@ def format_option(names: Iterable[str]) -> Any:
     """Return the option `--format` with these values; any other ends with BadInput."""
     table = {name: name for name in names}
     return typer.Option(
-        "--format",
-        help=f"Format: {', '.join(table)}.",
-        callback=lambda name: lookup_or_suggest(name, table, "format"),
+        "--format", help=f"Format: {', '.join(table)}.", callback=lambda name: lookup_or_suggest(name, table, "format")
     )
 
 
@@ -414,10 +400,7 @@ Tolerance = Annotated[
 def parse_filters(
     engine: Annotated[
         str | None,
-        typer.Option(
-            "--engine",
-            help="Engine: torch selects any variant, torch+compile this one. Wildcards: * and ?.",
-        ),
+        typer.Option("--engine", help="Engine: torch selects any variant, torch+compile this one. Wildcards: * and ?."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="Network: lenet or catdog-*, for example.")] = None,
     device: Annotated[
@@ -556,8 +539,5 @@ def with_options(*names: str) -> Callable[[Command], Command]:
 def _parameter(row: Option, *, unset: bool) -> inspect.Parameter:
     row = row.without_default() if unset else row
     return inspect.Parameter(
-        row.field,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=row.default,
-        annotation=Annotated[row.kind, row.info],
+        row.field, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=Annotated[row.kind, row.info]
     )

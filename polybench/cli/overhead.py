@@ -20,9 +20,7 @@ def overhead(
     batch_size: Annotated[
         str | None,
         typer.Option(
-            help="Batch sizes, at least two.",
-            show_default="1,2,4,8,16,32,64",
-            rich_help_panel=WORKLOAD_PANEL,
+            help="Batch sizes, at least two.", show_default="1,2,4,8,16,32,64", rich_help_panel=WORKLOAD_PANEL
         ),
     ] = None,
     resume: Resume = False,

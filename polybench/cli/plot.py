@@ -32,8 +32,7 @@ def plot(
     document: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
     options: OutputOptions,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", help="File to write: .html, or .svg, .png, .pdf (need Chromium)."),
+        Path, typer.Option("-o", "--output", help="File to write: .html, or .svg, .png, .pdf (need Chromium).")
     ],
     figure: Annotated[
         str | None,

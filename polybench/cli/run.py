@@ -36,8 +36,7 @@ def run(
     study: Annotated[
         str,
         typer.Argument(
-            metavar="STUDY.toml|ID",
-            help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`.",
+            metavar="STUDY.toml|ID", help="Study file, or saved study to repeat: its ID, a unique prefix, or `last`."
         ),
     ],
     overrides: Overrides,
@@ -100,11 +99,7 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
         raise BadInput(
             f"--on {on}: the file is a sweep, which cannot run remotely: start it on that machine, without --on"
         )
-    given = {
-        **more,
-        "columns": options.columns,
-        "explain": options.explain,
-    }
+    given = {**more, "columns": options.columns, "explain": options.explain}
     reject_options({f"--{name}": value for name, value in given.items()}, "the file is a sweep")
 
 
@@ -171,14 +166,12 @@ def _find(name: str, quick: bool, results: Path | None, *, is_remote: bool) -> S
 )  # fmt: skip
 def resume(
     study: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Interrupted study or sweep: its ID, a unique prefix, or `last`."),
+        str, typer.Argument(metavar="ID", help="Interrupted study or sweep: its ID, a unique prefix, or `last`.")
     ],
     options: OutputOptions,
     strict: bool,
     discard: Annotated[
-        bool,
-        typer.Option("--discard", help="Delete the checkpoint instead of resuming; results that are saved stay."),
+        bool, typer.Option("--discard", help="Delete the checkpoint instead of resuming; results that are saved stay.")
     ] = False,
 ) -> None:
     """Resume an interrupted study or sweep; finished measurements are not repeated.

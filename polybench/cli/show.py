@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 @with_options("columns", "published", "format", "output", "results", "anonymous", "quiet")
-def show(
-    study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)],
-    options: OutputOptions,
-) -> None:
+def show(study: Annotated[str, typer.Argument(metavar="ID", help=DOCUMENT_HELP)], options: OutputOptions) -> None:
     """Print a saved study in any format, or another saved document in the formats of its command.
 
     Example: polybench show last --format markdown
@@ -46,10 +43,7 @@ def show(
     document = anonymize_if_requested(document, options)
     check_writable(options.output)
     line = width(options.output)
-    write(
-        render(document, options.format, width=line, columns=metrics, published=options.published),
-        options.output,
-    )
+    write(render(document, options.format, width=line, columns=metrics, published=options.published), options.output)
 
 
 def _show_other_document(document: AnyDocument, name: str, options: OutputOptions) -> None:
@@ -58,10 +52,7 @@ def _show_other_document(document: AnyDocument, name: str, options: OutputOption
     from polybench.schema.documents import DOCUMENT_KINDS, kind_of
 
     kind = kind_of(document.schema)
-    given = {
-        "--columns": options.columns,
-        "--published": options.published and kind != "sweep",
-    }
+    given = {"--columns": options.columns, "--published": options.published and kind != "sweep"}
     reject_options(given, f"{name} is {DOCUMENT_KINDS[kind].description}")
     formats = EXPLANATION_FORMATS if kind == "explanation" else TABLE_FORMATS
     lookup_or_suggest(options.format, dict.fromkeys(formats), "format")

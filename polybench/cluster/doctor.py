@@ -9,15 +9,7 @@ import msgspec
 
 from polybench.cluster.driver import ClusterProgress
 from polybench.cluster.executor import Executor, Node, make_executor
-from polybench.cluster.messages import (
-    LAST_MESSAGES,
-    Diagnosed,
-    NodeLost,
-    Rejected,
-    Started,
-    Task,
-    current_fingerprint,
-)
+from polybench.cluster.messages import LAST_MESSAGES, Diagnosed, NodeLost, Rejected, Started, Task, current_fingerprint
 from polybench.errors import BadInput
 from polybench.runner.doctor import Report
 from polybench.runner.prepare import new_id

@@ -92,10 +92,7 @@ def remove_stale(folder: Path, names: str) -> None:
 
 def _free_space_hint(folder: Path) -> str:
     """Return the fix that moves this folder to another disk."""
-    for variable, parent in (
-        ("XDG_CACHE_HOME", platformdirs.user_cache_path()),
-        ("TMPDIR", tempfile.gettempdir()),
-    ):
+    for variable, parent in (("XDG_CACHE_HOME", platformdirs.user_cache_path()), ("TMPDIR", tempfile.gettempdir())):
         if folder.is_relative_to(parent):
             return f"free some space, or set {variable} to a folder on a larger disk"
     return "free some space, or choose another folder"

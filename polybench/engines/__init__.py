@@ -201,19 +201,14 @@ ENGINES: dict[str, EngineSpec] = {
                 diagnostic_only=True,
             ),
             "unrolled": Variant(
-                "LSTMs without a loop: separate operations for each time step (unroll=True)",
-                diagnostic_only=True,
+                "LSTMs without a loop: separate operations for each time step (unroll=True)", diagnostic_only=True
             ),
             "xla": Variant("the step compiled with XLA (jit_compile=True)", compiled_as_whole=True),
         },
         runs_on=_CUDA_UNTESTED,
         devices=("cpu", "cuda"),
         # TF_CUDNN_USE_AUTOTUNE overrides the user's environment: cuDNN always benchmarks its algorithms.
-        environment={
-            "KERAS_BACKEND": "tensorflow",
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "TF_CUDNN_USE_AUTOTUNE": "1",
-        },
+        environment={"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_CUDNN_USE_AUTOTUNE": "1"},
         memory_bytes=480 << 20,
         startup_seconds=8.1,
         replicas="devices",
@@ -227,11 +222,7 @@ ENGINES: dict[str, EngineSpec] = {
         devices=("cpu", "cuda"),
         # Only NPROC sizes XLA's CPU thread pools (xla/pjrt/utils.cc, DefaultThreadPoolSize). By default JAX
         # preallocates three quarters of a GPU's memory, which hides how much it needs.
-        environment={
-            "NPROC": "{threads}",
-            "PJRT_NPROC": "{threads}",
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        },
+        environment={"NPROC": "{threads}", "PJRT_NPROC": "{threads}", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
         replicas="devices",
         replicas_environment={"JAX_NUM_CPU_DEVICES": "{replicas}"},
     ),
@@ -242,8 +233,7 @@ ENGINES: dict[str, EngineSpec] = {
         packages=("keras",),
         variants={
             "jax": Variant(
-                "on JAX: Keras compiles the step with XLA",
-                requires=Requirement("JAX", install_command("jax")),
+                "on JAX: Keras compiles the step with XLA", requires=Requirement("JAX", install_command("jax"))
             ),
             "torch": Variant(
                 "on PyTorch: the step is eager", requires=Requirement("PyTorch", install_command("torch"))

@@ -5,16 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from statistics import fmean
 
-from polybench.figures.figure import (
-    NEUTRAL,
-    Figure,
-    NoData,
-    Trace,
-    TraceStyle,
-    escape_text,
-    scatter,
-    styles_for,
-)
+from polybench.figures.figure import NEUTRAL, Figure, NoData, Trace, TraceStyle, escape_text, scatter, styles_for
 from polybench.schema.result import Training
 from polybench.schema.study import StudyDocument
 

@@ -80,8 +80,7 @@ class MachineCounters(NamedTuple):
         return MachineLoad(
             seconds=max(self.seconds - earlier.seconds, 1e-3),
             other_cpu_seconds=max(
-                0.0,
-                (self.busy_seconds - earlier.busy_seconds) - (self.own_cpu_seconds - earlier.own_cpu_seconds),
+                0.0, (self.busy_seconds - earlier.busy_seconds) - (self.own_cpu_seconds - earlier.own_cpu_seconds)
             ),
             steal_seconds=self.steal_seconds - earlier.steal_seconds,
             swapped_bytes=self.swapped_bytes - earlier.swapped_bytes,

@@ -209,8 +209,7 @@ class LayerReader:
         """Check that an embedding is the first layer and covers all tokens of the input."""
         if self._vocabulary is None or self._layer_count > 1:
             raise self._error(
-                at,
-                "an embedding needs tokens: it must be the first layer, and the input needs a vocabulary",
+                at, "an embedding needs tokens: it must be the first layer, and the input needs a vocabulary"
             )
         if values.setdefault("vocabulary", self._vocabulary) != self._vocabulary:
             raise self._error(

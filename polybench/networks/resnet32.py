@@ -56,10 +56,7 @@ RESNET32 = Model(
     ),
     batch_size=128,
     optimizer=Optimizer(
-        "momentum",
-        learning_rate=0.1,
-        momentum=0.9,
-        lr_schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001)),
+        "momentum", learning_rate=0.1, momentum=0.9, lr_schedule=((40_000, 0.01), (60_000, 0.001), (80_000, 0.0001))
     ),
     parity_batch_size=4,
     initialization="he",

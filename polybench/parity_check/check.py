@@ -186,11 +186,7 @@ class ParityChecker:
         return _snapshot(self._reference, request, folder, step)
 
     def _known_deviations(
-        self,
-        request: CheckRequest,
-        conventions: NumericalConventions,
-        folder: Path,
-        zero_gradients: frozenset[str],
+        self, request: CheckRequest, conventions: NumericalConventions, folder: Path, zero_gradients: frozenset[str]
     ) -> list[KnownDeviation]:
         """Measure how far each declared convention, applied alone, moves the first step's results."""
         rules = dict(conventions.each_rule())
@@ -224,11 +220,7 @@ class _ReferenceSession(NamedTuple):
 
 
 def _prepare(
-    session: WorkerSession,
-    request: CheckRequest,
-    job: Job,
-    weights: Path,
-    pipeline_files: PipelineFiles | None = None,
+    session: WorkerSession, request: CheckRequest, job: Job, weights: Path, pipeline_files: PipelineFiles | None = None
 ) -> NumericalConventions:
     message = calls.prepare(job, str(weights), request.epoch, pipeline=pipeline_files)
     return session.request(message, request.timeout).conventions

@@ -128,10 +128,7 @@ class ExpectedUpdate:
                 rounding = self._tolerance["gradient"] * BENCHMARK_ZERO_FLOOR * total_norm(state.gradients)
                 drift = max_drift(self._optimizer, step + 1, rounding, weights.size)
                 scale = max(scale, max(drift) / self._tolerance["weight"])
-            saved: dict[str, Any] = optimizer_state | {
-                _UPDATED_WEIGHTS: updated_weights,
-                _SCALE: np.array(scale),
-            }
+            saved: dict[str, Any] = optimizer_state | {_UPDATED_WEIGHTS: updated_weights, _SCALE: np.array(scale)}
             np.savez(file, **saved)
 
     def errors(self, step: int, weights: Path) -> Iterator[TensorComparison]:
@@ -142,14 +139,7 @@ class ExpectedUpdate:
             with np.load(self._folder / f"{name}.npz") as file:
                 min_scale = max(floor, float(file[_SCALE]))
                 yield _error(
-                    "timed",
-                    name,
-                    step,
-                    "weight",
-                    actual,
-                    file[_UPDATED_WEIGHTS],
-                    min_scale,
-                    self._tolerance["weight"],
+                    "timed", name, step, "weight", actual, file[_UPDATED_WEIGHTS], min_scale, self._tolerance["weight"]
                 )
 
 

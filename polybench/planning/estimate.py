@@ -14,13 +14,7 @@ from typing import NamedTuple
 
 from polybench.data import expected_images
 from polybench.networks.network_file import REFERENCE_RATE
-from polybench.planning.plan import (
-    Plan,
-    engine_spec,
-    has_native_count,
-    memory_groups,
-    needs_native_count_process,
-)
+from polybench.planning.plan import Plan, engine_spec, has_native_count, memory_groups, needs_native_count_process
 from polybench.planning.schedule import CALIBRATION_STEPS, COUNTED_STEPS, WARM_UP_STEPS, RoundBudget
 from polybench.schema import units
 from polybench.schema.metadata import PhaseSeconds

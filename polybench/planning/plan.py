@@ -48,14 +48,7 @@ class Plan(NamedTuple):
     def job(self, configuration: Configuration) -> Job:
         """Return the job of a configuration's worker."""
         workload = self.workload_of(configuration)
-        return Job(
-            self.model,
-            workload,
-            configuration.device,
-            "float32",
-            configuration.variants,
-            seed=self.study.seed,
-        )
+        return Job(self.model, workload, configuration.device, "float32", configuration.variants, seed=self.study.seed)
 
 
 def engine_spec(configuration: Configuration) -> EngineSpec:

@@ -119,8 +119,7 @@ def write(plan: Plan, scratch: Path) -> SharedFiles:
     write = partial(write_pipeline_files, scratch, loader_workers=workers, steps_per_epoch=len(order))
     whole = batch_stream(len(dataset.images), batch_size, study.seed, steps)
     return files._replace(
-        stream=write(whole, augmentations, epoch),
-        parity_stream=write(order[checked], checked_augmentations, parity),
+        stream=write(whole, augmentations, epoch), parity_stream=write(order[checked], checked_augmentations, parity)
     )
 
 

@@ -180,8 +180,7 @@ def _parse(text: TomlText, quick: bool, folder: Path, *, remote: bool) -> tuple[
         raise BadInput(f'{text.name} is empty: write, for example, engines = ["torch", "tf"]')
     if "layers" in table:
         raise text.error(
-            ("layers",),
-            f"this is a network file, not a study file: use polybench compare --model {text.name}",
+            ("layers",), f"this is a network file, not a study file: use polybench compare --model {text.name}"
         )
     _check_keys(text, table, (), (*_STUDY, *_EXTRA), "key")
     table = replace_network(text, table, (), folder)

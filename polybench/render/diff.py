@@ -21,10 +21,7 @@ def table(document: DiffDocument, _: TableOptions = DEFAULTS) -> Table:
     changed = changes(document)
     return Table(
         title=[_study_line("A", document.a), _study_line("B", document.b)],
-        tables=[
-            Table(title=["Changes:"], notes=changed) if changed else Table(title=[UNCHANGED]),
-            verdicts(document),
-        ],
+        tables=[Table(title=["Changes:"], notes=changed) if changed else Table(title=[UNCHANGED]), verdicts(document)],
     )
 
 

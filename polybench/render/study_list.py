@@ -93,8 +93,7 @@ def _state_label(row: StudyRow) -> str:
 def _configurations(configurations: Sequence[str]) -> str:
     """List as many configurations as fit, and count the others."""
     shown = next(
-        (n for n in range(len(configurations), 1, -1) if len(", ".join(configurations[:n])) <= _MAX_TEXT_WIDTH),
-        1,
+        (n for n in range(len(configurations), 1, -1) if len(", ".join(configurations[:n])) <= _MAX_TEXT_WIDTH), 1
     )
     more = [f"{len(configurations) - shown} more"] if len(configurations) > shown else []
     return ", ".join([*configurations[:shown], *more])

@@ -42,10 +42,7 @@ def table(sweep: SweepDocument, options: TableOptions = DEFAULTS) -> Table:
         rows=[_row(point, result, by_threads) for point, result in _sort_points(sweep)],
         tables=[*([costs] if costs else []), *map(_grid_table, sweep.thread_pools)],
         notes=[*_notes(sweep), *sweep.warnings],
-        summary=[
-            *(_best_point(curve, sweep.input_kind) for curve in sweep.curves),
-            *([cheapest] if cheapest else []),
-        ],
+        summary=[*(_best_point(curve, sweep.input_kind) for curve in sweep.curves), *([cheapest] if cheapest else [])],
         published=published_results.table(sweep.published if options.published else [], measured),
     )
 

@@ -21,13 +21,7 @@ from polybench.results.peak import compare_with_peak
 from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.usage import summarize_usage
 from polybench.schema.measurements import PeakDocument
-from polybench.schema.metadata import (
-    Host,
-    Resumed,
-    Settings,
-    StudyFileMetadata,
-    ToolVersion,
-)
+from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
 from polybench.schema.result import (

@@ -54,10 +54,7 @@ def build_layers_document(
         **study.header(),
         study=study.study,
         settings=study.settings,
-        warnings=[
-            *study.warnings,
-            *(f"{r.configuration}: {text}" for r in study.results for text in r.warnings),
-        ],
+        warnings=[*study.warnings, *(f"{r.configuration}: {text}" for r in study.results for text in r.warnings)],
         configurations=configurations,
     )
 
@@ -72,11 +69,7 @@ def _keep_layer(configuration: ConfigurationLayers, layer: str) -> Configuration
 
 
 def _configuration_layers(
-    result: Result,
-    layers: Sequence[TimedLayer],
-    times: OperationTimes,
-    compiled_as_whole: bool,
-    expand_blocks: bool,
+    result: Result, layers: Sequence[TimedLayer], times: OperationTimes, compiled_as_whole: bool, expand_blocks: bool
 ) -> ConfigurationLayers:
     configuration = ConfigurationLayers(
         **status_fields(result),

@@ -81,10 +81,7 @@ def square_shape(size: int) -> str:
 
 
 def build_peak_document(
-    study: StudyDocument,
-    timings: Iterable[KernelTiming],
-    numpy: str | None = None,
-    network: Model | None = None,
+    study: StudyDocument, timings: Iterable[KernelTiming], numpy: str | None = None, network: Model | None = None
 ) -> PeakDocument:
     """Select the fastest timing of each kind by its median over rounds.
 

@@ -188,10 +188,7 @@ def thread_pool_grids(points: Sequence[MeasuredPoint]) -> list[ThreadPoolGrid]:
                 grids.setdefault(key, {}).setdefault((one.julia, one.blas), one)
     return [
         ThreadPoolGrid(
-            configuration,
-            dict(others),
-            list(sizes.values()),
-            min(sizes.values(), key=lambda one: one.step_seconds),
+            configuration, dict(others), list(sizes.values()), min(sizes.values(), key=lambda one: one.step_seconds)
         )
         for (configuration, others), sizes in grids.items()
         if len({one.blas for one in sizes.values()}) > 1

@@ -167,11 +167,7 @@ def _build_document(study: StudyDocument, profiles: dict[str, AllocationProfile]
 def _configuration_allocations(result: Result, profile: AllocationProfile | None) -> ConfigurationAllocations:
     allocations = ConfigurationAllocations(**status_fields(result))
     if profile is not None:
-        allocations.source, allocations.coverage, allocations.sites = (
-            profile.source,
-            profile.coverage,
-            profile.sites,
-        )
+        allocations.source, allocations.coverage, allocations.sites = (profile.source, profile.coverage, profile.sites)
         allocations.bytes_per_step = sum(site.bytes_per_step for site in profile.sites)
         allocations.count_per_step = sum(site.count_per_step for site in profile.sites)
     return allocations

@@ -176,10 +176,7 @@ def engine_requirement(spec: EngineSpec) -> RequirementStatus:
     names = [*spec.packages, *([spec.requires.name] if spec.requires else [])]
     problem = _engine_problem(spec)
     return RequirementStatus(
-        ", ".join(names) or None,
-        "; ".join(commands) or None,
-        problem is None,
-        problem.hint if problem else None,
+        ", ".join(names) or None, "; ".join(commands) or None, problem is None, problem.hint if problem else None
     )
 
 

@@ -139,11 +139,7 @@ class StudyState:
         self.checkpoints.reject_changed(checkpoint, changes)
         for saved, current in zip(checkpoint.runs, self.runs, strict=True):
             saved.interpreter = current.interpreter  # the earlier links to bundled packages are gone
-        self.runs, self.interference, self.completed = (
-            checkpoint.runs,
-            checkpoint.interference,
-            checkpoint.completed,
-        )
+        self.runs, self.interference, self.completed = (checkpoint.runs, checkpoint.interference, checkpoint.completed)
         self._warnings = list(dict.fromkeys([*checkpoint.warnings, *self._warnings]))
         process_runs, active = self.completed.process_runs / self.plan.study.processes, self.active_runs
         trainings = sum(len(run.trainings) for run in active)

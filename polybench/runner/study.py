@@ -60,13 +60,7 @@ def run_study(
     saves = store is not None and parity_check != "only"
     with CheckpointStore(store.folder).lock(header.id) if store and saves else contextlib.nullcontext():
         return run_phases(
-            study,
-            progress,
-            header=header,
-            store=store,
-            strict=strict,
-            parity_check=parity_check,
-            operations=operations,
+            study, progress, header=header, store=store, strict=strict, parity_check=parity_check, operations=operations
         )
 
 

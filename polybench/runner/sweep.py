@@ -15,13 +15,7 @@ from polybench.planning.grid import GridPoint, points
 from polybench.planning.plan import Plan, resolve
 from polybench.planning.shared_files import dataset_of
 from polybench.results.document import study_toml
-from polybench.runner.checkpoint import (
-    CheckpointStore,
-    CorruptCheckpoint,
-    SweepCheckpoint,
-    SweepSpec,
-    list_changes,
-)
+from polybench.runner.checkpoint import CheckpointStore, CorruptCheckpoint, SweepCheckpoint, SweepSpec, list_changes
 from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.runner.scratch import scratch_folder
@@ -50,12 +44,7 @@ class SweepOutcome(NamedTuple):
 
 
 def run_sweep(
-    spec: SweepSpec,
-    progress: Progress,
-    *,
-    store: Store | None,
-    argv: Sequence[str] = (),
-    anonymous: bool = False,
+    spec: SweepSpec, progress: Progress, *, store: Store | None, argv: Sequence[str] = (), anonymous: bool = False
 ) -> SweepOutcome:
     """Measure all points; the arguments are those of `run_study` and `new_header`.
 

@@ -11,14 +11,7 @@ import datetime
 
 from polybench.schema.analyses import Statement
 from polybench.schema.encoding import decode, encode
-from polybench.schema.metadata import (
-    Document,
-    PhaseSeconds,
-    PublishedResult,
-    Resumed,
-    RoundInterference,
-    Settings,
-)
+from polybench.schema.metadata import Document, PhaseSeconds, PublishedResult, Resumed, RoundInterference, Settings
 from polybench.schema.result import Result
 
 SCHEMA = "polybench.study/2"

@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _MINUTE = 60.0
 _DAY = 86400.0
-_AGES = (
-    (365.25 * _DAY, "year"),
-    (30.44 * _DAY, "month"),
-    (_DAY, "day"),
-    (3600.0, "hour"),
-    (_MINUTE, "minute"),
-)
+_AGES = ((365.25 * _DAY, "year"), (30.44 * _DAY, "month"), (_DAY, "day"), (3600.0, "hour"), (_MINUTE, "minute"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 

@@ -39,9 +39,7 @@ class Ratio(NamedTuple):
 
 
 def summarize_step_times(
-    step_times: NestedStepTimes,
-    resolution: Literal["step", "block"],
-    unaffected: NestedStepTimes | None = None,
+    step_times: NestedStepTimes, resolution: Literal["step", "block"], unaffected: NestedStepTimes | None = None
 ) -> StepTime:
     """Summarize step times; `median` and `ci95` describe a typical step of a typical process.
 

@@ -114,11 +114,7 @@ def _document_folders(plain: dict[str, Any]) -> Iterator[Path]:
     with contextlib.suppress(tomllib.TOMLDecodeError):
         study = tomllib.loads(plain.get("study", ""))
     rows = (*plain.get("results", ()), *plain.get("configurations", ()))
-    paths = [
-        study.get("data"),
-        study.get("env"),
-        *((row.get("log_path"), row.get("versions")) for row in rows),
-    ]
+    paths = [study.get("data"), study.get("env"), *((row.get("log_path"), row.get("versions")) for row in rows)]
     yield from (Path(text) for text in _texts(paths) if text.startswith("/"))
 
 

@@ -11,13 +11,7 @@ import msgspec
 
 from polybench.data.disk import read_regular_file
 from polybench.errors import BadInput
-from polybench.planning.estimate import (
-    NO_PAST_MEASUREMENTS,
-    ZERO_ESTIMATE,
-    Estimate,
-    PastMeasurements,
-    estimate,
-)
+from polybench.planning.estimate import NO_PAST_MEASUREMENTS, ZERO_ESTIMATE, Estimate, PastMeasurements, estimate
 from polybench.planning.plan import Plan
 from polybench.schema.encoding import decode
 from polybench.schema.metadata import Host, PhaseSeconds

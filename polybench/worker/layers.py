@@ -59,11 +59,7 @@ class OperationTimer:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        job: Job,
-        layers: LayerOperations,
-        step_operations: Mapping[Operation, TimedOperation],
+        self, engine: Engine, job: Job, layers: LayerOperations, step_operations: Mapping[Operation, TimedOperation]
     ) -> None:
         self._engine = engine
         # Timing synchronizes a GPU before and after, which takes longer than most operations.

@@ -64,12 +64,7 @@ class RankCoordinator:
         own_rank_finished = threading.Event()
         with ThreadPoolExecutor(len(self._ranks)) as pool:
             others = [
-                pool.submit(
-                    self._request_from_rank,
-                    number,
-                    self._request_for_rank(request, number),
-                    own_rank_finished,
-                )
+                pool.submit(self._request_from_rank, number, self._request_for_rank(request, number), own_rank_finished)
                 for number in range(1, self._world_size)
             ]
             own = self._worker.handle(self._request_for_rank(request, 0))

@@ -87,14 +87,7 @@ def test_unattributed_components_are_named() -> None:
     assert measurements.difference_seconds == pytest.approx(-0.001, rel=0.02)
 
 
-@given(
-    flux=seconds,
-    torch=seconds,
-    step=seconds,
-    conv=seconds,
-    baseline_conv=seconds,
-    gc_seconds=seconds,
-)
+@given(flux=seconds, torch=seconds, step=seconds, conv=seconds, baseline_conv=seconds, gc_seconds=seconds)
 def test_components_add_up_to_the_measured_difference(
     flux: float, torch: float, step: float, conv: float, baseline_conv: float, gc_seconds: float
 ) -> None:
@@ -162,10 +155,7 @@ def test_phases_of_the_cold_start_add_up() -> None:
     other = measured("flux/cpu", 0.05, startup=Startup(0.1, 5.0, 1.0, 0.2, 11.0, 0.1))
     found = startup_breakdown(TORCH, other)
     assert found is not None
-    assert (found.components[0].name, found.components[0].difference_seconds) == (
-        "first step",
-        pytest.approx(10.7),
-    )
+    assert (found.components[0].name, found.components[0].difference_seconds) == ("first step", pytest.approx(10.7))
     assert found.unattributed == []
     assert total(found) == pytest.approx(found.difference_seconds)
     assert found.explained_fraction == pytest.approx(1)

@@ -35,8 +35,7 @@ def only_row(document: DiffDocument) -> DiffRow:
 def both(seconds: float, **changes: Any) -> StudyDocument:
     """Return a study of torch with this step time and of tf with 20 ms."""
     return study(
-        measured("torch/cpu", seconds, **({"versions": TORCH} | changes)),
-        measured("tf/cpu", 0.020, versions=TF),
+        measured("torch/cpu", seconds, **({"versions": TORCH} | changes)), measured("tf/cpu", 0.020, versions=TF)
     )
 
 
@@ -206,9 +205,7 @@ def test_changes_are_listed() -> None:
     versions = TORCH | {"build": {"MKL": "2024"}, "environment": {"OMP": "2"}}
     one = both(0.01, versions=versions, peak=PeakComparison(1e11, 0.5, "x"))
     two = both(
-        0.01,
-        versions=versions | {"build": {"MKL": "2025"}, "environment": {}},
-        peak=PeakComparison(2e11, 0.5, "x"),
+        0.01, versions=versions | {"build": {"MKL": "2025"}, "environment": {}}, peak=PeakComparison(2e11, 0.5, "x")
     )
     two.host.os, two.polybench, two.settings.pinned_cpus = "Linux 6", ToolVersion("0.2.0", None), [0, 1]
     found = diff(one, two)

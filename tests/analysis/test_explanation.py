@@ -21,8 +21,7 @@ from tests.factories import layers, measured, saved_again, study, typical_study,
 CONV: tuple[str, Operation] = ("conv2 + relu", "input gradient")
 DENSE: tuple[str, Operation] = ("dense1", "weight gradient")
 FAULTS = Interference(
-    blocks=[[BlockCounters(1.0, 1.0, 0.0, 0.0, minor_faults=9, page_fault_seconds=0.1)]],
-    minor_faults_per_step=9.0,
+    blocks=[[BlockCounters(1.0, 1.0, 0.0, 0.0, minor_faults=9, page_fault_seconds=0.1)]], minor_faults_per_step=9.0
 )
 AFFECTED = Interference(blocks=[[BlockCounters(1.0, 1.0, 0.5, 0.0, affected=True)]], blocks_affected=1)
 

@@ -258,10 +258,7 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
     _, result, _ = play(a=[[Started(hostname="h"), DOCUMENT, lost]], b=[COMPLETE])
     store = Store(tmp_path / "r")
     before = CheckpointStore(store.folder).ids()
-    with (
-        CheckpointStore(store.folder).lock(result.unfinished_id),
-        pytest.raises(BadInput, match="is still running"),
-    ):
+    with CheckpointStore(store.folder).lock(result.unfinished_id), pytest.raises(BadInput, match="is still running"):
         discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)
     assert CheckpointStore(store.folder).ids() == before != []
     discard(ResumableRun(result.unfinished_id, ClusterCheckpoint), store)

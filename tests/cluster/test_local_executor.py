@@ -65,11 +65,7 @@ def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path) -> 
     assert listener.warnings == remote.warnings
     assert remote.warnings[0] == local.warnings[0]  # other warnings depend on the load of the machine
     for one, other in zip(remote.results, local.results, strict=True):
-        assert (one.configuration, one.status, one.workload) == (
-            other.configuration,
-            other.status,
-            other.workload,
-        )
+        assert (one.configuration, one.status, one.workload) == (other.configuration, other.status, other.workload)
         assert [list(map(len, process)) for process in one.nested_step_times] == [[2], [2]]
         assert one.versions == other.versions
     equal_fields = ("study", "settings", "machine_label", "finished", "title", "polybench")
@@ -93,20 +89,14 @@ def test_several_machines_have_separate_studies_and_one_table(tmp_path: Path) ->
     assert table.exit_code == 0, table.output
     document = msgspec.json.decode(table.stdout)
     assert document["baseline"] == "b:fake/cpu"
-    assert [(one["name"], one["prices"]) for one in document["machines"]] == [
-        ("a", {"cpu": 1.0}),
-        ("b", {"cpu": 2.0}),
-    ]
+    assert [(one["name"], one["prices"]) for one in document["machines"]] == [("a", {"cpu": 1.0}), ("b", {"cpu": 2.0})]
     assert [row["status"] for row in document["results"]] == ["ok", "ok"]
     costs = [row["relative_cost"] for row in document["results"]]
     assert costs[1] == 1
     seconds = [row["step_seconds"] for row in document["results"]]
     assert costs[0] == pytest.approx(0.5 * seconds[0] / seconds[1])
     saved = [from_json(path.read_bytes()) for path in sorted((tmp_path / "r").glob("*.json"))]
-    assert sorted((one.machine_label or "", one.settings.prices["cpu"]) for one in saved) == [
-        ("a", 1.0),
-        ("b", 2.0),
-    ]
+    assert sorted((one.machine_label or "", one.settings.prices["cpu"]) for one in saved) == [("a", 1.0), ("b", 2.0)]
     rejected = CliRunner().invoke(app, command)
     assert "is for the machines a, b: expected a cluster: add --on" in str(rejected.exception)
 

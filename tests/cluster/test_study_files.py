@@ -28,13 +28,7 @@ def test_study_file_of_the_docs_can_be_read_without_a_gpu(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        'baseline = "x:fake/cuda"',
-        'precision = "tf32"',
-        "replicas = 64\nbatch_size = 64",
-        "prices = {cuda = 3}",
-    ],
+    "line", ['baseline = "x:fake/cuda"', 'precision = "tf32"', "replicas = 64\nbatch_size = 64", "prices = {cuda = 3}"]
 )
 def test_resources_that_only_this_machine_lacks_are_accepted(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -74,9 +74,7 @@ def small_cifar(tmp_path: Path) -> SmallCifar:
     root = tmp_path / "published"
     root.mkdir()
     return SmallCifar(
-        root,
-        random.integers(0, 256, (count, 3, 32, 32), np.uint8),
-        random.integers(0, 10, count).astype(np.uint8),
+        root, random.integers(0, 256, (count, 3, 32, 32), np.uint8), random.integers(0, 10, count).astype(np.uint8)
     )
 
 

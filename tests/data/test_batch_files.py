@@ -119,11 +119,7 @@ def test_written_files_are_mapped_unchanged(tmp_path, augmented):
 
 
 def test_epoch_can_be_augmented(tmp_path):
-    data, order, augmentations = (
-        small_datasets.dataset(),
-        epoch_order(64, 8, 0, 0),
-        augmentation_stream(8, 8, 0, 8),
-    )
+    data, order, augmentations = (small_datasets.dataset(), epoch_order(64, 8, 0, 0), augmentation_stream(8, 8, 0, 8))
     images, _ = open_epoch(write_epoch(data, order, tmp_path, max_steps=5, augmentations=augmentations))
     assert len(images) == 5
     for batch, indices, batch_augmentations in zip(images, order, augmentations, strict=False):

@@ -98,11 +98,7 @@ def test_auto_uses_imdb_in_the_data_folder(tmp_path: Path, scratch: Path, monkey
 
 
 def test_members_with_other_names_are_ignored(tmp_path: Path, archive: Archive) -> None:
-    evil = {
-        "/etc/passwd": "x",
-        "aclImdb/train/pos/../../../evil_1.txt": "x",
-        "train/unsup/0_0.txt": "never read",
-    }
+    evil = {"/etc/passwd": "x", "aclImdb/train/pos/../../../evil_1.txt": "x", "train/unsup/0_0.txt": "never read"}
     expected = tokens(archive(REVIEWS))
     np.testing.assert_array_equal(tokens(archive(REVIEWS | evil)), expected)
     assert {path.name for path in tmp_path.iterdir()} == {ARCHIVE}

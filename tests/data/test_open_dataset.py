@@ -127,8 +127,7 @@ def test_synthetic_images_are_generated_once(tmp_path, few_images, monkeypatch):
 def test_small_disk_is_rejected(scratch, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(
-        BadInput,
-        match=r"scratch/synthetic-train has 0\.0 MB free, but 153\.7 MB \(153650000 bytes\) are needed",
+        BadInput, match=r"scratch/synthetic-train has 0\.0 MB free, but 153\.7 MB \(153650000 bytes\) are needed"
     ):
         open_dataset("synthetic", 0, scratch)
 

@@ -34,10 +34,7 @@ RunLenet = Callable[..., Outcome]
 BATCHES, BATCH_SIZE = 4, 8
 REPOSITORY = Path(__file__).parents[2]
 
-FAST_COMPILATION = {
-    "PYTHON_JULIACALL_OPTIMIZE": "0",
-    "XLA_FLAGS": "--xla_backend_optimization_level=0",
-}
+FAST_COMPILATION = {"PYTHON_JULIACALL_OPTIMIZE": "0", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
 """Environment without compiler optimizations, for workers that compile many networks and run few steps.
 
 Results are the same. Julia still uses precompiled packages. test_parity.py checks the engines with the

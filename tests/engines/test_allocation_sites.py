@@ -30,12 +30,7 @@ def test_torch_reports_operators_of_both_passes(fixture: EngineFixture) -> None:
     sites = find_sites(fixture)
     assert sites["aten::relu"].count_per_step == 2  # lenet has two
     assert sites["aten::relu"].avoidable_allocations_per_step is not None
-    assert {
-        "aten::conv2d",
-        "aten::linear",
-        "ConvolutionBackward0",
-        "MaxPool2DWithIndicesBackward0",
-    } <= sites.keys()
+    assert {"aten::conv2d", "aten::linear", "ConvolutionBackward0", "MaxPool2DWithIndicesBackward0"} <= sites.keys()
     # Only gradients outlive the step.
     assert (
         0

@@ -21,13 +21,7 @@ from polybench.protocol.process import WorkerProcess
 from polybench.schema.options import Workload
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
-from tests.engine_matrix import (
-    EVERYTHING_CELLS,
-    IN_CI,
-    NETWORK_CASES,
-    NETWORKS,
-    SEQUENCES_CELLS,
-)
+from tests.engine_matrix import EVERYTHING_CELLS, IN_CI, NETWORK_CASES, NETWORKS, SEQUENCES_CELLS
 from tests.engines.conftest import TIMEOUT, Workers
 from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
 

@@ -81,11 +81,7 @@ def full_sweep() -> SweepDocument:
         ci95 = (interval[0], interval[1]) if interval else None
         return PointResult("torch/cpu", "ok", None, 1e-2, rate, rate / 100.0, ci95)
 
-    points = [
-        (1, result(100.0)),
-        (2, result(180.0, 1.7, 1.9)),
-        (4, result(190.0, 1.8, 2.0)),
-    ]
+    points = [(1, result(100.0)), (2, result(180.0, 1.7, 1.9)), (4, result(190.0, 1.8, 2.0))]
     return SweepDocument(
         id="sweep-20250101-000000-abcd",
         created=template.created,

@@ -143,12 +143,7 @@ def test_every_response_has_a_content_security_policy(server: Server, target: st
     for style in re.findall(r"<style>(.*?)</style>", response.body, re.DOTALL):
         known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
         assert f"sha256-{known}" in policy["style-src"] or policy["style-src"] == "'unsafe-inline'"
-    for name in (
-        "x-content-type-options",
-        "referrer-policy",
-        "cross-origin-resource-policy",
-        "cache-control",
-    ):
+    for name in ("x-content-type-options", "referrer-policy", "cross-origin-resource-policy", "cache-control"):
         assert response.headers[name]
     assert "access-control-allow-origin" not in response.headers
     assert "python" not in response.headers["server"].lower()

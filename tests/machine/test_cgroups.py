@@ -19,10 +19,7 @@ V1_NO_LIMIT = 9223372036854771712
 def process(folder: Path, *hierarchies: tuple[str, str, str, Path]) -> Path:
     """Create a folder like /proc/self; a hierarchy is (controllers, own group, mounted root, mount point)."""
     groups = [f"{number}:{name}:{path}" for number, (name, path, _, _) in enumerate(hierarchies)]
-    mounts = [
-        "22 27 0:21 / /proc rw,relatime - proc proc rw",
-        "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw",
-    ]
+    mounts = ["22 27 0:21 / /proc rw,relatime - proc proc rw", "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw"]
     for controllers, _, root, point in hierarchies:
         escaped = str(point).replace(" ", r"\040")
         system = f"cgroup cgroup rw,{controllers}" if controllers else "cgroup2 cgroup2 rw,nsdelegate"
@@ -51,11 +48,7 @@ def test_no_limit_without_control_groups(tmp_path: Path) -> None:
 def test_limits_of_a_version_2_container(tmp_path: Path) -> None:
     stat = "anon 5\nfile 7\ninactive_file 52428800\nactive_file 9"
     mount = group(
-        tmp_path / "mount",
-        cpu_max="150000 100000",
-        memory_max=400 * MIB,
-        memory_current=300 * MIB,
-        memory_stat=stat,
+        tmp_path / "mount", cpu_max="150000 100000", memory_max=400 * MIB, memory_current=300 * MIB, memory_stat=stat
     )
     proc = process(tmp_path / "proc", ("", "/", "/", mount))
     assert cpu_quota(proc) == 1.5
@@ -109,12 +102,7 @@ def test_version_1_has_one_hierarchy_per_controller(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("own", "root"),
-    [
-        ("/docker/abc", "/docker/abc"),
-        ("/elsewhere", "/docker/abc"),
-        ("/../other", "/"),
-        ("/docker/gone", "/"),
-    ],
+    [("/docker/abc", "/docker/abc"), ("/elsewhere", "/docker/abc"), ("/../other", "/"), ("/docker/gone", "/")],
     ids=["mounted from the host", "outside the mounted group", "outside the namespace", "folder missing"],
 )
 def test_mounted_group_counts_if_the_own_group_is_not_visible(own: str, root: str, tmp_path: Path) -> None:

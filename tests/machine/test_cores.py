@@ -81,12 +81,7 @@ def uniform(packages: int, nodes: int, cores: int, threads: int) -> Machine:
         (uniform(1, 1, 4, 2), {4, 2, 6}, 2, (2, 4)),
         (uniform(1, 1, 4, 2), {1, 5}, 2, ()),  # two hyper-threads of one core
         (uniform(2, 2, 4, 2), None, 4, (4, 5, 6, 7)),  # all of node 1: node 0 has CPU 0
-        (
-            uniform(2, 2, 4, 1),
-            {0, 1, 2, 3, 4, 5, 6},
-            4,
-            (0, 1, 2, 3),
-        ),  # proximity matters more than avoiding CPU 0
+        (uniform(2, 2, 4, 1), {0, 1, 2, 3, 4, 5, 6}, 4, (0, 1, 2, 3)),  # proximity matters more than avoiding CPU 0
         (uniform(2, 2, 4, 2), None, 5, (1, 2, 3, 4, 5)),
         (uniform(2, 2, 4, 2), None, 8, (8, 9, 10, 11, 12, 13, 14, 15)),
         (uniform(2, 2, 2, 1), None, 5, (1, 2, 3, 4, 5)),

@@ -42,11 +42,7 @@ windows = st.tuples(
 def test_a_convolution_has_an_output_for_each_window(window: tuple[int, int, int, int, int]) -> None:
     height, width, kernel, stride, pad = window
     shape = Conv("c", 3, 5, kernel, stride, pad).output_shape((3, height, width))
-    assert shape == (
-        5,
-        len(starts(height, kernel, stride, pad)),
-        len(starts(width, kernel, stride, pad)),
-    )
+    assert shape == (5, len(starts(height, kernel, stride, pad)), len(starts(width, kernel, stride, pad)))
 
 
 @given(windows)
@@ -91,11 +87,7 @@ def test_layers_that_do_not_fit_are_rejected(layer: Layer, shape: tuple[int, ...
         layer.output_shape(shape)
 
 
-CONV, NORM, PROJECTION = (
-    Conv("c", 3, 4, 3, 2, 1, bias=False),
-    BatchNorm("n", 4),
-    Conv("p", 3, 4, 1, 2),
-)
+CONV, NORM, PROJECTION = (Conv("c", 3, 4, 3, 2, 1, bias=False), BatchNorm("n", 4), Conv("p", 3, 4, 1, 2))
 BLOCK = Residual((CONV, NORM), (PROJECTION,))
 LAYERS = (BLOCK, ReLU(), GlobalAveragePool(), Dense("d", 4, 2))
 
@@ -129,10 +121,7 @@ def test_a_model_is_the_same_after_json() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "classes", "message"),
-    [
-        (LAYERS, 3, r"shape \(2,\), expected 3 classes"),
-        ((*LAYERS, Dense("c", 2, 2)), 2, "layer names must be unique"),
-    ],
+    [(LAYERS, 3, r"shape \(2,\), expected 3 classes"), ((*LAYERS, Dense("c", 2, 2)), 2, "layer names must be unique")],
 )
 def test_a_network_whose_layers_do_not_fit_is_rejected(layers: tuple[Layer, ...], classes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -118,10 +118,7 @@ IN_BLOCKS = {
         'type = "block", block = "wide", with = { channels = 4 }',
         "19: block wide contains itself: wide > wide",
     ),
-    "with = { channels = 4 }": (
-        "times = 1",
-        "18: unknown value of block wide 'channels'",
-    ),
+    "with = { channels = 4 }": ("times = 1", "18: unknown value of block wide 'channels'"),
     "{ channels = 4 }": ("{ channels = 4, width = 3 }", "5: block wide has no '$width'; it has $channels"),
     'block = "plain", times = 2': ('block = "plan"', "6: unknown block 'plan'; did you mean 'plain'"),
     "times = 2": ("times = 0", "6: times is 0: Expected `int` >= 1"),

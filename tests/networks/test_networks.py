@@ -35,8 +35,7 @@ def test_second_logit_adds_its_weights_to_the_published_parameters(name: str, pa
 
 
 @pytest.mark.parametrize(
-    ("name", "total"),
-    [("lenet", 39_558), ("small-vgg", 58_091_396), ("resnet32", 468_986), ("catdog-30", 1_368_002)],
+    ("name", "total"), [("lenet", 39_558), ("small-vgg", 58_091_396), ("resnet32", 468_986), ("catdog-30", 1_368_002)]
 )
 def test_total_parameters_include_untrained_ones(name: str, total: int) -> None:
     assert find_model(name).total_parameters() == total
@@ -44,13 +43,7 @@ def test_total_parameters_include_untrained_ones(name: str, total: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "features"),
-    [
-        ("lenet", 200),
-        ("keras-cnn", 2304),
-        ("dlframeworks-cnn", 6400),
-        ("small-vgg", 56_448),
-        ("catdog-2", 6272),
-    ],
+    [("lenet", 200), ("keras-cnn", 2304), ("dlframeworks-cnn", 6400), ("small-vgg", 56_448), ("catdog-2", 6272)],
 )
 def test_flatten_yields_the_expected_number_of_features(name: str, features: int) -> None:
     shapes = [shape for layer, shape in find_model(name).activations() if isinstance(layer, Flatten)]
@@ -105,10 +98,7 @@ def test_default_image_size_yields_the_network_itself(name: str) -> None:
         ("mnist-cnn@64", "mnist-cnn supports only one input size"),
         ("catdog-4@", "catdog-4@: expected the height and width of images in pixels after @"),
         ("resnet32@64x64", "expected the height and width of images in pixels after @"),
-        (
-            "lenett",
-            f"did you mean 'lenet'.*models are: {', '.join(sorted(MODEL_NAMES))}$",
-        ),
+        ("lenett", f"did you mean 'lenet'.*models are: {', '.join(sorted(MODEL_NAMES))}$"),
         ("catdog-1", "catdog-1: expected 2 to 1000 convolutions"),
         ("catdog-99999999", "expected 2 to 1000 convolutions"),
         ("catdog-N", "expected a number of convolutions from 2 to 1000, such as catdog-4"),

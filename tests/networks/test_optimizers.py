@@ -19,8 +19,7 @@ RESNET = Optimizer("momentum", 0.1, lr_schedule=((40_000, 0.01), (60_000, 0.001)
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"),
-    [(0, 0.1), (39_999, 0.1), (40_000, 0.01), (79_999, 0.001), (80_000, 1e-4), (10**6, 1e-4)],
+    ("step", "rate"), [(0, 0.1), (39_999, 0.1), (40_000, 0.01), (79_999, 0.001), (80_000, 1e-4), (10**6, 1e-4)]
 )
 def test_a_change_applies_from_its_step_on(step: int, rate: float) -> None:
     assert RESNET.learning_rate_at(step) == rate
@@ -28,11 +27,7 @@ def test_a_change_applies_from_its_step_on(step: int, rate: float) -> None:
 
 def test_segments_end_where_the_rate_changes() -> None:
     optimizer = Optimizer("sgd", 1.0, lr_schedule=((2, 0.5), (3, 0.25), (9, 0.1)))
-    assert optimizer.constant_rate_segments(0, 5) == [
-        (range(2), 1.0),
-        (range(2, 3), 0.5),
-        (range(3, 5), 0.25),
-    ]
+    assert optimizer.constant_rate_segments(0, 5) == [(range(2), 1.0), (range(2, 3), 0.5), (range(3, 5), 0.25)]
     assert optimizer.constant_rate_segments(2, 1) == [(range(2, 3), 0.5)]
     assert optimizer.constant_rate_segments(3, 6) == [(range(3, 9), 0.25)]
     assert Optimizer("sgd", 1.0).constant_rate_segments(7, 100) == [(range(7, 107), 1.0)]
@@ -103,16 +98,10 @@ KNOWN_VALUES = [
     # s is 0.1 x 4, then 0.9 x 0.4 + 0.1 x 1
     (Optimizer("rmsprop"), [w := 1 - 0.2 / (sqrt(0.4) + 1e-7), w - 0.1 / (sqrt(0.46) + 1e-7)]),
     # m and v, bias-corrected: 2 and 4, then (0.18 + 0.1) / 0.19 and (0.003996 + 0.001) / 0.001999
-    (
-        Optimizer("adam"),
-        [w := 1 - 0.2 / (2 + 1e-8), w - 0.1 * (0.28 / 0.19) / (sqrt(0.004996 / 0.001999) + 1e-8)],
-    ),
+    (Optimizer("adam"), [w := 1 - 0.2 / (2 + 1e-8), w - 0.1 * (0.28 / 0.19) / (sqrt(0.004996 / 0.001999) + 1e-8)]),
     (Optimizer("sgd", weight_decay=0.5), [w := 1 - 0.1 * (2 + 0.5), w - 0.1 * (1 + 0.5 * w)]),
     # The first gradient is 2 + 0.5, the second 1 + 0.5 w.
-    (
-        Optimizer("momentum", momentum=0.9, weight_decay=0.5),
-        [w := 0.75, w - 0.1 * (0.9 * 2.5 + 1 + 0.5 * w)],
-    ),
+    (Optimizer("momentum", momentum=0.9, weight_decay=0.5), [w := 0.75, w - 0.1 * (0.9 * 2.5 + 1 + 0.5 * w)]),
     (Optimizer("rmsprop", weight_decay=0.5), [1 - 0.25 / (sqrt(0.625) + 1e-7), None]),
     (Optimizer("adam", weight_decay=0.5), [1 - 0.25 / (2.5 + 1e-8), None]),
 ]

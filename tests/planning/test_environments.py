@@ -8,12 +8,7 @@ import pytest
 
 from polybench.engines import ENGINES
 from polybench.errors import BadInput
-from polybench.planning.environments import (
-    OWN_ENVIRONMENT,
-    EnvironmentSpec,
-    absolute_paths,
-    resolve_environment,
-)
+from polybench.planning.environments import OWN_ENVIRONMENT, EnvironmentSpec, absolute_paths, resolve_environment
 from polybench.planning.plan import resolve
 from polybench.schema.options import Study, configuration_grid
 

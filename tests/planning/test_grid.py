@@ -13,14 +13,7 @@ STUDY = Study(engines=("fake",), devices=("cpu",), data="synthetic", budget=60.0
 
 def test_every_combination_is_a_study_with_its_share_of_the_budget() -> None:
     made = points(STUDY, {"batch_size": [8, 16], "threads": [1, 2, 3]})
-    assert [tuple(point.values.values()) for point in made] == [
-        (8, 1),
-        (8, 2),
-        (8, 3),
-        (16, 1),
-        (16, 2),
-        (16, 3),
-    ]
+    assert [tuple(point.values.values()) for point in made] == [(8, 1), (8, 2), (8, 3), (16, 1), (16, 2), (16, 3)]
     assert [(p.study.batch_size, p.study.threads) for p in made[:2]] == [(8, 1), (8, 2)]
     assert {point.study.budget for point in made} == {10.0}
 

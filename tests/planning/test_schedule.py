@@ -48,10 +48,7 @@ def test_rounds_are_rounded_down_to_a_stopping_check() -> None:
     assert schedule.max_rounds(round_seconds=10.0, share=1.0) == 1
 
 
-@given(
-    st.lists(st.integers(1, 100), min_size=1, max_size=12),
-    st.integers(1, 150),
-)
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=12), st.integers(1, 150))
 def test_groups_keep_order_and_fit_into_memory_except_single_configurations(sizes: list[int], available: int) -> None:
     by_configuration = dict(enumerate(sizes))
     grouped = schedule.groups(by_configuration, available)

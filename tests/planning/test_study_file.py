@@ -230,12 +230,7 @@ def test_published_numbers_are_read_next_to_the_file(file: Path) -> None:
         read(file)
     file.write_text("published = 'three'")
     of_step, of_images = read(file).metadata.published
-    assert (of_step.metric, of_step.model, of_step.batch_size, of_step.augment) == (
-        "step_time",
-        "lenet",
-        64,
-        None,
-    )
+    assert (of_step.metric, of_step.model, of_step.batch_size, of_step.augment) == ("step_time", "lenet", 64, None)
     assert (of_images.metric, of_images.model, of_images.augment) == ("throughput", "dlframeworks-cnn", False)
     file.write_text("published = 'two'")
     with pytest.raises(BadInput, match=r"x\.toml:1: .*published\.toml:8: .*missing required field .*numbers\[0\]"):

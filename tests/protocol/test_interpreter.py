@@ -128,7 +128,4 @@ def test_a_hint_is_adapted_to_the_environment(hint: str, adapted: str) -> None:
 def test_polybenchs_own_python_inherits_the_users_variables() -> None:
     user = {"PYTHONHOME": "/there", "PYTHONPATH": os.pathsep.join(["/one", ""])}
     assert OWN_INTERPRETER.with_python_path(user)["PYTHONHOME"] == "/there"
-    assert OWN_INTERPRETER.with_python_path(user)["PYTHONPATH"].split(os.pathsep) == [
-        *OWN_INTERPRETER.folders,
-        "/one",
-    ]
+    assert OWN_INTERPRETER.with_python_path(user)["PYTHONPATH"].split(os.pathsep) == [*OWN_INTERPRETER.folders, "/one"]

@@ -132,11 +132,7 @@ def test_garbage_collection_excluded_by_medians_has_a_note() -> None:
         means = MeanStepTime(mean, None, 128 / mean, 390 * mean)
         comparison = BaselineComparison("torch/cpu", 0.8, None, "processes", None, 0.75, (0.7, 0.8))
         result = measured(
-            configuration,
-            0.02,
-            gc=GarbageCollection(gc_seconds, 1),
-            mean_step_time=means,
-            vs_baseline=comparison,
+            configuration, 0.02, gc=GarbageCollection(gc_seconds, 1), mean_step_time=means, vs_baseline=comparison
         )
         return [note for note in footnotes(study(result), []) if "garbage collection" in note]
 
@@ -172,10 +168,7 @@ BASELINE = measured("torch/cpu", 0.0165)
 
 
 def compared(
-    speedup: float,
-    interval: tuple[float, float] | None,
-    configuration: str = "tf/cpu",
-    scope: str = "processes",
+    speedup: float, interval: tuple[float, float] | None, configuration: str = "tf/cpu", scope: str = "processes"
 ) -> Result:
     relative = BaselineComparison("torch/cpu", speedup, interval, scope)  # type: ignore[arg-type]
     return measured(configuration, 0.0165 / speedup, vs_baseline=relative)

@@ -153,10 +153,7 @@ def test_published_accuracy_is_compared_with_all_configurations_after_equal_epoc
     reason = "no ratio for tf/cuda: accuracy after 1 epoch here, after 2 in the publication"
     assert one_epoch.notes == ["source: a blog", reason]
     with_configuration = msgspec.structs.replace(published, configuration="tf/cuda")
-    assert block([with_configuration], results).rows[0][4:] == [
-        "tf/cuda 0.700",
-        "1.10 times as high",
-    ]
+    assert block([with_configuration], results).rows[0][4:] == ["tf/cuda 0.700", "1.10 times as high"]
     assert block([published, with_configuration], results).notes == ["source: a blog"]
 
 

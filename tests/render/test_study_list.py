@@ -38,12 +38,7 @@ def row(id: str, **changes: Any) -> dict[str, Any]:
 
 
 def sweep(id: str, **changes: Any) -> dict[str, Any]:
-    fastest = {
-        "configuration": "tf/cpu",
-        "step_seconds": 0.1,
-        "items_per_second": 1280.0,
-        "input_kind": "image",
-    }
+    fastest = {"configuration": "tf/cpu", "step_seconds": 0.1, "items_per_second": 1280.0, "input_kind": "image"}
     sweep_fields = {
         "kind": "sweep",
         "dataset": None,

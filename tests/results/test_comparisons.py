@@ -12,14 +12,7 @@ from polybench.results import sweep
 from polybench.results.comparisons import add_comparisons
 from polybench.schema import units
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import (
-    Allocation,
-    Allocations,
-    BlockCounters,
-    Cost,
-    Interference,
-    NativeAllocation,
-)
+from polybench.schema.resources import Allocation, Allocations, BlockCounters, Cost, Interference, NativeAllocation
 from polybench.schema.result import (
     AccuracyDifference,
     Comparison,
@@ -109,9 +102,7 @@ def test_only_native_bytes_are_compared_with_the_baseline() -> None:
 
 
 @pytest.mark.parametrize("reference", [None, native_allocation(0)])
-def test_ratio_of_native_bytes_requires_native_bytes_of_the_baseline(
-    reference: NativeAllocation | None,
-) -> None:
+def test_ratio_of_native_bytes_requires_native_bytes_of_the_baseline(reference: NativeAllocation | None) -> None:
     by_name = with_comparisons(
         measured("torch/cpu", 0.02, allocations=Allocations(native=reference)),
         measured("tf/cpu", 0.01, allocations=Allocations(native=native_allocation(5 << 20))),

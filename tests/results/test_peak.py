@@ -11,14 +11,7 @@ import pytest
 from polybench.networks.layers import Dense
 from polybench.networks.timed_layers import TimedLayer
 from polybench.protocol.calls import NumpyKernels, NumpyTimed, OperationTime
-from polybench.results.peak import (
-    Kernel,
-    KernelTiming,
-    build_peak_document,
-    engine_timings,
-    merge_peaks,
-    numpy_timings,
-)
+from polybench.results.peak import Kernel, KernelTiming, build_peak_document, engine_timings, merge_peaks, numpy_timings
 from polybench.runner.peak_cache import PeakCache
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import RoundInterference

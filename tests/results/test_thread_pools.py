@@ -58,7 +58,4 @@ def test_there_is_no_grid_for_a_single_blas_size() -> None:
 
 def test_each_point_of_other_axes_has_its_own_grid() -> None:
     both = [({"threads": t["threads"], "batch_size": size}, one) for size in (8, 64) for t, one in points()]
-    assert [grid.parameters for grid in thread_pool_grids(both)] == [
-        {"batch_size": 8},
-        {"batch_size": 64},
-    ]
+    assert [grid.parameters for grid in thread_pool_grids(both)] == [{"batch_size": 8}, {"batch_size": 64}]

@@ -112,10 +112,7 @@ def test_each_reason_of_a_failed_reading_is_reported_once() -> None:
     lost = GpuUsage(failures={"power": "GPU is lost", "clocks": "GPU is lost", "energy": "Not Supported"})
     blocks = [BlockUsage(1.0, 1.0, gpu=lost), BlockUsage(1.0, 1.0, gpu=lost)]
     result = result_with("cuda", *blocks)
-    assert result.warnings == [
-        "cannot read power, clocks (GPU is lost)",
-        "cannot read energy (Not Supported)",
-    ]
+    assert result.warnings == ["cannot read power, clocks (GPU is lost)", "cannot read energy (Not Supported)"]
     assert result.utilization == Utilization(cpu_percent=100.0, cores_used=1.0)
     assert result.energy == Energy()
     assert result.memory.device_nvml_bytes is None

@@ -50,17 +50,11 @@ def test_each_configuration_is_profiled_once_or_has_a_reason(own_folders: Path) 
 
 @pytest.mark.parametrize(
     ("engines", "code"),
-    [
-        ("fake", 0),
-        ("fake,fake+unavailable", 0),
-        ("fake,fake+no_allocation_count", 1),
-        ("fake+unavailable", 4),
-    ],
+    [("fake", 0), ("fake,fake+unavailable", 0), ("fake,fake+no_allocation_count", 1), ("fake+unavailable", 4)],
 )
 def test_the_command_prints_one_document_and_has_the_usual_exit_codes(engines: str, code: int) -> None:
     result = CliRunner().invoke(
-        app,
-        ["allocations", "--engines", engines, "--data", "synthetic", "--format", "json", "--devices", "cpu"],
+        app, ["allocations", "--engines", engines, "--data", "synthetic", "--format", "json", "--devices", "cpu"]
     )
     assert result.exit_code == code, result.output
     assert json.loads(result.stdout)["schema"] == "polybench.allocations/2"

@@ -191,10 +191,7 @@ def test_configurations_that_exceed_memory_are_checked_before_any_is_measured(
     document = run_study(STUDY, listener, store=None)
     assert any("2 groups" in warning for warning in listener.warnings)
     assert listener.checked == ["injected/cpu"]
-    assert [[len(process) for process in result.nested_step_times] for result in document.results] == [
-        [1],
-        [1],
-    ]
+    assert [[len(process) for process in result.nested_step_times] for result in document.results] == [[1], [1]]
     assert {result.parity.status for result in document.results} == {"pass"}
     assert len(document.interference) == 2  # one round of each group
 

@@ -73,9 +73,7 @@ def test_the_table_shows_the_versions_that_differ(two_versions: tuple[StudyDocum
     assert "\n  demo_engine@new: demo_engine 2.0\n" in text
 
 
-def test_a_saved_document_contains_the_environments(
-    two_versions: tuple[StudyDocument, Path],
-) -> None:
+def test_a_saved_document_contains_the_environments(two_versions: tuple[StudyDocument, Path]) -> None:
     document, venv = two_versions
     assert from_json(to_json(document)).results[1].environment == "new"
     assert f'[env]\nnew = "{venv}"' in document.study

@@ -76,16 +76,8 @@ class RecordingProgress(NullProgress):
 @pytest.mark.parametrize(
     ("model", "operation", "hint"),
     [
-        (
-            CHAR_LSTM,
-            "weight gradient",
-            "only convolutions, dense layers, batch norm, pooling and ReLU are supported",
-        ),
-        (
-            IMDB_BILSTM,
-            "weight gradient",
-            "for the whole training, run polybench scripts --model imdb-bilstm -o FOLDER",
-        ),
+        (CHAR_LSTM, "weight gradient", "only convolutions, dense layers, batch norm, pooling and ReLU are supported"),
+        (IMDB_BILSTM, "weight gradient", "for the whole training, run polybench scripts --model imdb-bilstm -o FOLDER"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -92,9 +92,7 @@ def test_a_study_without_memray_warns_once_and_continues(monkeypatch: pytest.Mon
     assert all(result.status == "ok" and result.allocations.native is None for result in document.results)
 
 
-def test_a_failed_count_is_a_warning_of_its_configuration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failed_count_is_a_warning_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocations, "has_native_count", lambda plan, configuration: True)
     document = run("fake+no_allocation_count", "reference", **MINIMAL)
     failed, counted = document.results

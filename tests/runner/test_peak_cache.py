@@ -57,9 +57,7 @@ def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload
     convolution = KernelTiming("convolution", "tf", "conv1, forward", 500, [1e-8] * 6)
     cache.save(
         peak_document(
-            gemm("numpy", 1e11),
-            convolution,
-            KernelTiming("memory_bandwidth", "numpy", "3 arrays", 300, [1e-8] * 6),
+            gemm("numpy", 1e11), convolution, KernelTiming("memory_bandwidth", "numpy", "3 arrays", 300, [1e-8] * 6)
         )
     )
     same = study_with(measured("torch/cpu", 0.01, versions=TORCH))
@@ -72,10 +70,7 @@ def test_the_comparison_includes_bandwidth_and_convolutions_of_the_same_workload
     assert with_same is not None
     assert with_other is not None
     assert (with_same.convolution_flops_per_second, with_same.bytes_per_second) == pytest.approx((5e10, 3e10))
-    assert (with_other.convolution_flops_per_second, with_other.bytes_per_second) == (
-        None,
-        with_same.bytes_per_second,
-    )
+    assert (with_other.convolution_flops_per_second, with_other.bytes_per_second) == (None, with_same.bytes_per_second)
 
 
 @pytest.mark.parametrize(

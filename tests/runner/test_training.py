@@ -103,10 +103,7 @@ class InterruptAtStage(NullProgress):
 def test_accuracy_includes_only_complete_trainings() -> None:
     study = Study(engines=("fake",), **FAST, epochs=2, accuracy=True)
     fake = run_study(study, InterruptAtStage("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
-    assert [(len(training.epochs), training.complete) for training in fake.trainings] == [
-        (2, True),
-        (1, False),
-    ]
+    assert [(len(training.epochs), training.complete) for training in fake.trainings] == [(2, True), (1, False)]
     assert fake.accuracy == fake.trainings[0].accuracy
     assert fake.accuracy_std is None
     assert fake.epoch_seconds is not None  # from the finished epochs

@@ -43,8 +43,7 @@ def test_bytes(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(9870.2, "9,870"), (62_006, "62,006"), (7, "7"), (7.0, "7.00"), (0, "0"), (9.996, "10.0")],
+    ("value", "text"), [(9870.2, "9,870"), (62_006, "62,006"), (7, "7"), (7.0, "7.00"), (0, "0"), (9.996, "10.0")]
 )
 def test_count(value: float, text: str) -> None:
     assert units.format_count(value) == text

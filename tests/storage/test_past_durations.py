@@ -23,12 +23,7 @@ from polybench.storage.store import Store
 from tests.factories import WORKLOAD, measured, study
 
 PHASES = PhaseSeconds(
-    data=0.5,
-    parity=6.0,
-    process_starts=[7.0, 5.0, 5.0],
-    rounds=[9.0, 8.0, 8.0],
-    allocation_count=2.0,
-    native_trace=7.5,
+    data=0.5, parity=6.0, process_starts=[7.0, 5.0, 5.0], rounds=[9.0, 8.0, 8.0], allocation_count=2.0, native_trace=7.5
 )
 STUDY = Study(engines=("torch", "tf"), devices=("cpu",), data="synthetic", threads=2, processes=3)
 

@@ -54,13 +54,7 @@ def test_only_hidden_files_of_killed_writers_are_removed(tmp_path: Path) -> None
         shutil.copy(temporary, tmp_path / "copy")
         raise SystemExit
     (tmp_path / "copy").rename(temporary)
-    foreign = [
-        ".notes.json.swp",
-        ".package.json.bak",
-        f".{study}.swp",
-        f".{study}.bak",
-        f".x.json{temporary.suffix}",
-    ]
+    foreign = [".notes.json.swp", ".package.json.bak", f".{study}.swp", f".{study}.bak", f".x.json{temporary.suffix}"]
     for name in foreign:
         (tmp_path / name).touch()
     for path in tmp_path.iterdir():

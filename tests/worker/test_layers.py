@@ -97,11 +97,7 @@ def test_operations_are_timed_in_the_order_of_a_step(job: Job, tensors: Path) ->
     assert last == "gc"  # so that whole steps, which are timed next, do not collect this garbage
     first, second = ran[: len(ran) // 2], ran[len(ran) // 2 :]
     assert first == second
-    assert first[:3] == [
-        "conv1 + relu forward",
-        "empty call",
-        "max_pool1 forward",
-    ]
+    assert first[:3] == ["conv1 + relu forward", "empty call", "max_pool1 forward"]
     middle = first.index("loss")
     assert first[middle - 1 : middle + 4] == [
         "dense3 forward", "loss", "dense3 weight gradient", "dense3 input gradient", "dense2 weight gradient",
@@ -178,8 +174,7 @@ def test_the_reference_writes_the_tensors_of_each_layer(tmp_path: Path) -> None:
             assert step == 0
             return [
                 LayerTensors(
-                    *np.add.outer(np.arange(0.0, 400.0, 100.0), [number] * 3),
-                    {"weight": np.array(float(number))},
+                    *np.add.outer(np.arange(0.0, 400.0, 100.0), [number] * 3), {"weight": np.array(float(number))}
                 )
                 for number, _ in enumerate(LENET.activations())
             ]

@@ -39,8 +39,7 @@ def validate(job: Job) -> None:
     if "mooncake" in job.variants and any(isinstance(layer, BatchNorm) for layer in walk(job.model.layers)):
         # Its reverse pass restores what the forward pass overwrote (seen with Mooncake 0.5.45, Flux 0.16.10).
         raise EngineUnavailable(
-            "Mooncake resets the running statistics of batch norm in each step",
-            "use flux without this variant",
+            "Mooncake resets the running statistics of batch norm in each step", "use flux without this variant"
         )
     if "reactant" in job.variants:
         _validate_reactant(job)

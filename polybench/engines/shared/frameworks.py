@@ -32,8 +32,7 @@ def import_framework(module: str, product: str, extra: str) -> ModuleType:
         raise EngineUnavailable(f"{product} is installed, but a module is missing: {error}", hint) from error
     except (ImportError, OSError) as error:
         raise EngineUnavailable(
-            f"{product} is installed, but importing it fails: {error}",
-            f"pip install --force-reinstall {module}",
+            f"{product} is installed, but importing it fails: {error}", f"pip install --force-reinstall {module}"
         ) from error
 
 
@@ -57,8 +56,7 @@ def cuda_index(device: str, visible: int, *, cuda_build: bool, install: str) -> 
     index = int(device.partition(":")[2] or 0)
     if index >= visible:
         raise EngineUnavailable(
-            f"no device {device}: {visible} CUDA devices visible",
-            "check nvidia-smi and CUDA_VISIBLE_DEVICES",
+            f"no device {device}: {visible} CUDA devices visible", "check nvidia-smi and CUDA_VISIBLE_DEVICES"
         )
     return index
 

@@ -59,8 +59,7 @@ def count_allocations(train: Callable[[], object], steps: int, on_gpu: bool) -> 
     host = [event.requested_bytes for event in allocated if not _is_gpu(event.allocator)]
     device = [event for event in allocated if _is_gpu(event.allocator)]
     return Allocations(
-        _allocation(host, steps, host_coverage(seen=bool(host))),
-        _device(device, steps) if on_gpu else None,
+        _allocation(host, steps, host_coverage(seen=bool(host))), _device(device, steps) if on_gpu else None
     )
 
 

@@ -24,13 +24,7 @@ of Eigen's."""
 
 
 def layer_operations(
-    timed_layer: TimedLayer,
-    weights: Weights,
-    x: Any,
-    dy: Any,
-    *,
-    eager: bool,
-    lstm_options: Mapping[str, Any],
+    timed_layer: TimedLayer, weights: Weights, x: Any, dy: Any, *, eager: bool, lstm_options: Mapping[str, Any]
 ) -> dict[Operation, OperationCall]:
     """Build each operation of a layer as a separate graph function; a call overhead is subtracted from each.
 

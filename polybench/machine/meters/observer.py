@@ -36,11 +36,7 @@ class Observer:
     """
 
     def __init__(
-        self,
-        devices: Collection[str],
-        *,
-        powercap: Path = POWERCAP,
-        environment: Mapping[str, str] = os.environ,
+        self, devices: Collection[str], *, powercap: Path = POWERCAP, environment: Mapping[str, str] = os.environ
     ) -> None:
         self.warnings: list[str] = []
         self._rapl = Rapl(powercap)

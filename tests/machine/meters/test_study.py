@@ -23,14 +23,7 @@ MIB = 1 << 20
 
 def run(devices: tuple[str, ...], engines: tuple[str, ...] = ("fake",), **fields: Any) -> StudyDocument:
     study = Study(
-        engines,
-        devices,
-        data="synthetic",
-        processes=1,
-        rounds_per_process=3,
-        steps_per_round=5,
-        timeout=60.0,
-        **fields,
+        engines, devices, data="synthetic", processes=1, rounds_per_process=3, steps_per_round=5, timeout=60.0, **fields
     )
     return run_study(study, NullProgress(), store=None)
 

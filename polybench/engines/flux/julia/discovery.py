@@ -176,8 +176,7 @@ def save_julia(julia: Julia | None) -> Path:
         file.write_text(tomli_w.dumps(tables), "utf-8")
     except OSError as error:
         raise EngineUnavailable(
-            f"{file} cannot be written: {error.strerror}",
-            "make it writable, or set XDG_CONFIG_HOME to another folder",
+            f"{file} cannot be written: {error.strerror}", "make it writable, or set XDG_CONFIG_HOME to another folder"
         ) from error
     return file
 

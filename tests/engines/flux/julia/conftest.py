@@ -12,13 +12,7 @@ import pytest
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT
 
 JULIACALL = "0.9.34"
-COMPLETE = {
-    "Flux": "0.16.10",
-    "JSON": "1.7.0",
-    "PythonCall": JULIACALL,
-    "PrecompileTools": "1.2.1",
-    "NPZ": "0.4.3",
-}
+COMPLETE = {"Flux": "0.16.10", "JSON": "1.7.0", "PythonCall": JULIACALL, "PrecompileTools": "1.2.1", "NPZ": "0.4.3"}
 
 Make = Callable[..., str]
 

@@ -75,8 +75,7 @@ def test_saving_keeps_other_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
-    [("[flux\n", "cannot be read"), ('[flux]\njulia = "/a"\n', r"\[flux\] without 'project'")],
+    ("text", "reason"), [("[flux\n", "cannot be read"), ('[flux]\njulia = "/a"\n', r"\[flux\] without 'project'")]
 )
 def test_broken_configuration_is_reported(text: str, reason: str) -> None:
     configure(text)
