@@ -1,4 +1,4 @@
-"""What commands print and save: options of the output, files, tables, terminals, exit codes."""
+"""Output of commands: its options, files, tables, terminals and exit codes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     source_sha256: str
-    """Of all source files of polybench."""
+    """Hash of all source files of polybench."""
     python: str
     """Minor version, such as 3.12."""
 

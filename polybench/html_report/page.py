@@ -1,4 +1,4 @@
-"""What every page needs: escaped templates, the two scripts, the Content-Security-Policy and the figures.
+"""Parts of every page: escaped templates, the two scripts, the Content-Security-Policy and the figures.
 
 A page contains plotly.js compressed and as plain text. Browsers therefore show the page before they decompress
 the 5 MB of plotly.js, and the page has less than half of that size.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 View = dict[str, Any]
-"""What a template shows."""
+"""Values that a template shows."""
 
 
 def render_template(template: str, **values: Any) -> str:

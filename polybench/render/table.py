@@ -22,7 +22,7 @@ Sort = Literal["network", "slowdown"]
 
 
 class TableOptions(NamedTuple):
-    """What a user may choose; each document uses the options that it has.
+    """Choices of the user; each document uses the options that it has.
 
     Attributes:
         columns: of a study, in this order; None for the important columns that have values.

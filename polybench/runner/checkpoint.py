@@ -50,7 +50,7 @@ class Checkpoint(msgspec.Struct, kw_only=True):
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What selects the run, apart from its study."""
+        """Keys that select the run, in addition to its study."""
         return {}
 
     @property

@@ -46,7 +46,7 @@ _DISTANCES = 2.0 ** -np.arange(6, 25, dtype=np.float64)
 
 
 class Rule(NamedTuple):
-    """Which value of a window gets the gradient of a max pooling.
+    """Find out which value of a window gets the gradient of a max pooling.
 
     Attributes:
         ties: "first", "last", "all" (each gets the whole gradient), "shared", or the positions.

@@ -39,7 +39,7 @@ LEFT_MIB = 1024
 
 
 class Here(NamedTuple):
-    """What the commands depend on; a rehearsal without a GPU uses the engine `fake`."""
+    """Conditions of the commands; a rehearsal without a GPU uses the engine `fake`."""
 
     engines: tuple[str, ...]
     device: str = "cuda"

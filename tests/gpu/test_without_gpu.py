@@ -1,4 +1,4 @@
-"""What can be tested of the tests on a GPU without one."""
+"""Checks of the GPU tests on a machine without a GPU."""
 
 from __future__ import annotations
 
