@@ -18,7 +18,7 @@ from polybench.schema.options import MachineGroup
 
 
 class MachineKeys(TypedDict, total=False):
-    """The keys of `[[machines]]`: the fields of core.machine_groups.MachineGroup, which documents them.
+    """The keys of `[[machines]]`: the fields of schema.options.MachineGroup, which documents them.
 
     They are repeated here, as in `Options`; a test compares both.
     """

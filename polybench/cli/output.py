@@ -23,7 +23,25 @@ from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
+    from polybench.schema.documents import AnyDocument
     from polybench.storage.store import Store
+
+Document = TypeVar("Document", bound="AnyDocument")
+
+
+class OutputOptions(NamedTuple):
+    """The options of the help panel "Output"."""
+
+    columns: str | None = None
+    published: bool = False
+    format: str = "table"
+    output: Path | None = None
+    results: Path | None = None
+    save: bool = True
+    explain: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    anonymous: bool = False
 
 
 def parse_columns(text: str | None) -> list[Metric] | None:
@@ -119,37 +137,13 @@ def _code(configurations: Sequence[tuple[str, str, bool]]) -> int:
     return 0 if any(is_done for _, _, is_done in configurations) else 4
 
 
-class OutputOptions(NamedTuple):
-    """The options of the help panel "Output"."""
-
-    columns: str | None = None
-    published: bool = False
-    format: str = "table"
-    output: Path | None = None
-    results: Path | None = None
-    save: bool = True
-    explain: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    anonymous: bool = False
-
-
 Rows = list[dict[str, Any]]
 
 
 def print_table(rows: Rows, format: str, table: Callable[[Rows], str]) -> None:
     """Print rows as one JSON array, or as the text that `table` returns."""
-
     echo(msgspec.json.encode(rows).decode() if format == "json" else table(rows))
 
-
-if TYPE_CHECKING:
-    from polybench.schema.documents import AnyDocument
-    from polybench.schema.measurements import LayersDocument
-    from polybench.schema.study import StudyDocument
-    from polybench.storage.store import Store
-
-Document = TypeVar("Document", bound="AnyDocument")
 
 DOCUMENT_HELP = "Document: an ID, a unique prefix, `last`, `sweep-last` or `overhead-last`, or the path of a JSON file."
 """Help of the argument of commands that load any document."""
@@ -161,25 +155,6 @@ def anonymize_if_requested(document: Document, options: OutputOptions) -> Docume
     from polybench.storage.store import results_folder
 
     return anonymize(document, results_folder(options.results)) if options.anonymous else document
-
-
-def find_layers(study: StudyDocument, store: Store) -> LayersDocument:
-    """Return the newest saved layers of a study.
-
-    Raises:
-        BadInput: no layers are saved; the message has the command that measures them.
-    """
-    from polybench.analysis.related_documents import newest_layers
-
-    found = newest_layers(study, store.layers())
-    if found is None:
-        from polybench.planning.suggested_commands import command_line, for_layers, has_layers, measured_study
-
-        results = [result for result in study.results if result.is_ranked and has_layers(result)]
-        layers_study = for_layers(measured_study(study), results) if results else None
-        hint = f"; measure them: {command_line('layers', layers_study)}" if layers_study else ""
-        raise BadInput(f"no saved layers belong to study {study.id}{hint}")
-    return found
 
 
 _ASCII_CONTROLS = [*range(9), *range(11, 32)]

@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polybench.cli.options import with_options
-from polybench.cli.output import (
-    DOCUMENT_HELP,
-    OutputOptions,
-    anonymize_if_requested,
-    check_writable,
-    echo,
-    find_layers,
-    write,
-)
+from polybench.cli.output import DOCUMENT_HELP, OutputOptions, anonymize_if_requested, check_writable, echo, write
 from polybench.errors import BadInput, lookup_or_suggest
 from polybench.figures import FIGURES, Kind, default_figure
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
     from polybench.schema.documents import AnyDocument
+    from polybench.schema.measurements import LayersDocument
+    from polybench.storage.store import Store
 
 _FIGURE_LIST = "; ".join(f"{name}: {spec.summary}" for name, spec in FIGURES.items())
 
@@ -56,7 +50,7 @@ def plot(
     name = figure or default_figure(_kind(loaded))
     required = lookup_or_suggest(name, FIGURES, "figure").kind
     if required == "layers" and isinstance(loaded, StudyDocument):
-        loaded = find_layers(loaded, store)
+        loaded = _find_layers(loaded, store)
     kind = _kind(loaded)
     if kind != required:
         available = ", ".join(one for one, spec in FIGURES.items() if spec.kind == kind)
@@ -80,3 +74,22 @@ def _kind(document: AnyDocument) -> Kind:
     if kind not in kinds:
         raise BadInput(f"{DOCUMENT_KINDS[kind].description} has no figure")
     return kinds[kind]
+
+
+def _find_layers(study: StudyDocument, store: Store) -> LayersDocument:
+    """Return the newest saved layers of a study.
+
+    Raises:
+        BadInput: no layers are saved; the message has the command that measures them.
+    """
+    from polybench.analysis.related_documents import newest_layers
+
+    found = newest_layers(study, store.layers())
+    if found is None:
+        from polybench.planning.suggested_commands import command_line, for_layers, has_layers, measured_study
+
+        results = [result for result in study.results if result.is_ranked and has_layers(result)]
+        layers_study = for_layers(measured_study(study), results) if results else None
+        hint = f"; measure them: {command_line('layers', layers_study)}" if layers_study else ""
+        raise BadInput(f"no saved layers belong to study {study.id}{hint}")
+    return found

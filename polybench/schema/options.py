@@ -183,7 +183,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     parity_steps: PositiveInt = 3
     baseline: str | None = None
     prices: dict[str, PositiveFloat] = {}
-    """Dollars per hour; see core.prices for the keys."""
+    """Dollars per hour; see `parse_price_key` for the keys."""
     metrics: bool = True
     """Measure allocations, memory, utilization and energy in addition to times."""
     injected_delays: dict[str, PositiveFloat] = {}
