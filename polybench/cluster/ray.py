@@ -89,7 +89,7 @@ def check_address(target: str, address: str) -> str | None:
 
 
 def _client_server_problem(address: str) -> str | None:
-    """Return why the service is no client server; Ray reports any other error itself."""
+    """Return why the service is not a Ray client server; Ray reports any other error itself."""
     if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
         return None  # only Ray has the certificates
     try:

@@ -27,7 +27,7 @@ from polybench.schema.study import StudyDocument
 def count_after_timing(
     state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]], block_steps: int
 ) -> None:
-    """Measure in warm workers what would disturb step times: allocations, the pipeline alone, the all-reduce."""
+    """Measure in warm workers what would affect step times: allocations, the pipeline alone, the all-reduce."""
     timeout, counts = state.plan.study.timeout, state.plan.study.metrics
     for run, worker in workers:
         if counts:
