@@ -36,7 +36,11 @@ class Nodes(NamedTuple):
 
 @contextlib.contextmanager
 def ray_nodes(*names: str) -> Iterator[Nodes]:
-    """Start nodes with two CPUs according to Ray, each with a resource of its name."""
+    """Start nodes with two CPUs according to Ray, each with a resource of its name.
+
+    Without names, the head is the node. Uploads need that: nodes of one machine share the folder of uploaded files,
+    and each node unpacks them again, even while another one reads them.
+    """
     with socket.socket() as probe:
         probe.bind((_ADDRESS, 0))
         port = probe.getsockname()[1]
@@ -45,7 +49,7 @@ def ray_nodes(*names: str) -> Iterator[Nodes]:
     from ray.cluster_utils import Cluster
 
     common: dict[str, Any] = {"object_store_memory": 100 << 20, "node_ip_address": _ADDRESS}
-    head = {"num_cpus": 0, "ray_client_server_port": port, "include_dashboard": False, **common}
+    head = {"num_cpus": 0 if names else 2, "ray_client_server_port": port, "include_dashboard": False, **common}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         raylets = {}

@@ -340,8 +340,9 @@ def test_node_killed_during_a_study_is_replaced(nodes: Nodes, tmp_path: Path, mo
     commands: list[str] = []
 
     def kill() -> None:
-        processes = psutil.Process(nodes.raylets["two"]).children(recursive=True)
-        commands.extend(" ".join(one.cmdline()) for one in processes)
+        for process in psutil.Process(nodes.raylets["two"]).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # of one that ended in the meantime
+                commands.append(" ".join(process.cmdline()))
         started.extend(nodes.kill("two"))
 
     listener = ActAtStage("any: process 2 of 3: starting", kill)
@@ -369,7 +370,7 @@ def test_node_with_another_polybench_is_rejected_unless_uploaded(
     version = installed / "errors.py"
     version.write_text(version.read_text().replace(current_fingerprint().version, "0.0.1"))
     monkeypatch.setenv("PYTHONPATH", str(installed.parent))
-    with ray_nodes("one") as nodes:
+    with ray_nodes() as nodes:
         cluster = msgspec.structs.replace(cluster_run(tmp_path, processes=1), on=nodes.client)
         message = r"it has polybench 0\.0\.1, but the driver .*; or --upload sends the driver's polybench to it"
         with pytest.raises(BadInput, match=message):
