@@ -178,7 +178,8 @@ class StudyState:
     def save(self) -> None:
         """Write the checkpoint and save the document."""
         self.write_checkpoint()
-        self._save(self._anonymized(self._build_document(finished=False)))
+        if self._store is not None:
+            self._save(self._anonymized(self._build_document(finished=False)))
 
     def interrupt(self) -> None:
         """Mark unfinished configurations as interrupted."""

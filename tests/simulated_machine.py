@@ -1,0 +1,434 @@
+"""Simulated machines with a known truth: a virtual clock and scripted workers, driven by the real program.
+
+A `Machine` has effects that the statistics must withstand, a `Script` says what an engine costs on it, and
+`measure` returns the document of a study that the real runner, timing loop and statistics made from both:
+
+    machine = Machine(seed=1, bursts=0.1)
+    slow = Script(0.020, pause_interval=40, pause_seconds=0.096)
+    document = machine.measure({"torch": Script(0.020), "tf": slow}, processes=5)
+    low, high = document.result("tf/cpu").mean_step_time.ci95
+    assert low <= machine.mean_seconds(slow) <= high
+
+Engines are names of the table of engines, which are never loaded: a name is repeated with `#2`, as in a table
+(`torch`, `torch#2`). Only processes, the data and the clock are replaced, so a study takes some 30 ms. Several
+`measure` calls of one machine follow each other on its clock and draw new study effects. For a sweep, layers or
+anything else that runs studies, call the program within `machine.simulate(scripts)`. Everything follows from
+`seed`.
+
+Effects are relative: standard deviations of logarithms, or shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import msgspec
+import numpy as np
+
+from polybench.data import Dataset
+from polybench.data.batch_files import EpochFile
+from polybench.engines.base import Weights
+from polybench.engines.fake.engine import FakeEngine
+from polybench.engines.job import EngineInfo, GcStats, Job
+from polybench.machine import interference, load
+from polybench.machine.load import IdleWait, MachineCounters
+from polybench.machine.memory import read_rss
+from polybench.machine.process_counters import KernelCounts, ThreadCounts
+from polybench.networks.timed_layers import split_layers
+from polybench.planning import shared_files
+from polybench.planning.shared_files import SharedFiles
+from polybench.protocol.calls import AnswerT, Loaded, Prepared, Request, RequestFailed
+from polybench.results.document import DocumentHeader
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner import layers, prepare, process_runs, progress, state, training, workers
+from polybench.runner.progress import NullProgress
+from polybench.runner.study import run_study
+from polybench.schema.options import Study
+from polybench.schema.result import Startup
+from polybench.schema.study import StudyDocument
+from polybench.worker import handler, timing_loop
+from polybench.worker import layers as worker_layers
+
+IMAGES = 50_000
+"""Images of an epoch, which nobody reads."""
+
+THREADS = 2
+_BURST_SECONDS = 1.0
+_BURST_FACTOR = 2.0
+_SLOW_FACTOR = 1.2
+_OUTLIER_SHARE, _OUTLIER_FACTOR = 0.05, 1.5
+_DRIFT_SECONDS = 1.0  # the level of a drifting machine changes once a second
+_DRAWS = 512
+
+
+@dataclass(frozen=True)
+class Script:
+    """The truth about an engine.
+
+    Attributes:
+        seconds: an undisturbed step of a typical process.
+        seconds_per_item: added for each item of a batch.
+        pause_interval: steps between two pauses of the collector; 0 has none.
+        pause_seconds: seconds of a pause.
+        off_the_clock: whether the engine leaves pauses out of its step times, as `flux+gc_off` does.
+        startup_seconds: import of the framework if no other worker starts meanwhile.
+        first_step_seconds: compilation in the first step.
+    """
+
+    seconds: float = 0.020
+    seconds_per_item: float = 0.0
+    pause_interval: int = 0
+    pause_seconds: float = 0.0
+    off_the_clock: bool = False
+    startup_seconds: float = 1.0
+    first_step_seconds: float = 0.1
+
+    def step_seconds(self, batch_size: int) -> float:
+        """Return the seconds of an undisturbed step without pauses."""
+        return self.seconds + self.seconds_per_item * batch_size
+
+
+@dataclass
+class Machine:
+    """A machine on which time is virtual.
+
+    Attributes:
+        seed: of everything random.
+        process: spread of the level of each process.
+        round: spread of the level of each timing block.
+        slow_processes: share of processes that are a fifth slower.
+        tail: mean of the exponential right tail of steps; one in twenty takes half as long again.
+        study: spread of the level that each configuration has in each study.
+        shared_study: spread of the level that all configurations share in each study.
+        drift: spread of the machine's random walk over a minute.
+        bursts: share of the time in which another program doubles the time of steps, for a second at a time.
+        visible_bursts: whether the kernel's counters show these bursts.
+    """
+
+    seed: int = 0
+    process: float = 0.03
+    round: float = 0.01
+    slow_processes: float = 0.0
+    tail: float = 0.02
+    study: float = 0.0
+    shared_study: float = 0.0
+    drift: float = 0.0
+    bursts: float = 0.0
+    visible_bursts: bool = True
+    now: float = field(default=0.0, init=False)
+    own_cpu_seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self._starting: list[SimulatedWorker] = []
+        self._levels = [0.0]
+        self._burst = (math.inf, math.inf) if not self.bursts else self._draw_burst(0.0)
+        self._burst_seconds = 0.0  # in all bursts before the current one
+
+    def typical_seconds(self, script: Script, batch_size: int = 128) -> float:
+        """Return the typical step in a quiet round: what `step_time.median` estimates."""
+        slow = math.exp(self.slow_processes * math.log(_SLOW_FACTOR))
+        return script.step_seconds(batch_size) * slow * _median_of_steps(self.tail)
+
+    def mean_seconds(self, script: Script, batch_size: int = 128) -> float:
+        """Return the mean of all steps in quiet rounds, with every pause: what `mean_step_time` estimates."""
+        variance = self.process**2 + self.round**2 + self.study**2 + self.shared_study**2
+        slow = 1 + self.slow_processes * (_SLOW_FACTOR - 1)
+        steps = (1 + _OUTLIER_SHARE * (_OUTLIER_FACTOR - 1)) / (1 - self.tail)
+        pauses = script.pause_seconds / script.pause_interval if script.pause_interval else 0.0
+        return script.step_seconds(batch_size) * math.exp(variance / 2) * slow * steps + (
+            0.0 if script.off_the_clock else pauses
+        )
+
+    def measure(self, scripts: Mapping[str, Script], **fields: Any) -> StudyDocument:
+        """Measure a study of these engines with the real runner; `fields` are those of `Study`."""
+        with self.simulate(scripts):
+            return run_study(study_of(scripts, **fields), NullProgress(), store=None, header=_header())
+
+    @contextlib.contextmanager
+    def simulate(self, scripts: Mapping[str, Script]) -> Iterator[None]:
+        """Replace processes, data and clock; scripts are those of `engine` or, for repeats, `engine#2`."""
+        idle_wait = functools.partial(IdleWait, sleep=self.advance, read=self.counters, programs=_NoPrograms)
+        virtual = SimpleNamespace(monotonic=lambda: self.now, perf_counter=lambda: self.now)
+        own = _OwnScripts(self, scripts)
+        replaced = [
+            *((module, "start_worker", own.start_worker) for module in (workers, process_runs, training)),
+            *((module, "time", virtual) for module in (process_runs, progress, timing_loop)),
+            *((module, "gc", SimpleNamespace(collect=lambda: None)) for module in (timing_loop, worker_layers)),
+            *((module, "read_counters", self.counters) for module in (load, interference)),
+            (interference, "cpu_seconds", own.cpu_seconds),
+            (interference, "kernel_counts", own.kernel_counts),
+            (interference, "seconds_per_fault", lambda: 0.0),
+            (state, "IdleWait", idle_wait),
+            (shared_files, "write", _shared_files),
+            (prepare, "exclusive_lock", lambda: contextlib.nullcontext(True)),
+            (handler, "read_rss", lambda: _RSS),
+            (layers, "start_reference", lambda *_: contextlib.nullcontext(mock.Mock())),
+        ]  # fmt: skip
+        with contextlib.ExitStack() as stack:
+            for module, name, value in replaced:
+                stack.enter_context(mock.patch.object(module, name, value))
+            yield
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def level(self) -> float:
+        """Return the log of the machine's drift now."""
+        if not self.drift:
+            return 0.0
+        index = int(self.now / _DRIFT_SECONDS)
+        while len(self._levels) <= index:
+            walked = self.rng.normal(0, self.drift * math.sqrt(_DRIFT_SECONDS / 60), _DRAWS).cumsum()
+            self._levels.extend((self._levels[-1] + walked).tolist())
+        return self._levels[index]
+
+    @property
+    def in_burst(self) -> bool:
+        """Whether another program runs now."""
+        while self.now >= self._burst[1]:
+            start, end = self._burst
+            self._burst_seconds += end - start
+            self._burst = self._draw_burst(end)
+        return self.now >= self._burst[0]
+
+    def _draw_burst(self, after: float) -> tuple[float, float]:
+        start = after + self.rng.exponential(_BURST_SECONDS * (1 - self.bursts) / self.bursts)
+        return start, start + _BURST_SECONDS
+
+    def counters(self) -> MachineCounters:
+        """Return the kernel's counters now."""
+        others = self._burst_seconds + (self.now - self._burst[0] if self.in_burst else 0.0)
+        busy = self.own_cpu_seconds + (others if self.visible_bursts else 0.0)
+        return MachineCounters(self.now, busy, 0.0, 0, self.own_cpu_seconds, None)
+
+    def begin_starting(self, worker: SimulatedWorker) -> None:
+        """Let a worker start beside those that are starting; together they take as long as one after the other."""
+        self._starting.append(worker)
+        together = sum(one.script.startup_seconds for one in self._starting)
+        for one in self._starting:
+            one.ready = self.now + together
+
+    def end_starting(self, worker: SimulatedWorker) -> None:
+        """Wait until a worker has started."""
+        self.now = max(self.now, worker.ready)
+        self._starting.remove(worker)
+
+
+def study_of(scripts: Mapping[str, Script], **fields: Any) -> Study:
+    """Return a study of these engines on the CPU, without parity check and counting passes."""
+    engines = tuple(name.partition("#")[0] for name in scripts)
+    defaults = {"devices": ("cpu",), "threads": THREADS, "parity": False, "metrics": False, "data": "synthetic"}
+    return Study(engines=engines, **(defaults | fields))
+
+
+class SimulatedEngine(FakeEngine):
+    """Steps of a script on a machine. The virtual clock passes while they run."""
+
+    def __init__(self, machine: Machine, script: Script, study_level: float) -> None:
+        super().__init__()
+        self._machine, self._script, self._rng = machine, script, machine.rng
+        slow = math.log(_SLOW_FACTOR) * (self._rng.random() < machine.slow_processes)
+        self._process_level = study_level + self._rng.normal(0, machine.process) + slow
+        self._round_level = 0.0
+        self._until_pause = self._rng.uniform(0, script.pause_interval) if script.pause_interval else math.inf
+        self._factors: list[float] = []
+        self._gc = GcStats(0.0, 0)
+        self.is_compiled = False
+        self.cpu_seconds = self.cpu_wait_seconds = 0.0
+        self.batch_size = 128
+
+    def build(self, job: Job, weights: Weights) -> None:
+        self._step_seconds = self._script.step_seconds(self.batch_size)
+        super().build(job, weights)
+
+    def reset(self) -> None:
+        super().reset()
+        self._round_level = self._rng.normal(0, self._machine.round)
+
+    def run_steps(self, first: int, n: int) -> float:
+        seconds = sum(self._step() for _ in range(n))
+        self._steps += n
+        if not self.is_compiled:
+            self.is_compiled = True
+            self._pass(self._script.first_step_seconds)
+            seconds += self._script.first_step_seconds
+        return seconds
+
+    def _simulate(self, seconds: float, n: int) -> float:
+        return sum(self._run(seconds) for _ in range(n))
+
+    def _step(self) -> float:
+        seconds = self._run(self._script.step_seconds(self.batch_size))
+        self._until_pause -= 1
+        if self._until_pause > 0:
+            return seconds
+        self._until_pause += self._script.pause_interval
+        pause = self._script.pause_seconds
+        self._pass(pause)
+        if self._script.off_the_clock:
+            return seconds
+        self._gc = GcStats(self._gc.seconds + pause, self._gc.full_collections + 1)
+        return seconds + pause
+
+    def _run(self, seconds: float) -> float:
+        """Return the time that this work takes now, which passes."""
+        if not self._factors:
+            tail = self._rng.exponential(self._machine.tail, _DRAWS)
+            outliers = np.where(self._rng.random(_DRAWS) < _OUTLIER_SHARE, _OUTLIER_FACTOR, 1.0)
+            self._factors = (np.exp(tail) * outliers).tolist()
+        level = self._process_level + self._round_level + self._machine.level()
+        needed = seconds * math.exp(level) * self._factors.pop()
+        waited = (_BURST_FACTOR - 1) * needed if self._machine.in_burst else 0.0
+        self.cpu_wait_seconds += waited if self._machine.visible_bursts else 0.0
+        self._pass(needed, waited)
+        return needed + waited
+
+    def _pass(self, needed: float, waited: float = 0.0) -> None:
+        self._machine.now += needed + waited
+        self.cpu_seconds += THREADS * needed
+        self._machine.own_cpu_seconds += THREADS * needed
+
+    def gc_stats(self) -> GcStats:
+        return self._gc
+
+
+class SimulatedWorker(handler.Worker):
+    """The real worker with a simulated engine, in place of a process. It loads no framework and no data."""
+
+    def __init__(self, pid: int, machine: Machine, script: Script, study_level: float, log_path: Path) -> None:
+        super().__init__()
+        self.pid, self.log_path, self.script = pid, log_path, script
+        self.ready = machine.now
+        self._machine, self._simulated = machine, SimulatedEngine(machine, script, study_level)
+        self._engine = self._simulated
+        self._requests: list[Request[Any]] = []
+        self._load_seconds = 0.0
+
+    @property
+    def simulated(self) -> SimulatedEngine:
+        """The engine."""
+        return self._simulated
+
+    def load(self, factory: str, rank: object) -> Loaded:
+        self._load_seconds = self.ready - self._sent
+        return Loaded(EngineInfo({"simulated": "1"}, {}, ("cpu",)))
+
+    def prepare(self, job: Any, weights: str, epoch: EpochFile, warmup_steps: int, pipeline: object) -> Prepared:
+        self._job, self._simulated.batch_size = job, job.workload.batch_size
+        self._simulated.build(job, {})
+        first, second, *_ = [*(self._simulated.run_steps(step, 1) for step in range(max(2, warmup_steps)))]
+        startup = Startup(0.05, self._load_seconds, 0.0, 0.0, first, second)
+        return Prepared(startup, "step", False, self._simulated.conventions(), [2.3])
+
+    def build_layer_ops(self, weights: str, folder: str) -> None:
+        nothing = np.empty(0)
+        operations = [
+            (layer, self._simulated.build_layer_operations(layer, {}, nothing, nothing))
+            for layer in split_layers(self._job.model)
+        ]
+        self._operation_timer = worker_layers.OperationTimer(
+            self._simulated, self._job, operations, self._simulated.build_step_operations()
+        )
+
+    def send(self, request: Request[Any]) -> None:
+        self._sent = self._machine.now
+        if request.call.name == "load":
+            self._machine.begin_starting(self)
+        self._requests.append(request)
+
+    def receive(self, request: Request[AnswerT], timeout: float) -> AnswerT:
+        if request.call.name == "load":
+            self._machine.end_starting(self)
+        reply = self.handle(self._requests.pop(0))
+        assert not isinstance(reply, RequestFailed), reply.reason
+        return reply.value  # type: ignore[union-attr,no-any-return]
+
+    def request(self, request: Request[AnswerT], timeout: float) -> AnswerT:
+        self.send(request)
+        return self.receive(request, timeout)
+
+    def kill(self) -> None: ...
+
+    def __enter__(self) -> SimulatedWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class _OwnScripts:
+    """Workers of the studies that run within one `simulate`."""
+
+    def __init__(self, machine: Machine, scripts: Mapping[str, Script]) -> None:
+        self._machine, self._scripts = machine, scripts
+        self._workers: dict[int, SimulatedWorker] = {}
+        self._levels: dict[Path, dict[str, float]] = {}
+
+    def start_worker(self, run: ConfigurationRun, logs: Path, name: str, *, cold: bool = False) -> SimulatedWorker:
+        engine = run.configuration.name.replace(f"/{run.configuration.device}", "")
+        levels = self._levels.setdefault(logs, {"": self._machine.rng.normal(0, self._machine.shared_study)})
+        own = levels.setdefault(engine, self._machine.rng.normal(0, self._machine.study))
+        worker = SimulatedWorker(
+            len(self._workers), self._machine, self._scripts[engine], levels[""] + own, logs / f"{name}.log"
+        )
+        self._workers[worker.pid] = worker
+        return worker
+
+    def cpu_seconds(self, pid: int) -> float:
+        return self._workers[pid].simulated.cpu_seconds
+
+    def kernel_counts(self, pid: int) -> KernelCounts:
+        return KernelCounts(0, 0, {pid: ThreadCounts(0, 0, self._workers[pid].simulated.cpu_wait_seconds)})
+
+
+_RSS = read_rss()
+
+
+class _NoPrograms:
+    """Finds no busy program: the machine's other program has no name."""
+
+    def busiest(self) -> list[Any]:
+        return []
+
+
+def _shared_files(plan: Any, scratch: Path) -> SharedFiles:
+    """Describe an epoch that nobody reads."""
+    batch_size, weights, empty = plan.workload.batch_size, scratch / "weights.npz", np.empty(0, np.uint8)
+    weights.touch()
+    epoch = EpochFile("", "", IMAGES // batch_size, batch_size, (1,))
+    dataset = Dataset("synthetic", "simulated", empty, empty, "0" * 64)
+    return SharedFiles(dataset, weights, epoch, epoch, None, "1" * 64, "2" * 64)
+
+
+@functools.cache
+def _this_header() -> DocumentHeader:
+    return prepare.new_header()
+
+
+def _header() -> DocumentHeader:
+    """Return a header with a new ID: reading the real machine would take longer than a simulated study."""
+    return msgspec.structs.replace(_this_header(), id=f"20250101-000000-{next(_IDS):04x}")
+
+
+_IDS = iter(range(1 << 16))
+
+
+@functools.cache
+def _median_of_steps(tail: float) -> float:
+    rng = np.random.default_rng(0)
+    factors = np.exp(rng.exponential(tail, 400_001)) if tail else np.ones(400_001)
+    return float(np.median(factors * np.where(rng.random(factors.size) < _OUTLIER_SHARE, _OUTLIER_FACTOR, 1.0)))
+
+
+def repeat(machine: Machine, studies: int) -> Iterator[Machine]:
+    """Iterate over machines that differ from this one by their seed only."""
+    return (replace(machine, seed=1000 * machine.seed + number) for number in range(studies))

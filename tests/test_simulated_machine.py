@@ -1,0 +1,85 @@
+"""The simulated machine shows to the real program what its truth says."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+
+from polybench.runner.layers import run_layers
+from polybench.runner.progress import NullProgress
+from polybench.schema.result import Result
+from tests.simulated_machine import Machine, Script, study_of
+
+STEADY = {"process": 0.0, "round": 0.0, "tail": 0.0}
+
+
+def mean_of_steps(result: Result) -> float:
+    return fmean(seconds for process in result.nested_step_times for steps in process for seconds in steps)
+
+
+@pytest.mark.parametrize(
+    ("machine", "script"),
+    [
+        (Machine(), Script(0.010)),
+        (Machine(slow_processes=0.3), Script(0.010)),
+        (Machine(), Script(0.020, pause_interval=7, pause_seconds=0.05)),
+        (Machine(), Script(0.020, pause_interval=7, pause_seconds=0.05, off_the_clock=True)),
+        (Machine(), Script(0.002, seconds_per_item=0.0001)),
+    ],
+    ids=["quiet", "bimodal", "pauses", "off the clock", "cost of an item"],
+)
+def test_many_steps_have_the_mean_that_the_machine_names(machine: Machine, script: Script) -> None:
+    document = machine.measure({"torch": script}, processes=60, rounds_per_process=5, steps_per_round=40)
+    assert mean_of_steps(document.results[0]) == pytest.approx(machine.mean_seconds(script), rel=0.02)
+
+
+def test_a_study_on_a_steady_machine_finds_the_typical_step_and_the_collector() -> None:
+    machine, script = Machine(**STEADY), Script(0.020, pause_interval=10, pause_seconds=0.1)
+    document = machine.measure({"torch": Script(0.020), "torch#2": script, "tf": Script(0.010)}, processes=2)
+    torch, collecting, tf = document.results
+    for result, expected in ((torch, script), (collecting, script), (tf, Script(0.010))):
+        assert result.median_step_seconds == pytest.approx(machine.typical_seconds(expected), rel=1e-3)
+    assert collecting.configuration == "torch/cpu#2"
+    assert collecting.gc.seconds_per_step == pytest.approx(0.010, rel=0.1)
+    assert torch.gc.full_collections == 0
+
+
+def test_another_program_is_visible_in_the_kernels_counters() -> None:
+    seen = Machine(bursts=0.1).measure({"torch": Script()}, processes=5)
+    unseen = Machine(bursts=0.1, visible_bursts=False).measure({"torch": Script()}, processes=5)
+    assert seen.results[0].interference.blocks_rerun
+    assert unseen.results[0].interference.blocks_rerun == 0
+    assert mean_of_steps(unseen.results[0]) > 1.05 * mean_of_steps(seen.results[0])
+
+
+def test_workers_that_start_together_take_longer() -> None:
+    (alone,) = Machine().measure({"torch": Script(startup_seconds=2.0)}, processes=1).results
+    several = {"torch": Script(startup_seconds=2.0), "tf": Script(startup_seconds=2.0), "jax": Script()}
+    together = Machine().measure(several, processes=1).results
+    assert alone.startup is not None
+    assert alone.startup.import_seconds == pytest.approx(2.0)
+    assert [result.startup.import_seconds for result in together if result.startup] == [pytest.approx(5.0)] * 3
+
+
+def test_studies_of_one_machine_differ_by_their_own_effects() -> None:
+    machine = Machine(**STEADY, study=0.1, shared_study=0.1)
+    studies = [machine.measure({"torch": Script(), "tf": Script()}, processes=2) for _ in range(2)]
+    steps = [result.median_step_seconds for study in studies for result in study.results]
+    assert len({round(seconds, 4) for seconds in steps}) == 4
+
+
+def test_one_seed_gives_one_study() -> None:
+    steps = [
+        Machine(seed=seed, bursts=0.1, drift=0.05).measure({"torch": Script()}).results[0].step_times
+        for seed in (3, 3, 4)
+    ]
+    assert steps[0] == steps[1] != steps[2]
+
+
+def test_layers_are_timed_beside_whole_steps() -> None:
+    scripts = {"torch": Script(0.020)}
+    with Machine(**STEADY).simulate(scripts):
+        (configuration,) = run_layers(study_of(scripts, processes=2), NullProgress()).configurations
+    assert configuration.step_seconds == pytest.approx(0.0206, rel=0.05)
+    assert sum(row.seconds_per_step for row in configuration.rows) == pytest.approx(0.8 * 0.020, rel=0.1)
