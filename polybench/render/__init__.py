@@ -41,14 +41,10 @@ class FormatSpec(NamedTuple):
 
 FORMATS: dict[str, FormatSpec] = {
     "table": FormatSpec("terminal.render", "table", "plain text table for a terminal", has_width=True),
-    "bars": FormatSpec(
-        "terminal.render_bars", "table", "bar chart for a terminal, of a study", has_width=True, study_only=True
-    ),
     "markdown": FormatSpec("markdown.render", "table", "GitHub-flavoured Markdown, for issues and READMEs"),
     "github": FormatSpec(
         "markdown.render_github", "table", "GitHub comment: summary and table, everything else in collapsed sections"
     ),
-    "html": FormatSpec("html_table.render", "table", "self-contained HTML page, for printing, mail and wikis"),
     "csv": FormatSpec("csv.render", "records", "CSV: plain numbers in SI units"),
     "csv-long": FormatSpec(
         "csv.render", "long_records", "CSV of a study, a line per status, metric and step time", study_only=True

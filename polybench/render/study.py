@@ -64,7 +64,6 @@ def _rows(study: StudyDocument, metrics: Sequence[Metric]) -> Table:
         return Table(
             columns=columns,
             rows=[[result.configuration, *(metric.text(result) for metric in metrics)] for result in results],
-            values=[[metric.value(result) for metric in metrics] for result in results],
         )
 
     ranked = part([result for result in study.results if result.is_ranked])

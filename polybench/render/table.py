@@ -72,8 +72,6 @@ class Table(msgspec.Struct, kw_only=True, frozen=True):
     """Lines above the table, such as workload and machine."""
     columns: Sequence[Column] = ()
     rows: Sequence[Sequence[str]] = ()
-    values: Sequence[Sequence[float | str | None]] = ()
-    """Values of the rows' columns after the first, for charts; may be empty."""
     statuses: Sequence[tuple[str, str]] = ()
     """Names of rows without values, and why they have none."""
     tables: Sequence[Table] = ()

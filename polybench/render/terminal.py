@@ -1,4 +1,4 @@
-"""Plain text for a terminal: tables that tabulate lays out, and bar charts."""
+"""Plain text for a terminal: tables that tabulate lays out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from polybench.render.table import WIDTH, Table, wrap
 
 _MAX_TITLE_WIDTH = 8
 """Titles of numbers wrap to the width of most values ("14,971", "2.15 s", "412 MiB")."""
-
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-_FULL = "█"
-_MIN_BAR_WIDTH = 10
 
 
 def render(table: Table, width: int = WIDTH) -> str:
@@ -46,11 +42,6 @@ def _blocks(table: Table, width: int) -> Iterator[str]:
     for one in table.tables:
         if one not in table.continued_by:
             yield from _blocks(one, width)
-    yield from _texts(table, width)
-
-
-def _texts(table: Table, width: int) -> Iterator[str]:
-    """Yield the notes, the summary and the published results."""
     if table.notes:
         yield "\n".join(wrap(note, width, first_indent="  ", indent="    ") for note in table.notes)
     if table.summary:
@@ -108,45 +99,3 @@ def _statuses(table: Table, width: int) -> list[str]:
     return [
         wrap(status, width, first_indent=name.ljust(indent), indent=" " * indent) for name, status in table.statuses
     ]
-
-
-def render_bars(table: Table, width: int = WIDTH) -> str:
-    """Render a bar chart: a block for each numeric column; the largest value has the longest bar.
-
-    Columns of words have no bars. An asterisk marks rows that failed the parity check.
-    """
-    charts = [_chart(table, number, width) for number, column in enumerate(table.columns) if column.numeric]
-    starred = ", ".join(row[0] for one in table.continued_by for row in one.rows)
-    blocks = [
-        "\n".join(wrap(line, width, indent="  ") for line in table.title),
-        *charts,
-        "\n".join(wrap(f"{name}: {status}", width) for name, status in table.statuses),
-        wrap(f"* not ranked (failed the parity check): {starred}", width) if starred else "",
-        *_texts(table, width),
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _chart(table: Table, number: int, width: int) -> str:
-    """Draw the bars of the column with this number; "" if no value is above 0."""
-    found = [
-        (row[0] + mark, value, row[number])
-        for part, mark in ((table, ""), *((one, "*") for one in table.continued_by))
-        for row, values in zip(part.rows, part.values, strict=True)
-        if isinstance(value := values[number - 1], int | float)
-    ]
-    largest = max((value for _, value, _ in found), default=0.0)
-    if largest <= 0:
-        return ""
-    name_width = max(len(name) for name, _, _ in found)
-    bar_width = max(width - name_width - 4 - max(len(text) for *_, text in found), _MIN_BAR_WIDTH)
-    lines = (
-        f"  {name:<{name_width}} {_bar(value / largest, bar_width)} {text}".rstrip() for name, value, text in found
-    )
-    return "\n".join([table.columns[number].title, *lines])
-
-
-def _bar(fraction: float, width: int) -> str:
-    """Draw a bar with a resolution of an eighth of a character."""
-    eighths = round(8 * width * max(fraction, 0.0))
-    return (_FULL * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip() or _EIGHTHS[1]

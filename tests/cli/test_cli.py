@@ -163,7 +163,7 @@ def test_strict_is_exit_code_3(run: Run) -> None:
 def test_parity_help_lists_its_formats(run: Run) -> None:
     text = " ".join(run("parity", "--help").stdout.replace("│", "").split())
     assert ", ".join(TABLE_FORMATS) in text
-    assert run("parity", "--engines", "fake", "--format", "bars").returncode == 2
+    assert run("parity", "--engines", "fake", "--format", "csv-long").returncode == 2
 
 
 def test_parity_reports_every_tensor(run: Run) -> None:
@@ -249,7 +249,7 @@ def test_layers_prints_the_operations_of_a_step(run: Run) -> None:
     assert rows[0]["flops"] == 16 * 2 * 3 * 3 * 4 * 8 * 8 * 8
     result = run("layers", "--engines", "fake", *fast, "--layer", "lstm 3->4", "--input", "8x8")
     assert (result.returncode, "invalid layer 'lstm 3->4'" in result.stderr) == (2, True)
-    for wrong in (("--sort", "lots"), ("--format", "bars")):
+    for wrong in (("--sort", "lots"), ("--format", "csv-long")):
         result = run("layers", "--engines", "fake", *wrong)
         assert result.returncode == 2
         assert f"unknown {'order' if wrong[0] == '--sort' else 'format'} '{wrong[1]}'" in result.stderr

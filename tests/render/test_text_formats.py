@@ -9,13 +9,12 @@ from polybench.render import FORMATS, TABLE_FORMATS, render
 from polybench.render.study import important_columns
 from polybench.render.table import Table, number_columns, text_columns
 from polybench.render.terminal import render as render_text
-from polybench.schema.metrics import METRICS, Metric, select_metrics
+from polybench.schema.metrics import METRICS, Metric
 from polybench.schema.result import Result
 from polybench.schema.study import from_json
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.figures.test_all_figures import DOCUMENTS
 
-FULL = "█"
 FAILED = study(unmeasured("tf/cpu", "failed", "crashed"))
 
 
@@ -106,33 +105,6 @@ def test_notes_wrap_and_further_tables_follow_under_their_titles() -> None:
     first, second, *_ = notes.splitlines()
     assert (first[:6], second[:8]) == ("  one ", "    one ")
     assert max(map(len, notes.splitlines())) <= 60
-
-
-def bars_of(column: str) -> dict[str, str]:
-    block = render(typical_study(), "bars", columns=select_metrics([column])).split("\n\n")[1]
-    title, *rows = block.splitlines()
-    assert title == select_metrics([column])[0].title
-    return {row.split()[0]: row for row in rows}
-
-
-def test_bar_lengths_are_proportional_to_values() -> None:
-    rows = bars_of("step_time")
-    longest = rows["tf+keras_fit/cpu*"].count(FULL)
-    assert longest > 40
-    assert abs(rows["torch/cpu"].count(FULL) - longest * 0.0165 / 0.112) <= 1
-    assert rows["tf/cpu"].endswith("8.55 ms ±2.5%")
-    assert max(map(len, rows.values())) <= 100
-
-
-def test_bars_mark_unranked_rows_and_omit_words() -> None:
-    text = render(typical_study(), "bars", columns=select_metrics(["step_time"]))
-    assert "* not ranked (failed the parity check): tf+keras_fit/cpu" in text
-    text = render(typical_study(), "bars", columns=select_metrics(["parity", "power"]))
-    assert FULL not in text
-    assert "parity\n" not in text
-    assert "torch/cuda: unavailable" in text
-    assert "\x1b" not in render(typical_study(), "bars", columns=select_metrics(["all"]))
-    assert render(study(), "bars", columns=select_metrics(["step_time"])).startswith("lenet")
 
 
 def test_markdown_contains_tables_and_notes(columns: list[Metric]) -> None:
