@@ -52,6 +52,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     # Variables of its workers on a GPU, by precision.
     cuda_environment: dict[str, dict[str, str]] = {}
+    # Variables that turn off memory pools, for a process that only counts native allocations.
+    counting_environment: dict[str, str] = {}
     # `module:function` that returns variables known only at run time. It takes device, threads and variants; with
     # `project_files` also the project to use.
     environment_factory: str | None = None
@@ -107,6 +109,9 @@ def _julia_variant(summary: str, package: str, *, compiled_as_whole: bool = True
 
 _NEEDS_MPI = "needs MPI.jl (CPU) or NCCL.jl (GPU), and `polybench setup flux` installs neither"
 _CUDA_UNTESTED = "CPU; CUDA is implemented but has not been tested on a GPU yet"
+# With oneDNN, TensorFlow otherwise reuses tensors of 256 KiB and more without calling the C library. The kernels are
+# the same (tensorflow/core/common_runtime/mkl_cpu_allocator.h).
+_NO_ONEDNN_POOL = {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"}
 
 ENGINES: dict[str, EngineSpec] = {
     "flux": EngineSpec(
@@ -209,6 +214,7 @@ ENGINES: dict[str, EngineSpec] = {
         devices=("cpu", "cuda"),
         # TF_CUDNN_USE_AUTOTUNE overrides the user's environment: cuDNN always benchmarks its algorithms.
         environment={"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_CUDNN_USE_AUTOTUNE": "1"},
+        counting_environment=_NO_ONEDNN_POOL,
         memory_bytes=480 << 20,
         startup_seconds=8.1,
         replicas="devices",
@@ -242,6 +248,7 @@ ENGINES: dict[str, EngineSpec] = {
         requires=Requirement("TensorFlow", install_command("tf")),
         requirement_check="polybench.engines.keras.environment:check_requirements",
         environment_factory="polybench.engines.keras.environment:environment",
+        counting_environment=_NO_ONEDNN_POOL,
         compiled_as_whole=True,
         no_data_parallel_reason="polybench does not support keras.distribution.DataParallel yet; tf trains"
         " Keras models data-parallel",

@@ -210,7 +210,10 @@ class Engine(Protocol):
         )
 
     def untraced_native_allocations(self) -> str:
-        """Describe allocations that pools serve without calling the C library or the kernel; "" if none."""
+        """Describe small allocations that pools serve without calling the C library or the kernel; "" if none.
+
+        Raises EngineUnavailable if a pool hides tensors, so that no count is better than this one.
+        """
         return ""
 
     def layer_tensors(self, step: int) -> list[LayerTensors]:

@@ -164,13 +164,16 @@ def _start(configuration: Configuration, past: PastMeasurements) -> float:
 def _native_seconds(
     plan: Plan, steps: Mapping[Configuration, float], epoch_bytes: int, past: PastMeasurements
 ) -> float:
-    """Seconds of the native counting pass, with a start if it needs separate processes."""
+    """Seconds of the native counting pass, with the start of separate processes."""
     configurations = [configuration for configuration in plan.configurations if has_native_count(plan, configuration)]
-    counted, start = WARMUP_STEPS_PER_BLOCK + COUNTED_STEPS, 0.0
-    if needs_native_count_process(plan.study):
-        counted += WARM_UP_STEPS
-        start = _start_seconds(memory_groups(plan, configurations, epoch_bytes), past)
-    return start + counted * sum(steps[configuration] for configuration in configurations)
+    separate = [one for one in configurations if needs_native_count_process(plan.study, one)]
+    counted = WARMUP_STEPS_PER_BLOCK + COUNTED_STEPS
+    start = _start_seconds(memory_groups(plan, separate, epoch_bytes), past) if separate else 0.0
+    return (
+        start
+        + counted * sum(steps[configuration] for configuration in configurations)
+        + WARM_UP_STEPS * sum(steps[configuration] for configuration in separate)
+    )
 
 
 def _step_seconds(plan: Plan, configuration: Configuration, batch_size: int) -> float:

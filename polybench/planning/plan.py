@@ -61,12 +61,14 @@ def has_native_count(plan: Plan, configuration: Configuration) -> bool:
     return plan.study.metrics and configuration.repeat == 1 and engine_spec(configuration).computes
 
 
-def needs_native_count_process(study: Study) -> bool:
-    """True if native counting needs separate processes.
+def needs_native_count_process(study: Study, configuration: Configuration) -> bool:
+    """True if native counting needs a separate process.
 
-    Nothing may be timed in a process after it, and a single process run times its pipeline at the end.
+    A variable has to turn off the engine's memory pool, or a single process run times its pipeline at the end:
+    nothing may be timed in a process after the count.
     """
-    return study.processes == 1 and study.input == "pipeline"
+    times_pipeline_last = study.processes == 1 and study.input == "pipeline"
+    return times_pipeline_last or bool(engine_spec(configuration).counting_environment)
 
 
 def estimated_bytes(plan: Plan, configuration: Configuration, epoch_bytes: int) -> int:

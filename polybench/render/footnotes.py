@@ -174,10 +174,7 @@ def _source_notes(study: StudyDocument, columns: Collection[str]) -> list[str]:
                 (native if kind == "native " else notes).append((result.engine_name, text))
         if result.energy.source and "energy" in columns:
             notes.append((result.device, f"energy from {result.energy.source}"))
-    comparable = (
-        "native allocations: counted in the same way in all engines, so ratios between engines are valid;"
-        " other counts are not comparable"
-    )
+    comparable = "native allocations: counted alike in all engines; in brackets, the ratio to the baseline"
     return [*_share_lines(notes), *_share_lines(native), *([comparable] if native else [])]
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from polybench.errors import ConfigurationFailed, EngineUnavailable
 from polybench.machine.meters.availability import native_allocations
-from polybench.planning.plan import engine_spec, has_native_count, resolve
+from polybench.planning.plan import engine_spec, has_native_count, needs_native_count_process, resolve
 from polybench.planning.schedule import COUNTED_STEPS
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
@@ -17,7 +17,7 @@ from polybench.results.run_state import ConfigurationRun
 from polybench.runner.prepare import new_header, prepare
 from polybench.runner.progress import Progress
 from polybench.runner.state import StudyState
-from polybench.runner.workers import load_request, record_failure, start_workers
+from polybench.runner.workers import load_request, record_failure, start_worker, start_workers
 from polybench.schema.measurements import AllocationProfile, AllocationsDocument, ConfigurationAllocations
 from polybench.schema.options import Study
 from polybench.schema.result import Result, status_fields
@@ -47,11 +47,17 @@ def count_after_timing(
 def count_native_allocations(state: StudyState, workers: Iterable[tuple[ConfigurationRun, WorkerProcess]]) -> None:
     """Count the native allocations of each configuration once, in warm workers that do not time anything afterwards.
 
+    `count_in_own_processes` counts the others.
     Workers count one at a time, because spinning threads that share cores take several times as long. A
     failure is a warning. Duplicates of a configuration are not counted, since they would have the same
     result.
     """
-    counted = [pair for pair in workers if has_native_count(state.plan, pair[0].configuration)]
+    counted = [
+        (run, worker)
+        for run, worker in workers
+        if has_native_count(state.plan, run.configuration)
+        and not needs_native_count_process(state.plan.study, run.configuration)
+    ]
     if not counted or not _can_trace(state):
         return
     state.progress.on_stage(f"counting native allocations of {_names(run for run, _ in counted)}")
@@ -62,18 +68,31 @@ def count_native_allocations(state: StudyState, workers: Iterable[tuple[Configur
 
 
 def count_in_own_processes(state: StudyState) -> None:
-    """Count native allocations in separate processes, if the only process run times its pipeline last."""
-    runs = [run for run in state.active_runs if has_native_count(state.plan, run.configuration)]
-    if state.completed.native_allocations or not runs or not _can_trace(state):
+    """Count native allocations in separate processes, without the engines' memory pools.
+
+    Also counts what an interrupted study did not count in its warm workers.
+    """
+    plan, timeout = state.plan, state.plan.study.timeout
+    runs = [
+        run
+        for run in state.active_runs
+        if has_native_count(plan, run.configuration)
+        and run.allocations.native is None
+        and (not state.completed.native_allocations or needs_native_count_process(plan.study, run.configuration))
+    ]
+    if not runs or not _can_trace(state):
         return
-    timeout = state.plan.study.timeout
     for group in state.group_by_memory(runs):
         state.progress.on_stage(f"counting native allocations of {_names(group)}")
-        with state.phase_timer.phase("native_trace"), start_workers(group, state.logs, "native") as workers:
-            for run, worker in workers.values():
+        with state.phase_timer.phase("native_trace"), contextlib.ExitStack() as stack:
+            workers = []
+            for run in group:
+                variables = engine_spec(run.configuration).counting_environment
+                worker = stack.enter_context(start_worker(run, state.logs, "native", extra_env_vars=variables))
                 worker.send(load_request(run))
                 worker.send(state.prepare_request(run))
-            for run, worker in workers.values():
+                workers.append((run, worker))
+            for run, worker in workers:
                 with _warn_of_failure(run, "count native allocations", worker):
                     worker.receive(load_request(run), timeout)
                     worker.receive(state.prepare_request(run), timeout)

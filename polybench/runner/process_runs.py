@@ -17,7 +17,6 @@ from polybench.machine.interference import InterferenceMeter, severity
 from polybench.machine.load import RoundMeter
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning import schedule
-from polybench.planning.plan import needs_native_count_process
 from polybench.planning.schedule import CALIBRATION_STEPS, RoundBudget, TimingBlocks
 from polybench.protocol import calls
 from polybench.protocol.calls import BlockMeasured, Loaded, Prepared, Request
@@ -182,19 +181,18 @@ class ProcessRuns:
             if not state.active_runs:
                 return
             is_last = number + 1 == self._study.processes
-            counts_native = is_last and not needs_native_count_process(self._study)
             for index, (group, budget) in enumerate(groups):
                 state.phase_timer.group = index
                 if active := [run for run in group if run.is_active]:
                     with contextlib.ExitStack() as stack:
                         workers = self._measure_group(stack, active, budget, number)
-                        if counts_native:
+                        if is_last:
                             if index + 1 == len(groups):  # a study that is killed now has all its times
                                 self._save(number + 1)
                             count_native_allocations(state, workers.values())
                 if not any(run.is_active for run in group):
                     state.phase_timer.drop_group(index)
-            completed.native_allocations = counts_native
+            completed.native_allocations = is_last
             self._save(number + 1)
 
     def _make_groups(self) -> list[_Group]:

@@ -25,13 +25,15 @@ from polybench.runner.checkpoint import list_changes
 from polybench.schema.options import Configuration
 
 
-def start_worker(run: ConfigurationRun, logs: Path, name: str, *, cold: bool = False) -> WorkerProcess:
+def start_worker(
+    run: ConfigurationRun, logs: Path, name: str, *, cold: bool = False, extra_env_vars: Mapping[str, str] | None = None
+) -> WorkerProcess:
     """Start a process for a configuration, without any request.
 
     `name` distinguishes the logs of its workers. With `cold`, the worker does not use compiled code of earlier
     processes, as in a user's first run.
     """
-    environment = run.env_vars | ({COLD_START: "yes"} if cold else {})
+    environment = {**run.env_vars, **({COLD_START: "yes"} if cold else {}), **(extra_env_vars or {})}
     log = logs / f"{run.configuration.name.replace('/', '_')}.{name}.log"
     return WorkerProcess(environment, log, run.interpreter)
 

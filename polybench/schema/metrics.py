@@ -112,6 +112,16 @@ def _format_accuracy(result: Result) -> str:
     return "" if result.accuracy is None else units.format_with_std(result.accuracy, result.accuracy_std)
 
 
+def _format_native_bytes(result: Result) -> str:
+    """Format the bytes with their ratio to the baseline, as in "24.8 MiB (0.474x)"."""
+    native = result.allocations.native
+    if native is None:
+        return ""
+    ratio = native.ratio_to_baseline
+    size = units.format_bytes(native.bytes_per_step)
+    return size if ratio is None else f"{size} ({units.format_ratio(ratio)})"
+
+
 def _format_time_to_accuracy(result: Result) -> str:
     found = result.time_to_accuracy
     if found is None:
@@ -324,6 +334,8 @@ _METRICS = (
             "lower",
             "allocations.native.bytes_per_step",
             "requested from the C library and the kernel; counted the same way in every engine",
+            title="allocated per step",
+            format_result=_format_native_bytes,
         ),
         Metric("native_allocs_per_step", "", "lower", "allocations.native.count_per_step"),
         Metric(
@@ -513,7 +525,7 @@ DEFAULT_COLUMNS = (
     "data_wait_time",
     "accuracy",
     "time_to_accuracy",
-    "alloc_bytes_per_step",
+    "native_bytes_per_step",
     "peak_memory",
     "cold_start",
     "gpu_speedup",

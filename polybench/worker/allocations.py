@@ -76,6 +76,7 @@ def count_native_allocations(engine: Engine, steps: int) -> NativeAllocation:
         import memray
     except ImportError as error:
         raise EngineUnavailable(f"cannot import memray: {error}", HINT) from error
+    untraced = engine.untraced_native_allocations()
     reset_and_warm_up(engine)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "allocations"
@@ -85,7 +86,6 @@ def count_native_allocations(engine: Engine, steps: int) -> NativeAllocation:
             counts, total = _aggregate(reader.get_allocation_records())
             # If munmap frees an allocation in parts, the remaining parts count.
             peak = sum(record.size for record in reader.get_high_watermark_allocation_records(merge_threads=True))
-    untraced = engine.untraced_native_allocations()
     return NativeAllocation(
         count_per_step=counts.total() / steps,
         bytes_per_step=total / steps,

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from polybench.engines import ENGINES
 from polybench.engines.flux.engine import NATIVE_COVERAGE_GAPS as NATIVELY_UNSEEN_IN_JULIA
-from polybench.engines.shared.tensorflow import UNTRACED_NATIVE_ALLOCATIONS
+from polybench.errors import EngineUnavailable
 from polybench.networks.layers import Dense, Flatten
 from polybench.networks.lenet import LENET
 from polybench.worker.allocations import count_native_allocations
@@ -60,17 +61,20 @@ def test_tensorflow_allocations_are_counted_without_onednn(fixture: EngineFixtur
 
     injected = count_injected_bytes(fixture, lambda: tf.zeros([INJECTED], tf.uint8))
     assert injected == pytest.approx(INJECTED, rel=0.01)
-    assert fixture.engine.untraced_native_allocations() == ""
+
+
+@in_process_of("tf", **ONEDNN, **ENGINES["tf"].counting_environment)
+def test_tensorflow_allocations_are_counted_without_the_onednn_pool(fixture: EngineFixture) -> None:
+    import tensorflow as tf
+
+    injected = count_injected_bytes(fixture, lambda: tf.zeros([INJECTED], tf.uint8))
+    assert injected == pytest.approx(INJECTED, rel=0.01)
 
 
 @in_process_of("tf", **ONEDNN)
-def test_tensorflow_allocations_from_the_onednn_pool_are_not_counted(fixture: EngineFixture) -> None:
-    import tensorflow as tf
-
-    assert count_injected_bytes(fixture, lambda: tf.zeros([INJECTED], tf.uint8)) < 0.01 * INJECTED
-    small = count_injected_bytes(fixture, lambda: [tf.zeros([1 << 17], tf.uint8) for _ in range(8)])
-    assert small == pytest.approx(1 << 20, rel=0.1)  # an eager call has its own allocations
-    assert fixture.engine.untraced_native_allocations() == UNTRACED_NATIVE_ALLOCATIONS
+def test_nothing_is_counted_while_the_onednn_pool_hides_tensors(fixture: EngineFixture) -> None:
+    with pytest.raises(EngineUnavailable, match="pool hides tensors of 256 KiB and more"):
+        count_injected_bytes(fixture, lambda: None)
 
 
 @in_process_of("flux")
@@ -116,4 +120,5 @@ def check_counting_trains_as_running_does(fixture: EngineFixture) -> None:
 
 @pytest.mark.parametrize("engine", ["flux", "torch", "tf", "reference"])
 def test_counting_trains_as_running_does(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_counting_trains_as_running_does)
+    pools_off = ONEDNN | ENGINES["tf"].counting_environment if engine == "tf" else {}
+    run_check(engine, check_counting_trains_as_running_does, **pools_off)

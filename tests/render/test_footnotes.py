@@ -110,7 +110,7 @@ def test_native_allocation_notes_appear_with_their_columns() -> None:
     *_, complete, partial, comparable = footnotes(document, ["step_time", "native_peak_live"])
     assert complete == "torch, flux: native allocations from memray; coverage: all"
     assert partial == "tf: native allocations from memray; coverage: all; not the pool"
-    assert "ratios between engines are valid" in comparable
+    assert comparable == "native allocations: counted alike in all engines; in brackets, the ratio to the baseline"
     assert not any("native" in note for note in footnotes(document, ["alloc_bytes_per_step"]))
     none = study(measured("torch/cpu", 0.02))
     assert not any("native" in note for note in footnotes(none, ["native_peak_live"]))

@@ -13,13 +13,13 @@ from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
 from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, select_metrics
 from polybench.schema.parity import ParityCheck
-from polybench.schema.resources import Allocation, Allocations, Cost
+from polybench.schema.resources import Allocations, Cost
 from polybench.schema.result import Comparison, Result, StepTimes
 from polybench.schema.study import StudyDocument
-from tests.factories import measured, study, typical_study, unmeasured
+from tests.factories import measured, native_allocation, study, typical_study, unmeasured
 
 FULL: dict[str, Any] = {
-    "allocations": Allocations(Allocation(73, 54_840_000, "source", "coverage")),
+    "allocations": Allocations(native=native_allocation(54_840_000, 0.474)),
     "cost": Cost(0.0034, 2.5),
     "gpu_speedup": Comparison("torch/cpu", 97.8, None),
 }
@@ -84,7 +84,7 @@ def test_columns_without_values_are_omitted() -> None:
 def test_least_important_columns_are_omitted_first() -> None:
     wide = [measured("torch+channels_last+compile/cuda", 0.0165, **FULL), measured("tf/cpu", 0.009, **FULL)]
     selected = names(*wide)
-    assert selected[:4] == ["step_time", "speedup", "parity", "alloc_bytes_per_step"]
+    assert selected[:4] == ["step_time", "speedup", "parity", "native_bytes_per_step"]
     assert "throughput" not in selected
     assert table_width(build(study(*wide), select_metrics(selected))) <= WIDTH
 
@@ -109,7 +109,7 @@ def test_document_formats_have_no_width() -> None:
 def test_typical_table_contains_all_typical_columns() -> None:
     typical = {"allocations": FULL["allocations"]}
     selected = names(*(measured(f"{name}/cpu", 0.0165, **typical) for name in ("flux", "torch", "tf")))
-    assert {"alloc_bytes_per_step", "throughput", "cold_start", "peak_memory", "speedup", "parity"} <= set(selected)
+    assert {"native_bytes_per_step", "cold_start", "peak_memory", "speedup", "parity"} <= set(selected)
 
 
 def test_header_describes_workload_extent_and_machine() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+import msgspec
 import pytest
 
 from polybench.data import synthetic
-from polybench.runner import allocations, process_runs
+from polybench.engines import ENGINES
+from polybench.protocol.process import WorkerProcess
+from polybench.results.run_state import ConfigurationRun
+from polybench.runner import allocations, process_runs, workers
 from polybench.runner.state import StudyState
 from polybench.worker.allocations import SOURCE
 from tests.runner.test_study import RecordingProgress, run
@@ -74,6 +78,27 @@ def test_allocations_are_counted_in_other_processes_if_the_pipeline_is_timed_las
     assert result.pipeline is not None
     assert result.allocations.native is not None
     assert "fake_cpu.native.log" in logs
+
+
+def test_an_engine_with_a_pool_is_counted_once_in_a_process_without_it(
+    logs: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools_off = {"NPY_DISABLE_CPU_FEATURES": ""}  # a variable that NumPy knows
+    spec = msgspec.structs.replace(ENGINES["reference"], counting_environment=pools_off)
+    monkeypatch.setitem(ENGINES, "reference", spec)
+    started = []
+
+    def start_worker(run: ConfigurationRun, *args: Any, **options: Any) -> WorkerProcess:
+        started.append((run.configuration.name, options))
+        return workers.start_worker(run, *args, **options)
+
+    monkeypatch.setattr(allocations, "start_worker", start_worker)
+    listener = RecordingProgress()
+    (result,) = run("reference", listener=listener, **MINIMAL | {"processes": 2}).results
+    assert result.allocations.native is not None
+    assert started == [("reference/cpu", {"extra_env_vars": pools_off})]
+    assert "reference_cpu.native.log" in logs
+    assert sum("counting native" in stage for stage in listener.stages) == 1
 
 
 def test_nothing_is_counted_without_metrics() -> None:

@@ -133,7 +133,7 @@ def test_every_metric_reads_its_own_field() -> None:
         "allocs_per_step": "73.0",
         "device_alloc_bytes_per_step": "1.00 MiB",
         "device_allocs_per_step": "7.50",
-        "native_bytes_per_step": "27.0 MiB",
+        "native_bytes_per_step": "27.0 MiB (0.250x)",
         "native_allocs_per_step": "2,795",
         "native_bytes_vs_baseline": "0.250",
         "native_peak_live": "18.0 MiB",

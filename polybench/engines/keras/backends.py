@@ -64,7 +64,7 @@ class Backend:
         )
 
     def untraced_native_allocations(self) -> str:
-        """Describe allocations served from pools; see `Engine.untraced_native_allocations`."""
+        """Describe small allocations served from pools; see `Engine.untraced_native_allocations`."""
         return ""
 
 
@@ -97,7 +97,8 @@ class TensorFlowBackend(Backend):
         return tensorflow.find_allocation_sites(run_step, steps, on_gpu=False)
 
     def untraced_native_allocations(self) -> str:
-        return tensorflow.UNTRACED_NATIVE_ALLOCATIONS if tensorflow.uses_onednn() else ""
+        tensorflow.check_native_allocations()
+        return ""
 
 
 class TorchBackend(Backend):

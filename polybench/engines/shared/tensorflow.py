@@ -22,7 +22,6 @@ SOURCE = "TensorFlow's profiler"
 POOL_COVERAGE = "tensors of 256 KiB and more; with oneDNN, TensorFlow's CPU pool reports no smaller ones"
 HOST_COVERAGE = "tensors and buffers of operations in TensorFlow's CPU allocator; not Eigen's own allocations"
 NO_EVENTS = "nothing: without oneDNN, the CPU allocator of this TensorFlow version reports no tensors"
-UNTRACED_NATIVE_ALLOCATIONS = "tensors of 256 KiB and more, which TensorFlow's pool reuses with oneDNN"
 UNREADABLE_PROFILE = "nothing: this TensorFlow version lacks the definition of its profile format"
 DEVICE_COVERAGE = "requests to TensorFlow's GPU pool, which retains freed memory"
 
@@ -116,6 +115,15 @@ def uses_onednn() -> bool:
     except ImportError:  # TensorFlow has no public API for it
         return True
     return bool(_pywrap_util_port.IsMklEnabled())
+
+
+def check_native_allocations() -> None:
+    """Raise EngineUnavailable if a pool hides tensors from a count of native allocations."""
+    if uses_onednn() and os.environ.get("TF_ONEDNN_USE_SYSTEM_ALLOCATOR") != "1":
+        raise EngineUnavailable(
+            "TensorFlow's oneDNN pool hides tensors of 256 KiB and more",
+            "set TF_ONEDNN_USE_SYSTEM_ALLOCATOR=1 for this process",
+        )
 
 
 def _is_gpu(allocator: str) -> bool:

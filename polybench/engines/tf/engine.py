@@ -16,12 +16,11 @@ from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, s
 from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.keras_layout import batch_to_keras
 from polybench.engines.shared.tensorflow import (
-    UNTRACED_NATIVE_ALLOCATIONS,
     build_info,
+    check_native_allocations,
     count_allocations,
     find_allocation_sites,
     set_threads,
-    uses_onednn,
 )
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.engines.tf.pipeline import Pipeline
@@ -248,7 +247,8 @@ class TensorFlowEngine(Engine):
         return find_allocation_sites(lambda step: self.run_steps(step, 1), range(first, first + n), self._on_gpu)
 
     def untraced_native_allocations(self) -> str:
-        return UNTRACED_NATIVE_ALLOCATIONS if uses_onednn() else ""
+        check_native_allocations()
+        return ""
 
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
