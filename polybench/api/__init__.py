@@ -140,7 +140,7 @@ def compare(
             run_study(study, progress_display, store=None, header=header, strict=strict, parity_check=check)
         )
     groups = SINGLE_MACHINE if machines is None else parse_machine_groups(machines)
-    run = ClusterRun(study=study, groups=groups, on=on, upload=upload, argv=sys.argv, strict=strict, parity_check=check)
+    run = ClusterRun(study=study, groups=groups, on=on, upload=upload, strict=strict, parity_check=check)
     return run_on_one(run, progress_display) if machines is None else run_on_each(run, progress_display)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Required, TypedDict
@@ -12,6 +13,7 @@ from polybench.api.results import MergeResult, StudyResult
 from polybench.cluster.run import cluster_table, run_on_cluster
 from polybench.errors import BadInput, format_validation_error
 from polybench.runner.checkpoint import ClusterRun
+from polybench.runner.prepare import new_header
 from polybench.runner.progress import Progress
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import MachineGroup
@@ -57,7 +59,7 @@ def run_on_one(run: ClusterRun, progress: Progress) -> StudyResult:
         BadInput: the study is invalid on every machine, or no machine is reachable.
         PolybenchError: the machine returned no result.
     """
-    return StudyResult(run_on_cluster(run, progress, store=None).only_document)
+    return StudyResult(run_on_cluster(run, progress, store=None, header=new_header(sys.argv)).only_document)
 
 
 def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
@@ -67,7 +69,7 @@ def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
         BadInput: the study is invalid on every machine, or no machine of a class is reachable.
         PolybenchError: the only machine returned no result.
     """
-    cluster_result = run_on_cluster(run, progress, store=None)
+    cluster_result = run_on_cluster(run, progress, store=None, header=new_header(sys.argv))
     documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
     for label, document in documents.items():
         document.machine_label = label  # even if it is the only machine

@@ -22,11 +22,9 @@ from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study, check_
 if TYPE_CHECKING:
     from polybench.cluster.driver import ClusterResult
     from polybench.runner.checkpoint import ClusterRun
-    from polybench.runner.progress import Progress
     from polybench.schema.study import StudyDocument
-    from polybench.storage.store import Store
 
-    Measure = Callable[[Progress, Store | None], ClusterResult]
+    Measure = Callable[..., ClusterResult]
 
 
 TargetOption = Annotated[
@@ -85,6 +83,7 @@ def run_on_cluster(
     """Measure on each machine, or on any one if `machines` is empty; print and exit with the code."""
     from polybench.cluster.run import run_on_cluster
     from polybench.runner.checkpoint import ClusterRun
+    from polybench.runner.prepare import new_header
 
     reject_explain(options, "the study")
     cluster_run = ClusterRun(
@@ -92,13 +91,11 @@ def run_on_cluster(
         groups=tuple(machines) or SINGLE_MACHINE,
         on=on,
         upload=upload,
-        argv=sys.argv[1:],
-        study_file=metadata,
         strict=strict,
         parity_check="all" if recheck else "new",
-        anonymous=options.anonymous,
     )
-    _execute(lambda progress, store: run_on_cluster(cluster_run, progress, store=store), cluster_run, options)
+    header = new_header(sys.argv[1:], metadata, anonymous=options.anonymous)
+    _execute(partial(run_on_cluster, cluster_run, header=header), cluster_run, options)
 
 
 def resume_cluster_run(
@@ -109,12 +106,7 @@ def resume_cluster_run(
     from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint
     from polybench.storage.store import Store, results_folder
 
-    def measure(progress: Progress, store: Store | None) -> ClusterResult:
-        assert store is not None  # only saved runs can be resumed
-        return resume_on_cluster(
-            id, progress, store=store, target=on, upload=upload, strict=strict, anonymous=options.anonymous
-        )
-
+    measure = partial(resume_on_cluster, id, target=on, upload=upload, strict=strict, anonymous=options.anonymous)
     store = Store(results_folder(options.results))
     _execute(measure, CheckpointStore(store.folder).read(id, ClusterCheckpoint).run, options)
 
@@ -146,7 +138,7 @@ def reject_explain(options: OutputOptions, what: str) -> None:
 
 def _execute(measure: Measure, cluster_run: ClusterRun, options: OutputOptions) -> NoReturn:
     if len(cluster_run.groups) == 1:
-        run_and_render(lambda progress, store: measure(progress, store).only_document, options)
+        run_and_render(lambda progress, store: measure(progress, store=store).only_document, options)
     if options.columns:
         raise BadInput(
             "--columns: not available for a table over machines: leave it out; each machine's study is saved"
@@ -163,7 +155,7 @@ def _print_all(measure: Measure, cluster_run: ClusterRun, options: OutputOptions
     store = Store(results_folder(options.results)) if options.save else None
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
-            result = measure(progress, store)
+            result = measure(progress, store=store)
         documents = [machine.document for machine in result.machines if machine.document is not None]
         text = render(cluster_table(result, cluster_run.study, partial(echo, err=True)), options.format)
         message = f"saved as {', '.join(document.id for document in documents)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 
 import msgspec
 
@@ -12,7 +11,7 @@ from polybench.cluster.executor import Executor, Node, make_executor
 from polybench.cluster.messages import LAST_MESSAGES, Diagnosed, NodeLost, Rejected, Started, Task, current_fingerprint
 from polybench.errors import BadInput
 from polybench.runner.doctor import Report
-from polybench.runner.prepare import new_id
+from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
 from polybench.schema.options import Study
 
@@ -63,15 +62,15 @@ def diagnose(target: str, progress: Progress, *, upload: bool = False) -> Cluste
 
 
 def _collect(executor: Executor, nodes: list[Node], diagnosis: ClusterDiagnosis, progress: ClusterProgress) -> None:
-    # A task without a study of its own: the default study needs no images.
-    created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    task = Task(id=new_id(), created=created, study=Study(), fingerprint=current_fingerprint(), diagnose=True)
+    header, fingerprint = new_header(), current_fingerprint()
     machines = {one.machine: one for one in diagnosis.machines}
     open_labels = set(machines)
     for node in nodes:
         machine = machines[node.group.label]
         try:
-            executor.start(node.group, msgspec.structs.replace(task, id=new_id()), node.hostname)
+            own_header = msgspec.structs.replace(header, id=new_id())
+            task = Task(header=own_header, study=Study(), fingerprint=fingerprint, diagnose=True)
+            executor.start(node.group, task, node.hostname)
         except BadInput as error:
             machine.error = str(error)
             open_labels.discard(machine.machine)

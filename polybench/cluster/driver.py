@@ -108,7 +108,13 @@ class MachineRun:
     """
 
     def __init__(
-        self, group: MachineGroup, machine_study: MachineStudy, cluster: ClusterCheckpoint, store: Store | None
+        self,
+        group: MachineGroup,
+        machine_study: MachineStudy,
+        cluster: ClusterCheckpoint,
+        store: Store,
+        *,
+        can_resume: bool = True,
     ) -> None:
         self.group, self.machine_study = group, machine_study
         self.document: StudyDocument | None = None
@@ -118,14 +124,12 @@ class MachineRun:
         self.starts, self.is_incomparable = 0, False
         self._study = study_toml(group.study(cluster.run.study))
         self._label = group.label if len(cluster.run.groups) > 1 else None
-        self._anonymous, self._loss_text = cluster.run.anonymous, ""
-        self._hint = None if store is None else f"polybench resume {cluster.header.id}"
-        self._store, self._checkpoints = store, None if store is None else CheckpointStore(store.folder)
+        self._anonymous, self._loss_text = cluster.header.anonymous, ""
+        self._hint = f"polybench resume {cluster.header.id}" if can_resume else None
+        self._store, self._checkpoints = store, CheckpointStore(store.folder)
 
     def restore(self) -> None:
         """Restore what an earlier driver stored."""
-        assert self._store is not None
-        assert self._checkpoints is not None
         id = self.machine_study.study_id
         with contextlib.suppress(FileNotFoundError):
             self.checkpoint = self._checkpoints.path(id).read_bytes()
@@ -154,8 +158,7 @@ class MachineRun:
     def reset(self) -> None:
         """Delete the checkpoint: no machine can resume it, so everything is measured again."""
         self.checkpoint = None
-        if self._checkpoints is not None:
-            self._checkpoints.path(self.machine_study.study_id).unlink(missing_ok=True)
+        self._checkpoints.path(self.machine_study.study_id).unlink(missing_ok=True)
 
     def mark_lost(self, lost: NodeLost) -> None:
         """Note that its machine was lost; a replacement repeats the unfinished process run."""
@@ -197,9 +200,6 @@ class MachineRun:
         for result in document.results:
             if result.status == "interrupted":
                 result.hint = self._hint
-        if self._store is None or self._checkpoints is None:
-            self._save()
-            return
         id = self.machine_study.study_id
         try:
             self._save_logs(document, saved.logs, self._store.folder / "logs" / id)
@@ -221,25 +221,31 @@ class MachineRun:
                 result.log_path = str(folder / Path(result.log_path).name)
 
     def _save(self) -> None:
-        if self._anonymous and self.document is not None:
-            self.document = anonymize(self.document, self._store.folder if self._store else None)
-        if self._store is not None and self.document is not None:
-            self.warning = self._store.try_to_save(self.document) or self.warning
+        assert self.document is not None
+        if self._anonymous:
+            self.document = anonymize(self.document, self._store.folder)
+        self.warning = self._store.try_to_save(self.document) or self.warning
 
 
 class Driver:
     """A running study on a cluster."""
 
     def __init__(
-        self, checkpoint: ClusterCheckpoint, executor: Executor, progress: Progress, store: Store | None
+        self,
+        checkpoint: ClusterCheckpoint,
+        executor: Executor,
+        progress: Progress,
+        store: Store,
+        *,
+        can_resume: bool = True,
     ) -> None:
         self._checkpoint, self._cluster_run, self._executor = checkpoint, checkpoint.run, executor
-        self._checkpoints = None if store is None else CheckpointStore(store.folder)
+        self._checkpoints, self._can_resume = CheckpointStore(store.folder), can_resume
         self._is_resumed = self._is_interrupted = False
         groups = self._cluster_run.groups
         self._progress, self._reports = progress, ClusterProgress(progress, has_several_machines=len(groups) > 1)
         self._machines = {
-            group.label: MachineRun(group, machine_study, checkpoint, store)
+            group.label: MachineRun(group, machine_study, checkpoint, store, can_resume=can_resume)
             for group, machine_study in zip(groups, checkpoint.machine_studies, strict=True)
         }
         self._fingerprint = current_fingerprint()
@@ -266,7 +272,7 @@ class Driver:
             self._wait_for_all()
         except PolybenchError:
             if not self._is_resumed and not self._has_document():
-                self._delete_checkpoint()
+                self._checkpoints.remove(self._checkpoint.header.id)
             raise
         return self._result()
 
@@ -297,15 +303,11 @@ class Driver:
         cluster_run, machine_study = self._cluster_run, machine.machine_study
         machine.starts += 1
         task = Task(
-            id=machine_study.study_id,
-            created=self._checkpoint.header.created,
+            header=msgspec.structs.replace(self._checkpoint.header, id=machine_study.study_id),
             study=machine.group.study(cluster_run.study),
             fingerprint=self._fingerprint,
-            argv=list(cluster_run.argv),
-            study_file=cluster_run.study_file,
             strict=cluster_run.strict,
             parity_check=cluster_run.parity_check,
-            anonymous=cluster_run.anonymous,
             checkpoint=machine.checkpoint,
         )
         self._executor.start(self._class_of(machine), task, machine_study.hostname)
@@ -409,13 +411,8 @@ class Driver:
         return any(machine.document is not None for machine in self._machines.values())
 
     def _save_checkpoint(self) -> None:
-        if self._checkpoints is not None:
-            with contextlib.suppress(OSError):  # saving each document reports it as well
-                self._checkpoints.write(self._checkpoint)
-
-    def _delete_checkpoint(self) -> None:
-        if self._checkpoints is not None:
-            self._checkpoints.remove(self._checkpoint.header.id)
+        with contextlib.suppress(OSError):  # saving each document reports it as well
+            self._checkpoints.write(self._checkpoint)
 
     def _result(self) -> ClusterResult:
         machines = self._machines.values()
@@ -424,7 +421,7 @@ class Driver:
                 machine.fail("interrupted", "interrupted")
         is_complete = all(machine.machine_study.finished for machine in machines)
         if is_complete or not self._has_document():
-            self._delete_checkpoint()
+            self._checkpoints.remove(self._checkpoint.header.id)
         results = [
             MachineResult(machine.group.label, None if machine.is_incomparable else machine.document, machine.failure)
             for machine in machines
@@ -433,5 +430,5 @@ class Driver:
             if self._is_interrupted:
                 raise KeyboardInterrupt
             raise PolybenchError(results[0].failure or "the machine sent no document")
-        unfinished_id = None if is_complete or self._checkpoints is None else self._checkpoint.header.id
+        unfinished_id = self._checkpoint.header.id if self._can_resume and not is_complete else None
         return ClusterResult(results, unfinished_id, self._is_interrupted)

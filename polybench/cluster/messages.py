@@ -15,8 +15,8 @@ import msgspec
 from polybench.engines import find_engine
 from polybench.errors import __version__, install_command
 from polybench.parity_check.check import source_files
+from polybench.results.document import DocumentHeader
 from polybench.runner.progress import ConfigurationProgress
-from polybench.schema.metadata import NO_METADATA, StudyFileMetadata
 from polybench.schema.options import EngineName, Study
 from polybench.storage.past_durations import CheckScope
 
@@ -34,15 +34,12 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     """Study of one machine group; the first message to a node program."""
 
-    id: str
-    created: str
+    header: DocumentHeader
+    """Of the study; the node replaces the driver's host and polybench by its own."""
     study: Study
     fingerprint: Fingerprint
-    argv: list[str] = []
-    study_file: StudyFileMetadata = NO_METADATA
     strict: bool = False
     parity_check: CheckScope = "new"
-    anonymous: bool = False
     checkpoint: bytes | None = None
     """Checkpoint of an earlier node, from which this one resumes."""
     diagnose: bool = False

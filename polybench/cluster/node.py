@@ -38,10 +38,9 @@ from polybench.cluster.messages import (
     request_decoder,
 )
 from polybench.errors import BadInput, PolybenchError
-from polybench.machine import interrupts
+from polybench.machine import host, interrupts
 from polybench.runner.checkpoint import CheckpointStore
 from polybench.runner.doctor import diagnose
-from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import resume_study, run_study
@@ -77,22 +76,14 @@ def run_task(task: Task, send: Send) -> None:
 
 def _measure(task: Task, send: Send, folder: Path) -> None:
     """Run or resume one study in a results folder of its own."""
-    store = StreamingStore(folder, send)
-    progress = StreamingProgress(send)
+    store, progress, header = StreamingStore(folder, send), StreamingProgress(send), task.header
     with interrupts.defer_signals():
         if task.checkpoint is not None:
-            CheckpointStore(folder).write_bytes(task.id, task.checkpoint)
-            resume_study(task.id, progress, store=store, strict=task.strict, anonymous=task.anonymous)
+            CheckpointStore(folder).write_bytes(header.id, task.checkpoint)
+            resume_study(header.id, progress, store=store, strict=task.strict, anonymous=header.anonymous)
             return
-        header = new_header(task.argv, task.study_file, anonymous=task.anonymous)
-        run_study(
-            task.study,
-            progress,
-            store=store,
-            header=msgspec.structs.replace(header, id=task.id, created=task.created),
-            strict=task.strict,
-            parity_check=task.parity_check,
-        )
+        header = msgspec.structs.replace(header, host=host.this_host(), tool_version=host.tool_version())
+        run_study(task.study, progress, store=store, header=header, strict=task.strict, parity_check=task.parity_check)
 
 
 class StreamingStore(Store):

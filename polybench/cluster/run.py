@@ -10,22 +10,25 @@ import msgspec
 
 from polybench.analysis.merge import machine_name, merge
 from polybench.cluster.driver import ClusterResult, Driver
-from polybench.cluster.executor import make_executor, supports_upload
+from polybench.cluster.executor import Executor, make_executor, supports_upload
 from polybench.planning.plan import check_remote
-from polybench.results.document import study_toml
+from polybench.results.document import DocumentHeader, study_toml
 from polybench.runner.checkpoint import CheckpointStore, ClusterCheckpoint, ClusterRun, MachineStudy, polybench_changes
 from polybench.runner.prepare import new_header, new_id
 from polybench.runner.progress import Progress
+from polybench.runner.scratch import scratch_folder
 from polybench.schema.analyses import MergeDocument
 from polybench.schema.options import Study, check_machine_groups, split_baseline
 from polybench.storage.store import Store
 
 
-def run_on_cluster(cluster_run: ClusterRun, progress: Progress, *, store: Store | None) -> ClusterResult:
+def run_on_cluster(
+    cluster_run: ClusterRun, progress: Progress, *, store: Store | None, header: DocumentHeader | None = None
+) -> ClusterResult:
     """Measure a study on a machine of every group.
 
     Ctrl-C ends the studies on all machines; the finished parts are returned and marked as interrupted. The store
-    gets each study and its checkpoint as soon as they arrive.
+    gets each study and its checkpoint as soon as they arrive; without one, nothing is saved.
 
     Raises:
         BadInput: invalid input, detected before measuring.
@@ -39,14 +42,18 @@ def run_on_cluster(cluster_run: ClusterRun, progress: Progress, *, store: Store 
         store.ensure_writable()
     ids = _new_ids(len(cluster_run.groups))
     checkpoint = ClusterCheckpoint(
-        header=new_header(cluster_run.argv, cluster_run.study_file, anonymous=cluster_run.anonymous),
+        header=header or new_header(),
         study=study_toml(cluster_run.study),
         run=cluster_run,
         machine_studies=[
             MachineStudy(label=group.label, study_id=id) for group, id in zip(cluster_run.groups, ids, strict=True)
         ],
     )
-    return _run(checkpoint, progress, store, resumed=False)
+    with contextlib.ExitStack() as stack:
+        kept = store or Store(stack.enter_context(scratch_folder()))
+        stack.enter_context(CheckpointStore(kept.folder).lock(checkpoint.header.id))
+        executor = stack.enter_context(_start_executor(cluster_run))
+        return Driver(checkpoint, executor, progress, kept, can_resume=store is not None).run()
 
 
 def resume_on_cluster(
@@ -69,33 +76,26 @@ def resume_on_cluster(
     """
     store.ensure_writable()
     checkpoint = CheckpointStore(store.folder).read(id, ClusterCheckpoint)
-    cluster_run = checkpoint.run
-    checkpoint.run = msgspec.structs.replace(
-        cluster_run,
-        on=target or cluster_run.on,
-        upload=upload or (cluster_run.upload and supports_upload(target or cluster_run.on)),
-        strict=cluster_run.strict or strict,
-        anonymous=cluster_run.anonymous or anonymous,
-    )
-    return _run(checkpoint, progress, store, resumed=True)
-
-
-def _run(checkpoint: ClusterCheckpoint, progress: Progress, store: Store | None, *, resumed: bool) -> ClusterResult:
-    with contextlib.ExitStack() as stack:
-        if store is not None:
-            checkpoints = CheckpointStore(store.folder)
-            stack.enter_context(checkpoints.lock(checkpoint.header.id))
-            if resumed:  # another process may have finished it since
-                cluster_run, checkpoint = checkpoint.run, checkpoints.read(checkpoint.header.id, ClusterCheckpoint)
-                checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
-                checkpoint.run = cluster_run
-        executor = stack.enter_context(
-            contextlib.closing(make_executor(checkpoint.run.on, upload=checkpoint.run.upload))
+    checkpoints = CheckpointStore(store.folder)
+    with checkpoints.lock(id):
+        checkpoint = checkpoints.read(id, ClusterCheckpoint)
+        checkpoints.reject_changed(checkpoint, polybench_changes(checkpoint.header.tool_version))
+        before, header = checkpoint.run, checkpoint.header
+        checkpoint.run = msgspec.structs.replace(
+            before,
+            on=target or before.on,
+            upload=upload or (before.upload and supports_upload(target or before.on)),
+            strict=before.strict or strict,
         )
-        driver = Driver(checkpoint, executor, progress, store)
-        if resumed:
+        checkpoint.header = msgspec.structs.replace(header, anonymous=header.anonymous or anonymous)
+        with _start_executor(checkpoint.run) as executor:
+            driver = Driver(checkpoint, executor, progress, store)
             driver.restore()
-        return driver.run()
+            return driver.run()
+
+
+def _start_executor(cluster_run: ClusterRun) -> contextlib.closing[Executor]:
+    return contextlib.closing(make_executor(cluster_run.on, upload=cluster_run.upload))
 
 
 def _new_ids(count: int) -> list[str]:

@@ -164,7 +164,7 @@ class SlurmExecutor:
 
         If a killed driver has left a job that waits, runs or has finished, follow that one instead.
         """
-        folder, offset, host = self._folder / task.id, 0, ""
+        folder, offset, host = self._folder / task.header.id, 0, ""
         if not (folder / "job").exists():
             offset = messages.read_messages(folder / "messages")[1]  # of an earlier job, which was lost
             host = preferred_host or "" if task.checkpoint is not None else ""

@@ -130,11 +130,8 @@ class ClusterRun(msgspec.Struct, frozen=True, kw_only=True):
     groups: Sequence[MachineGroup]
     on: str
     upload: bool = False
-    argv: Sequence[str] = ()
-    study_file: StudyFileMetadata = NO_METADATA
     strict: bool = False
     parity_check: CheckScope = "new"
-    anonymous: bool = False
 
 
 class MachineStudy(msgspec.Struct, kw_only=True):

@@ -94,7 +94,7 @@ OTHER_IMAGES = NodeLost("placeholder for a document with other images")
 def document(task: Task, *, finished: bool = False, **settings: str) -> Saved:
     saved = study(measured("fake/cpu", 0.01))
     saved.settings = msgspec.structs.replace(saved.settings, **settings)
-    saved.id, saved.finished = task.id, finished
+    saved.id, saved.finished = task.header.id, finished
     return Saved(to_json(saved), None if finished else b"state")
 
 
@@ -243,10 +243,9 @@ def test_unknown_target_lists_the_known_ones() -> None:
 
 def test_messages_survive_encoding(tmp_path: Path) -> None:
     run = cluster_run(tmp_path, precision=("fp32", "bf16"), target_accuracy=0.5, lr_schedule=((10, 0.1),))
-    task = Task(
-        id="1", created="2", study=run.study, fingerprint=current_fingerprint(), checkpoint=b"\0\xff", strict=True,
-        study_file=StudyFileMetadata("title", [PublishedResult("a", "time", (1.0, 2.0), "s", "a laptop", "a page")]),
-    )  # fmt: skip
+    published = [PublishedResult("a", "time", (1.0, 2.0), "s", "a laptop", "a page")]
+    header = new_header(["compare"], StudyFileMetadata("title", published))
+    task = Task(header=header, study=run.study, fingerprint=current_fingerprint(), checkpoint=b"\0\xff", strict=True)
     assert request_decoder.decode(encode_line(task)) == task
     saved = Saved(b'{"a": "\xc3\xa9"}', None, {"fake.log": b"\n\xff"})
     assert message_decoder.decode(encode_line(saved)) == saved
@@ -265,16 +264,16 @@ def test_running_cluster_run_is_not_discarded(play, tmp_path: Path) -> None:  # 
     assert CheckpointStore(store.folder).ids() == []
 
 
-def machine_run(store: Store | None, folder: Path, **fields: object) -> MachineRun:
-    run = msgspec.structs.replace(cluster_run(folder), **fields)
+def machine_run(store: Store, folder: Path, *, anonymous: bool = False) -> MachineRun:
+    run = cluster_run(folder)
     machine_study = MachineStudy(label="local", study_id="20260101-000000-abcd")
-    checkpoint = ClusterCheckpoint(header=new_header(), study="", run=run, machine_studies=[machine_study])
+    header = new_header(anonymous=anonymous)
+    checkpoint = ClusterCheckpoint(header=header, study="", run=run, machine_studies=[machine_study])
     return MachineRun(run.groups[0], machine_study, checkpoint, store)
 
 
 def first_task(folder: Path) -> Task:
-    fingerprint = current_fingerprint()
-    return Task(id="20260101-000000-abcd", created="", study=cluster_run(folder).study, fingerprint=fingerprint)
+    return Task(header=new_header(), study=cluster_run(folder).study, fingerprint=current_fingerprint())
 
 
 @pytest.mark.parametrize(
@@ -294,7 +293,7 @@ def test_study_with_a_complete_document_is_not_repeated(
 
 
 def test_anonymous_document_has_no_name_of_a_lost_machine(tmp_path: Path) -> None:
-    machine = machine_run(None, tmp_path, anonymous=True)
+    machine = machine_run(Store(tmp_path), tmp_path, anonymous=True)
     machine.machine_study.hostname = "node17"
     machine.mark_lost(NodeLost("the log on node17: /home/user/a.log"))
     machine.machine_study.hostname = "node18"

@@ -30,6 +30,7 @@ from polybench.runner.checkpoint import (
     find_unfinished,
     select_machines,
 )
+from polybench.runner.prepare import new_header
 from polybench.runner.study import run_study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
@@ -53,8 +54,8 @@ def only_document(result: ClusterResult) -> StudyDocument:
     return machine.document
 
 
-def run(cluster: ClusterRun, folder: Path, listener: RecordingProgress | None = None) -> ClusterResult:
-    return run_on_cluster(cluster, listener or RecordingProgress(), store=Store(folder))
+def run(cluster: ClusterRun, folder: Path, listener: RecordingProgress | None = None, **more: Any) -> ClusterResult:
+    return run_on_cluster(cluster, listener or RecordingProgress(), store=Store(folder), **more)
 
 
 def test_single_machine_yields_the_document_of_a_local_study(tmp_path: Path) -> None:
@@ -132,9 +133,8 @@ def test_killed_node_is_replaced(tmp_path: Path) -> None:
 
 
 def test_anonymous_cluster_run_saves_no_name_and_no_path(tmp_path: Path) -> None:
-    cluster = msgspec.structs.replace(cluster_run(tmp_path, engines=("fake", "fake+crash")), anonymous=True)
-    folder = tmp_path / "r"
-    document = only_document(run(cluster, folder))
+    cluster, folder = cluster_run(tmp_path, engines=("fake", "fake+crash")), tmp_path / "r"
+    document = only_document(run(cluster, folder, header=new_header(anonymous=True)))
     saved = (folder / f"{document.id}.json").read_text()
     assert str(tmp_path) not in saved
     assert document.host.hostname == "<host>"

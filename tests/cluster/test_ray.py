@@ -33,6 +33,7 @@ from polybench.cluster.ray import (
 from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
 from polybench.runner.checkpoint import ClusterRun
+from polybench.runner.prepare import new_header
 from polybench.schema.options import MachineGroup
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
@@ -190,7 +191,7 @@ def executor(ray: FakeRay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     monkeypatch.setattr(ray_module, "connect", lambda *_, upload: ray)
     executor = RayExecutor("ray://head")
     for label in "abc":
-        task = Task(id=label, created="", study=study(tmp_path), fingerprint=current_fingerprint())
+        task = Task(header=new_header(), study=study(tmp_path), fingerprint=current_fingerprint())
         executor.start(MachineGroup(label=label), task)
     events = [(one.label, type(one.message)) for one in executor.events(0)]
     assert events == [("a", StageChanged), ("b", StageChanged)]

@@ -37,6 +37,7 @@ from polybench.cluster.messages import (
 from polybench.cluster.slurm import NodeJob, SlurmExecutor
 from polybench.errors import BadInput
 from polybench.planning.study_file import read
+from polybench.runner.prepare import new_header
 from polybench.schema.options import MachineGroup
 from polybench.schema.study import from_json
 from tests.cluster import fake_slurm
@@ -75,7 +76,8 @@ def executor(tmp_path: Path) -> Iterator[SlurmExecutor]:
 
 def task(folder: Path, processes: int = 2, **fields: object) -> Task:
     spec = study(folder, processes=processes, rounds_per_process=2, budget=3.0)
-    task = Task(id="20260101-000000-aaaa", created="2026-01-01", study=spec, fingerprint=current_fingerprint())
+    header = msgspec.structs.replace(new_header(), id="20260101-000000-aaaa")
+    task = Task(header=header, study=spec, fingerprint=current_fingerprint())
     return msgspec.structs.replace(task, **fields)
 
 
@@ -228,7 +230,7 @@ def test_killed_node_program_is_named(executor: SlurmExecutor, commands: Path, t
     program.kill()
     last = messages_until(executor, is_last)[-1]
     assert last == NodeLost("the node program was killed by SIGKILL")
-    assert (tmp_path / "shared" / task(tmp_path).id / "log").exists()
+    assert (tmp_path / "shared" / task(tmp_path).header.id / "log").exists()
 
 
 def test_reason_of_a_pending_job_is_reported(executor: SlurmExecutor, commands: Path, tmp_path: Path) -> None:
@@ -248,7 +250,9 @@ def test_requeued_job_waits_for_the_host_of_its_checkpoint(
     executor.start(MachineGroup(), task(tmp_path), preferred_host="n1")
     assert "nodelist" not in (commands / "job-1" / "options").read_text()  # without a checkpoint any host is suitable
     messages_until(executor, is_stage)
-    job = write_messages(tmp_path / "shared" / task(tmp_path).id, Started(hostname="n1.local"), Saved(b"{}", b"state"))
+    job = write_messages(
+        tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1.local"), Saved(b"{}", b"state")
+    )
     fake_slurm.set_state(commands / "job-1", "RUNNING|None")
     messages_until(executor, lambda one: isinstance(one, Saved))
     while executor._jobs["local"].state != "RUNNING":
@@ -270,7 +274,7 @@ def test_job_of_a_killed_driver_is_followed(
     SlurmExecutor(f"slurm:{tmp_path / 'shared'}").start(MachineGroup(), task(tmp_path))
     messages: list[Message] = [Started(hostname="n1"), Saved(b"{}", b"checkpoint")]
     messages += [Saved(b"{}", None), Finished()] if is_finished else []
-    write_messages(tmp_path / "shared" / task(tmp_path).id, *messages)
+    write_messages(tmp_path / "shared" / task(tmp_path).header.id, *messages)
     executor.start(MachineGroup(), task(tmp_path, checkpoint=b"older"), preferred_host="n1")
     found = [event.message for event in executor.events(0)]
     assert [one for one in found if not isinstance(one, StageChanged)] == messages
@@ -284,7 +288,7 @@ def test_job_of_an_interrupted_driver_is_not_followed(
     (commands / "hold").write_text("Priority")
     first = SlurmExecutor(f"slurm:{tmp_path / 'shared'}")
     first.start(MachineGroup(), task(tmp_path))
-    write_messages(tmp_path / "shared" / task(tmp_path).id, Started(hostname="n1"), Saved(b"{}", b"checkpoint"))
+    write_messages(tmp_path / "shared" / task(tmp_path).header.id, Started(hostname="n1"), Saved(b"{}", b"checkpoint"))
     first.close()
     executor.start(MachineGroup(), task(tmp_path, checkpoint=b"checkpoint"), preferred_host="n1")
     assert "--nodelist=n1" in (commands / "job-2" / "options").read_text()
