@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from polybench import errors
 from polybench.cli.allocations import allocations
 from polybench.cli.columns import columns
 from polybench.cli.compare import compare
@@ -121,8 +123,21 @@ def _report_usage(error: Any) -> int:
     if context is None or not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
         error.show()  # the help
         return int(error.exit_code)
-    message = error.format_message().rstrip(".")
+    message = _renamed(error, context) or error.format_message().rstrip(".")
     return _report(f"error: {message}; see {context.command_path} --help", int(error.exit_code))
+
+
+def _renamed(error: Any, context: Any) -> str | None:
+    """Return the message for an option or command that has a new name, if the error is about one."""
+    option = getattr(error, "option_name", "")
+    if (new := errors.OLD_OPTIONS.get(option)) is not None:
+        known = {spelling for parameter in context.command.params for spelling in parameter.opts}
+        if new in known or not new.startswith("-"):
+            return f"no such option {option}: it is now {new}"
+    match = re.search(r"No such command '(\w+)'", error.format_message())
+    if match and (new := errors.OLD_COMMANDS.get(match[1])) is not None:
+        return f"no such command {match[1]}: it is now {new}"
+    return None
 
 
 def _report(text: str, code: int) -> int:
