@@ -176,13 +176,12 @@ class ProcessRuns:
         state, completed, groups = self._state, self._state.completed, self._groups
         if len(groups) > 1:
             state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
-        state.phase_timer.plan_process_runs(self._study.processes - completed.process_runs, len(groups))
         for number in range(completed.process_runs, self._study.processes):
             if not state.active_runs:
                 return
+            state.phase_timer.start_process_run(self._study.processes - number)
             is_last = number + 1 == self._study.processes
             for index, (group, budget) in enumerate(groups):
-                state.phase_timer.group = index
                 if active := [run for run in group if run.is_active]:
                     with contextlib.ExitStack() as stack:
                         workers = self._measure_group(stack, active, budget, number)
@@ -190,8 +189,6 @@ class ProcessRuns:
                             if index + 1 == len(groups):  # a study that is killed now has all its times
                                 self._save(number + 1)
                             count_native_allocations(state, workers.values())
-                if not any(run.is_active for run in group):
-                    state.phase_timer.drop_group(index)
             completed.native_allocations = is_last
             self._save(number + 1)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import fmean
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from polybench.planning.estimate import ZERO_ESTIMATE, Estimate
 from polybench.schema.metadata import PhaseSeconds
@@ -82,37 +80,28 @@ class CallbackProgress(NullProgress):
 
 Phase = Literal["data", "parity", "process_starts", "rounds", "allocation_count", "native_trace", "trainings"]
 """Fields of `Estimate` and `PhaseSeconds`."""
-_PER_PROCESS_RUN: tuple[Phase, ...] = ("process_starts", "rounds", "allocation_count")
-"""Phases of each group in each process run; only the first process run counts allocations."""
-
-
-class _Duration(NamedTuple):
-    group: int
-    seconds: float
+_IN_EACH_PROCESS_RUN = ("process_starts", "rounds")
 
 
 class PhaseTimer:
     """Timer of one study. A phase may occur several times, as rounds do in each process run.
 
     Reports the remaining time at the beginning of each long phase. `estimate` has the expected total seconds of
-    each phase, and `group` is the number of the configuration group that is measured now.
+    each phase.
     """
 
     def __init__(self, progress: Progress) -> None:
-        self.group = 0
         self.progress = progress
         self.estimate = ZERO_ESTIMATE
-        self._durations: dict[str, list[_Duration]] = {phase: [] for phase in Estimate._fields}
-        self.plan_process_runs(1, 1)
+        self._seconds: dict[str, dict[int, float]] = {phase: {} for phase in Estimate._fields}
+        """By phase and number of the process run, which is 0 until the first one starts."""
+        self._process_run = 0
+        self._process_runs_left = 1
 
-    def plan_process_runs(self, process_runs: int, groups: int) -> None:
-        """Set the number of process runs to come, and of groups that alternate in each."""
-        self._process_runs, self._group_count = process_runs, groups
-        self._active_groups = set(range(groups))
-
-    def drop_group(self, group: int) -> None:
-        """Exclude a group from the remaining time, since all of its configurations have failed."""
-        self._active_groups.discard(group)
+    def start_process_run(self, left: int) -> None:
+        """Start a process run; `left` is the number of process runs to come, including this one."""
+        self._process_run += 1
+        self._process_runs_left = left
 
     @contextlib.contextmanager
     def phase(self, phase: Phase, earlier_seconds: float = 0.0) -> Iterator[None]:
@@ -121,17 +110,13 @@ class PhaseTimer:
             self.progress.on_time_left(self.remaining_seconds(phase))
         start = time.monotonic() - earlier_seconds
         yield
-        self._durations[phase].append(_Duration(self.group, time.monotonic() - start))
+        seconds = self._seconds[phase]
+        seconds[self._process_run] = seconds.get(self._process_run, 0.0) + time.monotonic() - start
 
     def remaining_seconds(self, now: Phase) -> float:
-        """Estimate the seconds from the beginning of phase `now` to the end of the study.
-
-        A phase is expected to take as long as its last occurrence in the same group. The first start is an
-        exception, because it does not use cached compiled code.
-        """
+        """Estimate the seconds from the beginning of phase `now` to the end of the study."""
         phases = list(Estimate._fields)
-        first = phases.index("process_starts" if now in (*_PER_PROCESS_RUN, "native_trace") else now)
-        return sum(self._remaining_in_phase(phase) for phase in phases[first:])
+        return sum(self._remaining_in_phase(phase) for phase in phases[phases.index(now) :])
 
     def subtract_completed(self, completed_fractions: Mapping[Phase, float]) -> None:
         """Reduce the estimate by the fraction of each phase that a resumed study has already completed."""
@@ -141,41 +126,20 @@ class PhaseTimer:
         self.estimate = self.estimate._replace(**remaining)
 
     def _remaining_in_phase(self, phase: str) -> float:
-        if phase in _PER_PROCESS_RUN:
-            return sum(self._remaining_in_group(group, phase) for group in self._active_groups)
-        return max(0.0, float(getattr(self.estimate, phase)) - sum(self._durations_of(phase)))
-
-    def _remaining_in_group(self, group: int, phase: str) -> float:
-        """Estimate the seconds of a group in a phase of each process run."""
-        occurrences = 1 if phase == "allocation_count" else self._process_runs
-        to_come = occurrences - len(self._durations_of("process_starts", group))
-        if to_come <= 0:
-            return 0.0
-        first = int(phase == "process_starts")
-        if durations := self._durations_of(phase, group)[first:]:
-            return to_come * durations[-1]
-        others = [seconds for other in self._active_groups for seconds in self._durations_of(phase, other)[first:][-1:]]
-        expected = float(getattr(self.estimate, phase)) / (occurrences * self._group_count)
-        return to_come * (fmean(others) if others else expected)
-
-    def _durations_of(self, phase: str, group: int | None = None) -> list[float]:
-        """Return the duration of each occurrence, of all groups or of one."""
-        return [one.seconds for one in self._durations[phase] if group in (None, one.group)]
+        estimate, seconds = float(getattr(self.estimate, phase)), self._seconds[phase]
+        if phase == "allocation_count" and self._process_run > 1:
+            return 0.0  # only the first process run counts allocations
+        if phase not in _IN_EACH_PROCESS_RUN:
+            return max(0.0, estimate - sum(seconds.values()))
+        # The first start does not predict the next one, because it uses no cached compiled code.
+        if self._process_run > (2 if phase == "process_starts" else 1):
+            expected = seconds[self._process_run - 1]
+        else:
+            expected = estimate / max(1, self._process_run + self._process_runs_left - 1)
+        return max(0.0, expected - seconds.get(self._process_run, 0.0)) + expected * (self._process_runs_left - 1)
 
     def durations(self) -> PhaseSeconds:
-        """Return the total seconds of each phase so far."""
-        total = {phase: sum(self._durations_of(phase), 0.0) for phase in self._durations}
-        return PhaseSeconds(
-            data=total["data"],
-            parity=total["parity"],
-            process_starts=self._seconds_per_process_run("process_starts"),
-            rounds=self._seconds_per_process_run("rounds"),
-            allocation_count=total["allocation_count"],
-            native_trace=total["native_trace"],
-            trainings=total["trainings"],
-        )
-
-    def _seconds_per_process_run(self, phase: Phase) -> list[float]:
-        """Return the seconds of each process run, summed over groups."""
-        groups = [self._durations_of(phase, group) for group in {one.group: None for one in self._durations[phase]}]
-        return [sum(times, 0.0) for times in itertools.zip_longest(*groups, fillvalue=0.0)]
+        """Return the total seconds of each phase so far; those of starts and rounds by process run."""
+        seconds: dict[str, Any] = {phase: sum(times.values(), 0.0) for phase, times in self._seconds.items()}
+        seconds |= {phase: list(self._seconds[phase].values()) for phase in _IN_EACH_PROCESS_RUN}
+        return PhaseSeconds(**seconds)

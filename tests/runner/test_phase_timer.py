@@ -40,72 +40,45 @@ def run_phase(timer: PhaseTimer, time: Time, phase: Phase, seconds: float) -> No
 def test_the_remaining_time_includes_all_later_phases(time: Time) -> None:
     progress = RecordingProgress()
     timer = PhaseTimer(progress)
-    timer.estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
-    timer.plan_process_runs(2, 1)
+    timer.estimate = Estimate(1.0, 10.0, 30.0, 60.0, 2.0, 8.0, 100.0)
     run_phase(timer, time, "parity", 11.0)
+    timer.start_process_run(3)
     run_phase(timer, time, "process_starts", 14.0)  # the first start compiles, so it does not predict the second
     run_phase(timer, time, "rounds", 5.0)
-    run_phase(timer, time, "allocation_count", 3.0)
+    run_phase(timer, time, "allocation_count", 1.0)  # only in the first process run
+    timer.start_process_run(2)
     run_phase(timer, time, "process_starts", 6.0)
-    run_phase(timer, time, "rounds", 5.0)
+    run_phase(timer, time, "rounds", 7.0)
+    timer.start_process_run(1)
+    run_phase(timer, time, "process_starts", 6.0)
+    run_phase(timer, time, "rounds", 7.0)
     run_phase(timer, time, "native_trace", 9.0)
     run_phase(timer, time, "trainings", 50.0)
     run_phase(timer, time, "trainings", 50.0)
-    assert progress.seconds == [180.0, 170.0, 10.0 + 5.0 + 8.0 + 100.0, 108.0, 100.0, 50.0]
+    assert progress.seconds == [
+        210.0, 200.0, 2 * 10.0 + 2 * 5.0 + 8.0 + 100.0, 6.0 + 7.0 + 8.0 + 100.0, 108.0, 100.0, 50.0,
+    ]  # fmt: skip
     assert timer.durations() == PhaseSeconds(
         parity=11.0,
-        process_starts=[14.0, 6.0],
-        rounds=[5.0, 5.0],
-        allocation_count=3.0,
+        process_starts=[14.0, 6.0, 6.0],
+        rounds=[5.0, 7.0, 7.0],
+        allocation_count=1.0,
         native_trace=9.0,
         trainings=100.0,
     )
 
 
-def test_groups_of_configurations_start_one_after_the_other(time: Time) -> None:
+def test_groups_of_configurations_share_the_time_of_a_process_run(time: Time) -> None:
     progress = RecordingProgress()
     timer = PhaseTimer(progress)
     timer.estimate = Estimate(0.0, 0.0, 40.0, 40.0, 0.0, 0.0, 0.0)
-    timer.plan_process_runs(2, 2)
-    for timer.group, seconds in ((0, 3.0), (1, 5.0), (0, 1.0), (1, 2.0)):
-        run_phase(timer, time, "process_starts", seconds)
-        run_phase(timer, time, "rounds", 10.0)
-    assert progress.seconds == [80.0, 30.0 + 30.0, 20.0 + 20.0, 1.0 + 10.0]
+    for left, starts in ((2, (3.0, 5.0)), (1, (1.0, 2.0))):
+        timer.start_process_run(left)
+        for seconds in starts:
+            run_phase(timer, time, "process_starts", seconds)
+            run_phase(timer, time, "rounds", 10.0)
+    assert progress.seconds == [80.0, 80.0 - 3.0 - 10.0, 40.0, 40.0 - 1.0 - 10.0]
     assert (timer.durations().process_starts, timer.durations().rounds) == ([8.0, 3.0], [20.0, 20.0])
-
-
-def test_the_remaining_time_excludes_a_group_that_has_failed(time: Time) -> None:
-    progress = RecordingProgress()
-    timer = PhaseTimer(progress)
-    timer.estimate = Estimate(0.0, 0.0, 60.0, 60.0, 20.0, 0.0, 0.0)
-    timer.plan_process_runs(3, 2)
-    run_phase(timer, time, "process_starts", 5.0)
-    run_phase(timer, time, "rounds", 8.0)
-    run_phase(timer, time, "allocation_count", 2.0)
-    timer.group = 1
-    run_phase(timer, time, "process_starts", 1.0)
-    run_phase(timer, time, "rounds", 0.0)
-    timer.drop_group(1)
-    timer.group = 0
-    for _ in range(2):
-        run_phase(timer, time, "process_starts", 4.0)
-        run_phase(timer, time, "rounds", 8.0)
-    # Both groups; both minus the finished part of the first; the first alone, twice and once.
-    assert progress.seconds == [140.0, 5 * 10.0 + 5 * 8.0 + 2.0, 2 * (10.0 + 8.0), 4.0 + 8.0]
-    assert (timer.durations().process_starts, timer.durations().rounds) == ([6.0, 4.0, 4.0], [8.0, 8.0, 8.0])
-
-
-def test_no_time_remains_for_allocation_counts_that_took_less_than_estimated(time: Time) -> None:
-    progress = RecordingProgress()
-    timer = PhaseTimer(progress)
-    timer.estimate = Estimate(0.0, 0.0, 0.0, 0.0, 40.0, 0.0, 0.0)
-    timer.plan_process_runs(2, 2)
-    for timer.group in range(2):
-        run_phase(timer, time, "process_starts", 0.0)
-        run_phase(timer, time, "allocation_count", 5.0)
-    for timer.group in range(2):
-        run_phase(timer, time, "process_starts", 0.0)
-    assert progress.seconds == [40.0, 5.0, 0.0, 0.0]
 
 
 def test_the_remaining_time_of_a_resumed_study_excludes_completed_phases(time: Time) -> None:
@@ -115,6 +88,7 @@ def test_the_remaining_time_of_a_resumed_study_excludes_completed_phases(time: T
     timer.subtract_completed(
         {"parity": 1.0, "process_starts": 0.75, "rounds": 0.75, "allocation_count": 1.0, "trainings": 0.5}
     )
+    timer.start_process_run(1)
     run_phase(timer, time, "process_starts", 4.0)
     run_phase(timer, time, "rounds", 9.0)
     run_phase(timer, time, "native_trace", 8.0)
