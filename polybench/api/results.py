@@ -83,9 +83,9 @@ def to_data_frame(rows: list[dict[str, Any]], index: list[str] | None = None) ->
     return frame if index is None else frame.set_index(index[0] if len(index) == 1 else index)
 
 
-def _plot(name: str, document: Any, **options: Any) -> Any:
+def _plot(name: str, document: Any) -> Any:
     """Return a plotly Figure; requires plotly (extra `plot`)."""
-    return image_export.to_plotly(draw(name, document, **options), caption_for(document))
+    return image_export.to_plotly(draw(name, document), caption_for(document))
 
 
 _CONFIGURATION_FIELDS = ("configuration", "engine", "variant", "environment", "device", "status")
@@ -231,9 +231,9 @@ class LayersResult(SavedResult[LayersDocument]):
         """Return the table, with configurations side by side."""
         return render(self.document, "markdown", sort=sort)
 
-    def plot(self, sort: Sort = "network") -> Any:
-        """Return a plotly Figure with a bar for each operation in each configuration."""
-        return _plot("operations", self.document, sort=sort)
+    def plot(self) -> Any:
+        """Return a plotly Figure with a bar for each layer and configuration, with its operations stacked."""
+        return _plot("layers", self.document)
 
     def roofline(self) -> Any:
         """Return a plotly Figure of the layers and the machine's measured peaks.

@@ -6,7 +6,7 @@ Figures are plain data. Only `figures.image_export` imports plotly (extra `plot`
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from polybench.errors import lookup_or_suggest
 
@@ -28,27 +28,22 @@ class FigureSpec(NamedTuple):
         function: module in this package and function, as in "layers.draw"; imported on first use.
         kind: kind of document that the figure shows.
         summary: description for `--help`.
-        in_report: True if reports contain the figure. Figures that grow with the depth of the network do not.
     """
 
     function: str
     kind: Kind
     summary: str
-    in_report: bool = True
 
 
 FIGURES: dict[str, FigureSpec] = {
     "speed": FigureSpec("speed.draw", "study", "speed relative to the baseline"),
     "step_times": FigureSpec("step_times.draw", "study", "step times in order, after the warm-up"),
     "distributions": FigureSpec("step_times.draw_distributions", "study", "distribution of step times in each process"),
-    "startup": FigureSpec("startup.draw", "study", "phases of the cold start, and break-even"),
+    "startup": FigureSpec("startup.draw", "study", "phases of the cold start"),
     "allocations": FigureSpec("allocations.draw", "study", "allocations per training step"),
     "cost": FigureSpec("cost.draw", "study", "cost of an epoch over its time"),
     "accuracy": FigureSpec("accuracy.draw", "study", "test accuracy over training time"),
     "layers": FigureSpec("layers.draw", "layers", "time of each layer, with operations stacked"),
-    "operations": FigureSpec(
-        "layers.draw_operations", "layers", "time of each operation, with intervals", in_report=False
-    ),
     "roofline": FigureSpec("roofline.draw", "layers", "roofline of each layer below the measured peaks"),
     "scaling": FigureSpec("scaling.draw", "sweep", "throughput over a sweep's parameter"),
     "overhead": FigureSpec("scaling.draw_overhead", "overhead", "step time over batch size, with the linear fit"),
@@ -58,15 +53,15 @@ FIGURES: dict[str, FigureSpec] = {
 """Figures by their name for --figure; the first of each kind is the default."""
 
 
-def draw(name: str, document: Drawable, **options: Any) -> Figure:
-    """Create a figure of a document of the right kind, with the options of its function.
+def draw(name: str, document: Drawable) -> Figure:
+    """Create a figure of a document of the right kind.
 
     Raises:
         BadInput: the name is unknown, or the document lacks the data; the message names the command that
             measures them.
     """
     module, _, function = lookup_or_suggest(name, FIGURES, "figure").function.partition(".")
-    figure: Figure = getattr(import_module(f"{__name__}.{module}"), function)(document, **options)
+    figure: Figure = getattr(import_module(f"{__name__}.{module}"), function)(document)
     return figure
 
 

@@ -111,7 +111,7 @@ def _legend_lines(figure: Figure) -> int:
     """Estimate the number of lines of the legend above the figure."""
     if figure.layout.get("showlegend") is False:
         return 0
-    in_legend = (one for one in figure.traces if one.get("showlegend", True) and "legend" not in one)
+    in_legend = (one for one in figure.traces if one.get("showlegend", True))
     names = {str(one["name"]) for one in in_legend if one.get("name")}
     width = WIDTH - sum(figure.layout.get("margin", {}).get(side, 64) for side in "lr")
     return -(-sum(46 + round(6.3 * len(name)) for name in names) // width) if len(names) > 1 else 0

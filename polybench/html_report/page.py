@@ -138,7 +138,7 @@ class FigureView(NamedTuple):
 def figure_views(documents: Mapping[Kind, Drawable], prefix: str) -> Iterator[FigureView]:
     """Yield the figures of reports for which the documents contain data."""
     for name, spec in FIGURES.items():
-        if spec.in_report and spec.kind in documents:
+        if spec.kind in documents:
             try:
                 yield make_figure_view(draw(name, documents[spec.kind]), name, prefix)
             except NoData:

@@ -1,27 +1,21 @@
-"""Step times of each configuration over time: a line and a dot plot per study, then change points."""
+"""Step times of each configuration over time: a row per study, then change points."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-
-import msgspec
 
 from polybench.render.table import DEFAULTS, Records, Table, TableOptions, one_line, text_columns
 from polybench.schema import units
 from polybench.schema.analyses import Changed, ChangePoint, HistoryDocument, Point, Series
 
-_PLOT_WIDTH = 24
-"""Characters of the dot plot, from the shortest step time to the longest."""
-
 NO_SERIES = "no ranked configuration of a saved study matches"
 
 
 def table(document: HistoryDocument, _: TableOptions = DEFAULTS) -> Table:
-    """Build a table per configuration with its dot plot."""
+    """Build a table per configuration."""
     if not document.series:
         return Table(title=[NO_SERIES])
-    return Table(tables=[_with_dot_plot(series) for series in document.series])
+    return Table(tables=list(map(series_table, document.series)))
 
 
 def records(document: HistoryDocument, _: TableOptions) -> Records:
@@ -61,27 +55,6 @@ def series_table(series: Series) -> Table:
         columns=text_columns("study", "started", "step time", "versions"),
         rows=rows,
         notes=list(_notes(series)),
-    )
-
-
-def _with_dot_plot(series: Series) -> Table:
-    """Add a column with the segment level as a bar and the step time as a dot, on a logarithmic axis."""
-    seconds = [value for point in series.points for value in (point.step_seconds, point.segment_level)]
-    shortest, longest = min(seconds), max(seconds)
-    span = math.log(longest / shortest)
-
-    def plot(point: Point) -> str:
-        line = [" "] * _PLOT_WIDTH
-        for value, sign in ((point.segment_level, "|"), (point.step_seconds, "o")):
-            line[round((_PLOT_WIDTH - 1) * math.log(value / shortest) / span) if span else 0] = sign
-        return f"[{''.join(line)}]"
-
-    plain = series_table(series)
-    (scale,) = text_columns(f"{units.format_seconds(shortest)} .. {units.format_seconds(longest)}")
-    return msgspec.structs.replace(
-        plain,
-        columns=[*plain.columns[:2], scale, *plain.columns[2:]],
-        rows=[[*row[:2], plot(point), *row[2:]] for point, row in zip(series.points, plain.rows, strict=True)],
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.figures import FIGURES, Kind, default_figure, draw, image_export
-from polybench.figures.figure import Figure, NoData, Trace, log_axis, style_for, styles_for
+from polybench.figures.figure import Figure, NoData, log_axis, style_for, styles_for
 from polybench.figures.image_export import caption_for
-from polybench.schema.measurements import LayersDocument, PointResult, SweepPoint
+from polybench.schema.measurements import PointResult, SweepPoint
 from polybench.schema.study import StudyDocument
 from tests.factories import measured, study
 from tests.figures.documents import (
@@ -25,7 +25,6 @@ from tests.figures.documents import (
     full_sweep,
     with_peaks,
 )
-from tests.render.test_layers import document
 
 STUDY = full_study()
 DOCUMENTS: dict[str, Any] = {
@@ -130,16 +129,10 @@ def test_each_process_has_a_box() -> None:
         assert low <= first <= middle <= third <= high
 
 
-def test_startup_phases_add_up_and_lines_cross_at_break_even() -> None:
-    figure = draw_full("startup")
-    bars = [trace for trace in figure.traces if trace["type"] == "bar"]
+def test_startup_phases_add_up() -> None:
+    bars = draw_full("startup").traces
     totals = dict(zip(bars[0]["y"], map(sum, zip(*(bar["x"] for bar in bars), strict=True)), strict=True))
     assert totals["tf/cpu"] == pytest.approx(0.05 + 1.0 + 0.2 + 0.1 + 7.0)
-    line, mark = traces_named(figure, "tf/cpu")
-    assert mark["x"] == [pytest.approx(2501, abs=1)]  # starts 5 s later, steps are 2 ms faster
-    assert mark["y"] == [pytest.approx(1.0, abs=1e-3)]
-    assert line["y"][0] > 1 > line["y"][-1]
-    assert len(traces_named(figure, "flux/cpu")) == 1  # never breaks even
 
 
 def test_allocations_are_grouped_by_counter() -> None:
@@ -244,30 +237,6 @@ def test_sweep_of_two_axes_has_a_curve_per_value_of_the_shorter_axis() -> None:
     assert figure.layout["xaxis"]["type"] == "log"
     assert figure.layout["xaxis"]["title"]["text"] == "batch size"
     assert figure.layout["yaxis"]["rangemode"] == "tozero"
-
-
-__all__ = ["document"]
-
-
-def operation_traces(document: LayersDocument, **options: Any) -> list[Trace]:
-    return draw("operations", document, **options).traces
-
-
-def test_operations_are_bars_with_intervals(document: LayersDocument) -> None:
-    flux, torch = operation_traces(document)
-    assert [flux["name"], torch["name"]] == ["flux/cpu", "torch/cpu"]
-    assert flux["y"][:2] == ["conv2 + relu · forward", "conv2 + relu · input gradient"]
-    assert flux["y"][-1] == "unattributed"
-    assert flux["x"][:2] == pytest.approx([20.0, 40.0])
-    assert flux["x"][-1] == pytest.approx(32.0, abs=0.01)
-    assert torch["error_x"]["array"][1] == torch["error_x"]["arrayminus"][1] == pytest.approx(1.0)
-    assert operation_traces(document, sort="slowdown")[0]["y"][0] == "conv2 + relu · input gradient"
-
-
-def test_missing_operation_has_no_bar(document: LayersDocument) -> None:
-    flux, torch, *others = document.configurations
-    torch = msgspec.structs.replace(torch, rows=torch.rows[1:])
-    assert operation_traces(msgspec.structs.replace(document, configurations=[flux, torch, *others]))[1]["x"][0] is None
 
 
 def test_overhead_shows_points_and_the_fit_from_zero() -> None:

@@ -98,21 +98,14 @@
         if (/^[xy]axis/.test(name)) layout[name].tickfont = { size: 10 };
       }
     }
-    const plotWidth = width - layout.margin.l - layout.margin.r;
-    layout.height += 22 * legendLines(element, plotWidth);
-    if (layout.legend2 && width < 560) {
-      const legendHeight = 22 * legendLines(element, plotWidth, "legend2");
-      Object.assign(layout.legend2, { yref: "container", y: 0, yanchor: "bottom" });
-      layout.margin.b += legendHeight;
-      layout.height += legendHeight;
-    }
+    layout.height += 22 * legendLines(element, width - layout.margin.l - layout.margin.r);
     return layout;
   }
 
-  function legendLines(element, width, legend) {
+  function legendLines(element, width) {
     const { data, layout } = figureData.figures[element.dataset.figure];
     if (layout.showlegend === false) return 0;
-    const listed = data.filter((one) => one.showlegend !== false && one.name && one.legend === legend);
+    const listed = data.filter((one) => one.showlegend !== false && one.name);
     const names = new Set(listed.map((one) => one.name));
     const totalWidth = [...names].reduce((sum, name) => sum + 50 + 6.5 * name.length, 0);
     return Math.ceil(totalWidth / width);
