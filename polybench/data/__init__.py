@@ -132,7 +132,7 @@ def open_dataset(
     classes: int = CLASSES,
     vocabulary: int | None = None,
 ) -> Dataset:
-    """Read or generate a data set with a few megabytes of memory, except for IMDb's text.
+    """Read or generate a data set; one file of it is in memory at a time, or IMDb's whole text.
 
     `data` is `auto` (the published data set that fits, if it is in the data folder, else synthetic), `synthetic`,
     `cifar10`, `mnist`, `imdb`, or a path: of an official archive or its unpacked folder, of a folder of MNIST's

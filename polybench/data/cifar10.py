@@ -19,7 +19,6 @@ import hashlib
 import io
 import pickle
 import pickletools
-import shutil
 import sys
 import tarfile
 import tempfile
@@ -36,7 +35,6 @@ from polybench.data.array_chunks import CLASSES, IMAGE_BYTES, IMAGE_SHAPE, Chunk
 from polybench.data.disk import check_free_space, exists, is_file
 from polybench.errors import BadInput
 
-Batches = Iterator[tuple[Pixels, Pixels]]
 Version = Literal["binary", "python"]
 
 
@@ -85,14 +83,13 @@ _OFFICIAL_FILES = {
 
 _RECORD = 1 + IMAGE_BYTES
 _OFFICIAL_BYTES = 10_000 * _RECORD
-_RECORDS_PER_CHUNK = 1000
 _READ_BYTES = 1 << 20
 
 _FETCHED_BYTES = 360_000_000
 """An archive of 170 MB, and 184 MB unpacked."""
 _TIMEOUT_SECONDS = 30
 
-_MAX_PICKLE_BYTES = 64 << 20
+_MAX_FILE_BYTES = 64 << 20
 """The official files have 31 MB; files rewritten by Python 3 have twice that, since its protocol 2 lacks bytes."""
 _MAX_PICKLE_OPERATIONS = 1_000_000
 """A file of this content has 30,000 (one per label, two per name), or 90,000 if Python 3 wrote it."""
@@ -223,22 +220,20 @@ def _chunks(members: Iterator[_Member], files: tuple[str, ...], source: Path) ->
     for member in members:
         if member.name in locations:
             raise BadInput(f"{member.location}: duplicate file; {HINT}")
-        count, batches = _read_binary(member) if member.binary else _read_python(member)
+        pixels, labels = _read_binary(member) if member.binary else _read_python(member)
+        count = len(labels)
         for place, expected in locations.values():  # an image's index follows from the count
             if count != expected:
                 (fewer, short), (more, full) = sorted(((member.location, count), (place, expected)), key=itemgetter(1))
                 raise BadInput(f"{fewer} is truncated: {short} images, {more} has {full}; {HINT}")
         locations[member.name] = (member.location, count)
-        read = 0
-        for images, labels in batches:
-            wrong = np.flatnonzero(labels >= CLASSES)
-            if wrong.size:
-                raise BadInput(
-                    f"{member.location} is damaged or not CIFAR-10: record {read + wrong[0]} has label"
-                    f" {labels[wrong[0]]}, labels are 0 to {CLASSES - 1}; {HINT}"
-                )
-            yield Chunk(files.index(member.name) * count + read, images, labels)
-            read += len(images)
+        wrong = np.flatnonzero(labels >= CLASSES)
+        if wrong.size:
+            raise BadInput(
+                f"{member.location} is damaged or not CIFAR-10: record {wrong[0]} has label"
+                f" {labels[wrong[0]]}, labels are 0 to {CLASSES - 1}; {HINT}"
+            )
+        yield Chunk(files.index(member.name) * count, pixels.reshape(-1, *IMAGE_SHAPE), labels)
     missing = [name for name in files if name not in locations]
     if missing:
         names = ", ".join(missing)
@@ -269,46 +264,25 @@ def _archive_members(archive: Path, files: tuple[str, ...]) -> Iterator[_Member]
             pass
 
 
-def _read_binary(member: _Member) -> tuple[int, Batches]:
-    count, remainder = divmod(member.size, _RECORD)
-    if remainder or not count:
+def _read_binary(member: _Member) -> tuple[Pixels, Pixels]:
+    """Return pixels (n, 3072) and labels (n,)."""
+    if member.size % _RECORD or not 0 < member.size <= _MAX_FILE_BYTES:
         raise BadInput(
             f"{member.location} is truncated or not CIFAR-10: {member.size} bytes, expected"
             f" {_OFFICIAL_BYTES} (records of {_RECORD}); {HINT}"
         )
-    return count, _binary_batches(member)
+    content = member.content.read(member.size)
+    if len(content) < member.size:
+        raise BadInput(f"{member.location} is truncated: {len(content)} bytes, expected {member.size}; {HINT}")
+    records = np.frombuffer(content, np.uint8).reshape(-1, _RECORD)
+    return records[:, 1:], records[:, 0]
 
 
-def _binary_batches(member: _Member) -> Batches:
-    remaining = member.size
-    while remaining:
-        size = min(remaining, _RECORDS_PER_CHUNK * _RECORD)
-        block = member.content.read(size)
-        if len(block) < size:
-            found = member.size - remaining + len(block)
-            raise BadInput(f"{member.location} is truncated: {found} bytes, expected {member.size}; {HINT}")
-        records = np.frombuffer(block, np.uint8).reshape(-1, _RECORD)
-        yield records[:, 1:].reshape(-1, *IMAGE_SHAPE), records[:, 0]
-        remaining -= size
-
-
-def _read_python(member: _Member) -> tuple[int, Batches]:
+def _read_python(member: _Member) -> tuple[Pixels, Pixels]:
     try:
-        # From a file, 31 MB are read into one string; an archive would need three of them.
-        with tempfile.TemporaryFile() as file:
-            shutil.copyfileobj(member.content, file)
-            file.seek(0)
-            pixels, labels = read_pickle(file, member.size)
+        return read_pickle(member.content, member.size)
     except ValueError as error:
         raise BadInput(f"{member.location} is truncated or not CIFAR-10: {error}; {HINT}") from error
-    return len(labels), _python_batches(pixels, labels)
-
-
-def _python_batches(pixels: Pixels, labels: Pixels) -> Batches:
-    for start in range(0, len(labels), _RECORDS_PER_CHUNK):
-        rows = slice(start, start + _RECORDS_PER_CHUNK)
-        # Copies: a view would keep all of this file in memory while the next one is read.
-        yield pixels[rows].reshape(-1, *IMAGE_SHAPE).copy(), labels[rows]
 
 
 class _PickleRef:
@@ -356,10 +330,10 @@ def read_pickle(content: IO[bytes], size: int) -> tuple[Pixels, Pixels]:
 
     Raises ValueError if it is not a pickle, refers to an unexpected name, or is not a batch of CIFAR-10.
     """
-    if size > _MAX_PICKLE_BYTES:
+    if size > _MAX_FILE_BYTES:
         raise ValueError(f"{size} bytes, expected about 31 million")
     try:
-        raw = content.read(_MAX_PICKLE_BYTES)
+        raw = content.read(_MAX_FILE_BYTES)
         _reject_bombs(raw)
         batch = _Unpickler(io.BytesIO(raw), encoding="bytes").load()
     except Exception as error:  # a damaged pickle raises nearly anything
