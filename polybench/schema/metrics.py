@@ -35,9 +35,9 @@ class Metric(msgspec.Struct, frozen=True):
     Attributes:
         name: key for --columns and CSV.
         unit: SI unit of the value; "" for a plain number, None for words.
-        better: direction of improvement; None for a neutral metric.
         source: field of a result with the value, such as `memory.peak_rss_bytes`, or a function.
         description: explanation for lists of all metrics, beyond the name.
+        better: direction of improvement; None for a neutral metric.
         title: heading of the column; by default the name with spaces.
         groups: names that select this and other metrics.
         ci95: field with the 95 % interval, in the unit of the value, or a function.
@@ -48,9 +48,9 @@ class Metric(msgspec.Struct, frozen=True):
 
     name: str
     unit: str | None
-    better: Literal["lower", "higher"] | None
     source: str | Callable[[Result], float | str | None]
     description: str = ""
+    better: Literal["lower", "higher"] | None = "lower"
     title: str = ""
     groups: tuple[str, ...] = ()
     ci95: str | Callable[[Result], Interval | None] = ""
@@ -182,33 +182,35 @@ _NEEDS_PRICE = "needs `--price`, for example `--price cpu=0.24`"
 _METRICS = (
     *_group(
         "speed",
-        Metric("step_time", "s", "lower", "step_time.median", ci95="step_time.ci95"),
-        Metric("throughput", "images/s", "higher", "items_per_second", title="images per s", groups=("pipeline",)),
+        Metric("step_time", "s", "step_time.median", ci95="step_time.ci95"),
+        Metric(
+            "throughput", "images/s", "items_per_second", better="higher", title="images per s", groups=("pipeline",)
+        ),
         Metric(
             "steps_per_second",
             "steps/s",
-            "higher",
             lambda result: 1 / result.median_step_seconds if result.is_measured else None,
+            better="higher",
             title="steps per s",
         ),
-        Metric("epoch_time", "s", "lower", "epoch_seconds"),
+        Metric("epoch_time", "s", "epoch_seconds"),
     ),
     *_group(
         "pipeline",
-        Metric("data_wait_time", "s", "lower", "pipeline.data_wait_seconds_per_step", title="waiting for data"),
-        Metric("compute_time", "s", "lower", "pipeline.compute_seconds_per_step", title="compute"),
+        Metric("data_wait_time", "s", "pipeline.data_wait_seconds_per_step", title="waiting for data"),
+        Metric("compute_time", "s", "pipeline.compute_seconds_per_step", title="compute"),
         Metric(
             "pipeline_throughput",
             "images/s",
-            "higher",
             "pipeline.pipeline_items_per_second",
+            better="higher",
             title="pipeline alone, images per s",
         ),
         Metric(
             "training_throughput",
             "images/s",
-            "higher",
             "pipeline.training_items_per_second",
+            better="higher",
             title="training alone, images per s",
         ),
         unavailable_hint="needs `--input pipeline`",
@@ -218,18 +220,18 @@ _METRICS = (
         Metric(
             "speedup",
             "",
-            "higher",
             "vs_baseline.speedup",
             "relative to `--baseline`",
+            better="higher",
             ci95="vs_baseline.ci95",
             format_result=_format_speedup,
         ),
         Metric(
             "gpu_speedup",
             "",
-            "higher",
             "gpu_speedup.speedup",
             "speed on CUDA divided by the same engine's on the CPU",
+            better="higher",
             title="vs its CPU",
             ci95="gpu_speedup.ci95",
             format_value=units.format_ratio,
@@ -241,18 +243,18 @@ _METRICS = (
         Metric(
             "data_parallel",
             "",
-            None,
             _replicas,
             "number of replicas; each trains the network on its share of every batch",
+            better=None,
             title="replicas",
             format_value=units.format_count,
         ),
         Metric(
             "parallel_speedup",
             "",
-            "higher",
             lambda result: found.speedup if (found := _scaling(result)) else None,
             "images/s divided by those of the same configuration with one replica",
+            better="higher",
             title="vs 1 replica",
             ci95=lambda result: found.ci95 if (found := _scaling(result)) else None,
             format_value=units.format_ratio,
@@ -260,17 +262,16 @@ _METRICS = (
         Metric(
             "parallel_efficiency",
             "",
-            "higher",
             lambda result: found.efficiency if (found := _scaling(result)) else None,
             "`parallel_speedup` divided by the number of GPUs; equal to `parallel_speedup` on the CPU,"
             " where replicas share the study's threads",
+            better="higher",
             ci95=_efficiency_interval,
             format_value=units.format_percent,
         ),
         Metric(
             "allreduce_share",
             "",
-            "lower",
             "communication.fraction",
             "share of a step's time that is saved without the all-reduce of gradients",
             title="all-reduce share",
@@ -284,14 +285,15 @@ _METRICS = (
         Metric(
             "mean_step_time",
             "s",
-            "lower",
             "mean_step_time.seconds",
             "from means of timing blocks: includes pauses of the garbage collector, which medians may miss",
             ci95="mean_step_time.ci95",
         ),
-        Metric("mean_throughput", "images/s", "higher", "mean_step_time.items_per_second", title="mean images per s"),
-        Metric("mean_epoch_time", "s", "lower", "mean_step_time.epoch_seconds"),
-        Metric("mean_speedup", "", "higher", "vs_baseline.mean_speedup", ci95="vs_baseline.mean_ci95"),
+        Metric(
+            "mean_throughput", "images/s", "mean_step_time.items_per_second", better="higher", title="mean images per s"
+        ),
+        Metric("mean_epoch_time", "s", "mean_step_time.epoch_seconds"),
+        Metric("mean_speedup", "", "vs_baseline.mean_speedup", better="higher", ci95="vs_baseline.mean_ci95"),
         unavailable_hint="not in this study",
     ),
     *_group(
@@ -299,8 +301,8 @@ _METRICS = (
         Metric(
             "accuracy",
             "",
-            "higher",
             "accuracy",
+            better="higher",
             title="test accuracy",
             format_result=_format_accuracy,
             unavailable_hint="needs `--accuracy`",
@@ -308,7 +310,6 @@ _METRICS = (
         Metric(
             "time_to_accuracy",
             "s",
-            "lower",
             "time_to_accuracy.seconds",
             format_result=_format_time_to_accuracy,
             unavailable_hint="needs `--target-accuracy`",
@@ -317,13 +318,13 @@ _METRICS = (
     # Each engine has its own source of these four, the result's `source`, so engines cannot be compared.
     *_group(
         "allocation",
-        Metric("alloc_bytes_per_step", "B", "lower", "allocations.host.bytes_per_step"),
-        Metric("allocs_per_step", "", "lower", "allocations.host.count_per_step"),
+        Metric("alloc_bytes_per_step", "B", "allocations.host.bytes_per_step"),
+        Metric("allocs_per_step", "", "allocations.host.count_per_step"),
     ),
     *_group(
         "allocation",
-        Metric("device_alloc_bytes_per_step", "B", "lower", "allocations.device.bytes_per_step"),
-        Metric("device_allocs_per_step", "", "lower", "allocations.device.count_per_step"),
+        Metric("device_alloc_bytes_per_step", "B", "allocations.device.bytes_per_step"),
+        Metric("device_allocs_per_step", "", "allocations.device.count_per_step"),
         unavailable_hint="needs a CUDA device; see `polybench doctor`",
     ),
     *_group(
@@ -331,24 +332,21 @@ _METRICS = (
         Metric(
             "native_bytes_per_step",
             "B",
-            "lower",
             "allocations.native.bytes_per_step",
             "requested from the C library and the kernel; counted the same way in every engine",
             title="allocated per step",
             format_result=_format_native_bytes,
         ),
-        Metric("native_allocs_per_step", "", "lower", "allocations.native.count_per_step"),
+        Metric("native_allocs_per_step", "", "allocations.native.count_per_step"),
         Metric(
             "native_bytes_vs_baseline",
             "",
-            "lower",
             "allocations.native.ratio_to_baseline",
             "ratio of `native_bytes_per_step` to that of `--baseline`",
         ),
         Metric(
             "native_peak_live",
             "B",
-            "lower",
             "allocations.native.peak_live_bytes",
             "maximum of the bytes that training steps have allocated and not yet freed",
             title="native peak live bytes",
@@ -356,7 +354,6 @@ _METRICS = (
         Metric(
             "native_allocs_lt_1kib",
             "",
-            "lower",
             "allocations.native.by_size.lt_1kib",
             "native allocations below 1 KiB",
             title="native allocs < 1 KiB per step",
@@ -364,7 +361,6 @@ _METRICS = (
         Metric(
             "native_allocs_1kib_256kib",
             "",
-            "lower",
             "allocations.native.by_size.ge_1kib_lt_256kib",
             "native allocations from 1 KiB to below 256 KiB",
             title="native allocs 1-256 KiB per step",
@@ -372,7 +368,6 @@ _METRICS = (
         Metric(
             "native_allocs_ge_256kib",
             "",
-            "lower",
             "allocations.native.by_size.ge_256kib",
             "native allocations of 256 KiB or more",
             title="native allocs >= 256 KiB per step",
@@ -381,25 +376,22 @@ _METRICS = (
     ),
     *_group(
         "allocation",
-        Metric("gc_time", "s", "lower", "gc.seconds_per_step", title="GC time per step"),
-        Metric("full_gcs", "", "lower", "gc.full_collections", title="full GCs", format_value=units.format_count),
+        Metric("gc_time", "s", "gc.seconds_per_step", title="GC time per step"),
+        Metric("full_gcs", "", "gc.full_collections", title="full GCs", format_value=units.format_count),
         unavailable_hint="no engine of this study reports its garbage collector",
     ),
     *_group(
         "startup",
-        Metric("cold_start", "s", "lower", "startup.cold_start_seconds", "sum of the phases"),
-        Metric("process_start_time", "s", "lower", "startup.process_seconds", title="process start"),
-        Metric("import_time", "s", "lower", "startup.import_seconds", title="import"),
-        Metric("build_time", "s", "lower", "startup.build_seconds", title="build"),
-        Metric("data_to_device_time", "s", "lower", "startup.data_seconds", title="data to device"),
-        Metric(
-            "first_step", "s", "lower", "startup.first_step_seconds", "includes compilation, tracing and autotuning"
-        ),
-        Metric("second_step", "s", "lower", "startup.second_step_seconds"),
+        Metric("cold_start", "s", "startup.cold_start_seconds", "sum of the phases"),
+        Metric("process_start_time", "s", "startup.process_seconds", title="process start"),
+        Metric("import_time", "s", "startup.import_seconds", title="import"),
+        Metric("build_time", "s", "startup.build_seconds", title="build"),
+        Metric("data_to_device_time", "s", "startup.data_seconds", title="data to device"),
+        Metric("first_step", "s", "startup.first_step_seconds", "includes compilation, tracing and autotuning"),
+        Metric("second_step", "s", "startup.second_step_seconds"),
         Metric(
             "break_even_steps",
             "",
-            "lower",
             lambda result: next(iter(_break_even(result)), None),
             "steps after which a slower cold start is repaid",
             title="break-even steps",
@@ -408,55 +400,43 @@ _METRICS = (
     ),
     *_group(
         "memory",
-        Metric("peak_memory", "B", "lower", "memory.peak_rss_bytes"),
-        Metric(
-            "memory_after_import",
-            "B",
-            "lower",
-            "memory.rss_after_import_bytes",
-            "resident after the framework's import",
-        ),
-        Metric("private_memory", "B", "lower", "memory.rss_anon_bytes", "anonymous resident pages"),
+        Metric("peak_memory", "B", "memory.peak_rss_bytes"),
+        Metric("memory_after_import", "B", "memory.rss_after_import_bytes", "resident after the framework's import"),
+        Metric("private_memory", "B", "memory.rss_anon_bytes", "anonymous resident pages"),
         Metric(
             "file_mapped_memory",
             "B",
-            "lower",
             "memory.rss_file_bytes",
             "resident pages of mapped files",
             title="file-mapped memory",
         ),
         Metric(
-            "step_peak_increase",
-            "B",
-            "lower",
-            "memory.step_peak_increase_bytes",
-            "increase of the peak during training steps",
+            "step_peak_increase", "B", "memory.step_peak_increase_bytes", "increase of the peak during training steps"
         ),
-        Metric("device_peak_memory", "B", "lower", "memory.device_peak_bytes", "reported by the engine"),
-        Metric("device_memory_nvml", "B", "lower", "memory.device_nvml_bytes", title="device memory (NVML)"),
+        Metric("device_peak_memory", "B", "memory.device_peak_bytes", "reported by the engine"),
+        Metric("device_memory_nvml", "B", "memory.device_nvml_bytes", title="device memory (NVML)"),
     ),
     *_group(
         "utilization",
-        Metric("cpu_utilization", "%", None, "utilization.cpu_percent", title="CPU use"),
-        Metric("gpu_utilization", "%", "higher", "utilization.gpu_percent", title="GPU use"),
-        Metric("power", "W", "lower", "utilization.power"),
-        Metric("temperature", "°C", "lower", "utilization.temperature", title="GPU °C"),
+        Metric("cpu_utilization", "%", "utilization.cpu_percent", better=None, title="CPU use"),
+        Metric("gpu_utilization", "%", "utilization.gpu_percent", better="higher", title="GPU use"),
+        Metric("power", "W", "utilization.power"),
+        Metric("temperature", "°C", "utilization.temperature", title="GPU °C"),
         Metric(
             "throttle_reasons",
             None,
-            None,
             lambda result: ", ".join(result.utilization.throttle_reasons or ()) or None,
+            better=None,
             title="throttled by",
             unavailable_hint="clocks were not throttled, or cannot be read; see `polybench doctor`",
         ),
-        Metric("energy", "J", "lower", "energy.joules_per_epoch", title="energy per epoch"),
+        Metric("energy", "J", "energy.joules_per_epoch", title="energy per epoch"),
     ),
     *_group(
         "interference",
         Metric(
             "page_faults",
             "",
-            "lower",
             "interference.minor_faults_per_step",
             "pages that the kernel mapped, for example after the C library had returned memory to it",
             title="page faults per step",
@@ -464,7 +444,6 @@ _METRICS = (
         Metric(
             "context_switches",
             "",
-            "lower",
             _context_switches,
             "voluntary and involuntary, all threads",
             title="context switches per step",
@@ -472,7 +451,6 @@ _METRICS = (
         Metric(
             "cpu_wait_time",
             "s",
-            "lower",
             "interference.cpu_wait_seconds_per_step",
             "time in which threads were ready to run but had no core, summed over threads",
             title="CPU wait per step",
@@ -482,21 +460,20 @@ _METRICS = (
     Metric(
         "cost_per_epoch",
         "$",
-        "lower",
         "cost.dollars_per_epoch",
         "with `--price cpu=0.24 --price cuda=3.06`, in dollars per hour",
         unavailable_hint=_NEEDS_PRICE,
     ),
-    Metric("relative_cost", "", "lower", "cost.relative", unavailable_hint=_NEEDS_PRICE),
+    Metric("relative_cost", "", "cost.relative", unavailable_hint=_NEEDS_PRICE),
     *_group(
         "speed",
         Metric(
             "pct_of_peak",
             "",
-            "higher",
             "peak.fraction",
             "FLOP/s of a step as a fraction of the fastest matrix product that `polybench peak` measured on"
             " this machine; FLOPs are those of direct convolutions, so Winograd convolutions can exceed 100 %",
+            better="higher",
             title="% of peak",
             format_value=units.format_percent,
             unavailable_hint="needs `polybench peak` before the study, with the same threads, malloc policy, precision"
@@ -506,8 +483,8 @@ _METRICS = (
     Metric(
         "parity",
         None,
-        None,
         "parity.status",
+        better=None,
         format_value={"pass": "identical", "fail": "DIFFERS", "skipped": "not checked"}.__getitem__,
     ),
 )
