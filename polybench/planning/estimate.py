@@ -187,7 +187,7 @@ def _measured_seconds(study: Study, steps: Sequence[float], share: float, steps_
 
     `steps` are seconds of a step of each configuration; `share` is the group's share of the budget.
     """
-    round_budget = RoundBudget(study, share)
+    round_budget = RoundBudget.of(study, share)
     budget = round_budget.start_process_run()
     block = round_budget.calibrate(steps, steps_in_epoch)
     one = sum(steps) * (block.steps + WARMUP_STEPS_PER_BLOCK)

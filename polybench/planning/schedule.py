@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from polybench.schema.options import WARMUP_STEPS_PER_BLOCK, Study
@@ -78,65 +79,59 @@ class TimingBlocks(NamedTuple):
     rounds: int
 
 
-class RoundBudgetState(NamedTuple):
-    """State that a checkpoint stores to restore a round budget."""
+class RoundBudget(msgspec.Struct, kw_only=True):
+    """Timing blocks and rounds of one group of configurations, chosen in its first process run; part of a checkpoint.
 
-    block: TimingBlocks | None
-    cut_short: bool
-    seconds_left: float
-    process_runs_left: int
-    round_seconds: float
-
-
-class RoundBudget:
-    """Timing blocks and rounds of one group of configurations, chosen in its first process run.
-
-    The study's `steps_per_round` and `rounds_per_process` override the choice. `share` is the group's part of the
-    study's budget, by its number of configurations. `block` is None until chosen; `cut_short` is True if the budget
-    ended before all requested rounds.
+    Attributes:
+        steps_per_round: of the study; None lets polybench choose.
+        rounds_per_process: of the study; None lets polybench choose.
+        seconds_left: the part of the study's budget that is left for the group.
+        block: None until it is chosen.
+        cut_short: true if the budget ended before all requested rounds.
+        spare_seconds: seconds of this process run that its remaining rounds will not need.
     """
 
-    def __init__(self, study: Study, share: float = 1.0) -> None:
-        self.block: TimingBlocks | None = None
-        self.cut_short = False
-        self._study = study
-        self._seconds_left = study.budget * share
-        self._process_runs_left = study.processes
-        self.spare_seconds = self._share = self._spent = self._round_seconds = 0.0
+    steps_per_round: int | None
+    rounds_per_process: int | None
+    process_runs_left: int
+    seconds_left: float
+    block: TimingBlocks | None = None
+    cut_short: bool = False
+    spare_seconds: float = 0.0
+    _round_seconds: float = 0.0
+    _share: float = 0.0
+    _spent: float = 0.0
 
-    @property
-    def state(self) -> RoundBudgetState:
-        """State between two process runs."""
-        return RoundBudgetState(
-            self.block, self.cut_short, self._seconds_left, self._process_runs_left, self._round_seconds
+    @classmethod
+    def of(cls, study: Study, share: float = 1.0) -> RoundBudget:
+        """Return the budget of a group with this share of the study's budget."""
+        return cls(
+            steps_per_round=study.steps_per_round,
+            rounds_per_process=study.rounds_per_process,
+            process_runs_left=study.processes,
+            seconds_left=study.budget * share,
         )
-
-    def restore(self, state: RoundBudgetState) -> None:
-        """Restore this state."""
-        self.block, self.cut_short, self._seconds_left, self._process_runs_left, self._round_seconds = state
 
     @property
     def is_adaptive(self) -> bool:
         """True if the first process run may stop as soon as its margins of error are small enough."""
-        return self._study.rounds_per_process is None
+        return self.rounds_per_process is None
 
     def start_process_run(self) -> float:
         """Start the next process run; return the seconds that its rounds may take."""
-        self._share = max(0.0, self._seconds_left) / max(1, self._process_runs_left)
-        self._process_runs_left -= 1
+        self._share = max(0.0, self.seconds_left) / max(1, self.process_runs_left)
+        self.process_runs_left -= 1
         self._spent = 0.0
         return self._share
 
     def calibrate(self, step_seconds: Sequence[float], steps_in_epoch: int) -> TimingBlocks:
         """Choose steps and rounds that are not fixed, from each configuration's step time alone."""
-        if self.block is not None:
-            steps, rounds = self.block
-        else:
-            steps = self._study.steps_per_round or steps_per_round(step_seconds, self._share, steps_in_epoch)
-            rounds = 0
+        block = self.block
+        steps = block.steps if block else self.steps_per_round
+        steps = steps or steps_per_round(step_seconds, self._share, steps_in_epoch)
         self._round_seconds = max(self._round_seconds, sum(step_seconds) * (steps + WARMUP_STEPS_PER_BLOCK))
-        rounds = rounds or self._study.rounds_per_process or max_rounds(self._round_seconds, self._share)
-        self.block = TimingBlocks(steps, rounds)
+        rounds = block.rounds if block else self.rounds_per_process
+        self.block = TimingBlocks(steps, rounds or max_rounds(self._round_seconds, self._share))
         return self.block
 
     def has_another_round(self, done: int) -> bool:
@@ -158,7 +153,7 @@ class RoundBudget:
     def spend(self, seconds: float, reruns: float = 0.0) -> None:
         """Subtract the seconds of a round and of the timing blocks that it re-measured."""
         self._spent += seconds + reruns
-        self._seconds_left -= seconds + reruns
+        self.seconds_left -= seconds + reruns
         self._round_seconds = max(self._round_seconds, seconds)
 
     def stop_after(self, rounds: int) -> None:

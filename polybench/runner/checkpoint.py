@@ -22,7 +22,7 @@ from polybench.networks import find_model
 from polybench.networks.toml_text import TomlText
 from polybench.planning.grid import points
 from polybench.planning.plan import resolve
-from polybench.planning.schedule import RoundBudgetState
+from polybench.planning.schedule import RoundBudget
 from polybench.planning.study_file import parse, replace_network
 from polybench.results.document import DocumentHeader, collect_versions, measured_step_times, study_toml
 from polybench.results.run_state import ConfigurationRun
@@ -67,7 +67,7 @@ class ConfigurationGroup(msgspec.Struct):
     """Configurations, by name, whose workers run at the same time, and their round budget."""
 
     configurations: list[str]
-    round_budget: RoundBudgetState
+    round_budget: RoundBudget
 
 
 class CompletedPhases(msgspec.Struct):

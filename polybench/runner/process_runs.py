@@ -114,13 +114,6 @@ class _Block(NamedTuple):
     usage: BlockUsage | None
 
 
-class _Group(NamedTuple):
-    """Configurations whose workers run at the same time, and the rounds that they may take."""
-
-    runs: list[ConfigurationRun]
-    budget: RoundBudget
-
-
 class ProcessRuns:
     """The process runs of a study, which measure the operations in every active configuration.
 
@@ -132,7 +125,6 @@ class ProcessRuns:
     def __init__(self, state: StudyState, operations: Sequence[Operation]) -> None:
         self._state, self._operations = state, operations
         self._study = state.plan.study
-        self._groups: list[_Group] = []
         self._first = contextlib.ExitStack()
         self._first_workers: Workers | None = None
         """Workers of the next process run that have started already."""
@@ -153,11 +145,12 @@ class ProcessRuns:
         and no worker runs; call this again after the configurations were checked.
         """
         state = self._state
-        self._groups = self._make_groups()  # before workers use memory
+        if not state.completed.process_runs:
+            state.completed.groups = self._make_groups()  # before workers use memory
         unconfirmed = [run for run in state.active_runs if run.cached_worker_info is not None]
         if not unconfirmed:
             return True
-        if len(self._groups) > 1:  # workers of later groups would start too late
+        if len(state.completed.groups) > 1:  # workers of later groups would start too late
             for run in unconfirmed:
                 run.discard_check()
         else:
@@ -173,7 +166,8 @@ class ProcessRuns:
 
     def measure(self) -> None:
         """Measure all process runs that are not completed. A configuration that fails records the reason."""
-        state, completed, groups = self._state, self._state.completed, self._groups
+        state, completed = self._state, self._state.completed
+        groups = completed.groups
         if len(groups) > 1:
             state.warn(f"memory cannot hold all workers at once: measuring {len(groups)} groups, one after the other")
         for number in range(completed.process_runs, self._study.processes):
@@ -181,10 +175,10 @@ class ProcessRuns:
                 return
             state.phase_timer.start_process_run(self._study.processes - number)
             is_last = number + 1 == self._study.processes
-            for index, (group, budget) in enumerate(groups):
-                if active := [run for run in group if run.is_active]:
+            for index, group in enumerate(groups):
+                if active := [run for run in state.active_runs if run.configuration.name in group.configurations]:
                     with contextlib.ExitStack() as stack:
-                        workers = self._measure_group(stack, active, budget, number)
+                        workers = self._measure_group(stack, active, group.round_budget, number)
                         if is_last:
                             if index + 1 == len(groups):  # a study that is killed now has all its times
                                 self._save(number + 1)
@@ -192,33 +186,18 @@ class ProcessRuns:
             completed.native_allocations = is_last
             self._save(number + 1)
 
-    def _make_groups(self) -> list[_Group]:
-        """Return the configuration groups and their round budgets, unchanged if the study is resumed."""
-        state, active = self._state, self._state.active_runs
-        if not state.completed.groups:
-            groups = state.group_by_memory(active)
-            return [_Group(group, RoundBudget(self._study, len(group) / len(active))) for group in groups]
-        by_name = {run.configuration.name: run for run in state.runs}
-        restored = []
-        for group in state.completed.groups:
-            budget = RoundBudget(self._study)
-            budget.restore(group.round_budget)
-            restored.append(_Group([by_name[name] for name in group.configurations], budget))
-        self._record(restored)
-        return restored
+    def _make_groups(self) -> list[ConfigurationGroup]:
+        active = self._state.active_runs
+        return [
+            ConfigurationGroup(
+                [run.configuration.name for run in group], RoundBudget.of(self._study, len(group) / len(active))
+            )
+            for group in self._state.group_by_memory(active)
+        ]
 
     def _save(self, process_runs: int) -> None:
-        self._record(self._groups)
         self._state.completed.process_runs = process_runs
-        self._state.completed.groups = [
-            ConfigurationGroup([run.configuration.name for run in group], budget.state)
-            for group, budget in self._groups
-        ]
         self._state.save()
-
-    def _record(self, groups: Sequence[_Group]) -> None:
-        self._state.timing_blocks = [budget.block for _, budget in groups if budget.block is not None]
-        self._state.cut_short = any(budget.cut_short for _, budget in groups)
 
     def _measure_group(
         self, stack: contextlib.ExitStack, group: Sequence[ConfigurationRun], budget: RoundBudget, number: int

@@ -15,7 +15,7 @@ import platformdirs
 from polybench.machine.load import IdleWait
 from polybench.machine.meters.observer import Observer
 from polybench.planning.plan import Plan, memory_groups
-from polybench.planning.schedule import WARM_UP_STEPS, TimingBlocks
+from polybench.planning.schedule import WARM_UP_STEPS
 from polybench.planning.shared_files import SharedFiles
 from polybench.protocol import calls
 from polybench.protocol.calls import Prepared, Request
@@ -52,9 +52,7 @@ class StudyState:
         scratch: folder for files.
         observer: reads the resource usage of workers; None if only times are wanted.
         interference: one entry per round.
-        timing_blocks: of each group of configurations that is measured, once they are known.
         phase_timer: of the phases of this study.
-        cut_short: whether the budget ended before all rounds were done.
         completed: finished phases.
     """
 
@@ -76,8 +74,6 @@ class StudyState:
         environments = Environments(plan, scratch / "environments")
         self.runs = [environments.make_run(configuration) for configuration in plan.configurations]
         self.interference: list[RoundInterference] = []
-        self.timing_blocks: list[TimingBlocks] = []
-        self.cut_short = False
         self.completed = CompletedPhases()
         self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)
         self.idle_wait.waited_seconds = header.host.idle_wait_seconds
@@ -193,7 +189,8 @@ class StudyState:
     def finish(self) -> StudyDocument:
         """Save and return the complete document; delete the checkpoint, and logs if no worker failed."""
         document = self._build_document(finished=True)
-        for text in final_warnings(document, self.plan.study, self.cut_short):
+        cut_short = any(group.round_budget.cut_short for group in self.completed.groups)
+        for text in final_warnings(document, self.plan.study, cut_short):
             self.warn(text)
         document.warnings = list(self._warnings)
         self._save(self._anonymized(document))
@@ -238,7 +235,7 @@ class StudyState:
             StudyRun(
                 self.runs,
                 self._warnings,
-                self.timing_blocks,
+                [block for group in self.completed.groups if (block := group.round_budget.block) is not None],
                 self.interference,
                 phase_seconds=None if self._header.resumed else self.phase_timer.durations(),
                 finished=finished,

@@ -62,7 +62,7 @@ LONG = 10_000
 
 
 def make_budget(share: float = 1.0, **fields: float) -> RoundBudget:
-    made = RoundBudget(Study(**({"budget": 60.0, "processes": 5} | fields)), share)  # type: ignore[arg-type]
+    made = RoundBudget.of(Study(**({"budget": 60.0, "processes": 5} | fields)), share)  # type: ignore[arg-type]
     made.start_process_run()
     return made
 
@@ -89,7 +89,7 @@ def test_each_group_is_calibrated_by_its_own_steps() -> None:
 
 
 def test_process_runs_share_their_groups_budget_and_inherit_unused_time() -> None:
-    made = RoundBudget(Study(budget=60.0, processes=3), share=0.5)
+    made = RoundBudget.of(Study(budget=60.0, processes=3), share=0.5)
     assert made.start_process_run() == pytest.approx(10)
     made.spend(4)
     assert made.start_process_run() == pytest.approx(13)

@@ -52,7 +52,7 @@ def test_a_block_with_interference_is_measured_again(
         plan=SimpleNamespace(study=study), observer=None, idle_wait=IdleWait(0.0, print, sleep=lambda _: None)
     )
     steps, worker, run = WholeSteps(), Worker(), ConfigurationRun(Configuration("fake", (), "cpu"), {})
-    round_budget = RoundBudget(study)
+    round_budget = RoundBudget.of(study)
     round_budget.spare_seconds = budget
     steps.start(state)
     steps.build(run, worker)  # type: ignore[arg-type]
