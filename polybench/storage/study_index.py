@@ -1,49 +1,28 @@
-"""SQLite cache of study summaries, so that lists need not read thousands of documents.
+"""Cache of study summaries, so that lists need not read thousands of documents.
 
-The documents remain authoritative. The index is in the user's cache, one for each machine. Read-only results
-folders can therefore have an index, and machines never share a SQLite file over a network. Each access
-updates the index: times, size and inode of a file show whether it was saved, changed or removed. A lost or
-corrupt index, or one of another version of polybench, is rebuilt. If there cannot be an index, polybench
-reads the documents.
+The documents remain authoritative. The index is a file in the user's cache, one for each machine and results
+folder, so read-only folders can have one. Each access compares it with the folder: times, size and inode of a
+file show whether it was saved, changed or removed. polybench then replaces the index as a whole, so readers
+need no lock, and of several writers the last one wins. A lost or corrupt index, or one of another version of
+polybench, is rebuilt.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import re
 import socket
-import sqlite3
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import platformdirs
 
-from polybench.data.disk import read_regular_file
+from polybench.data.disk import atomic_write, read_regular_file, remove_stale
 from polybench.data.file_cache import cache_key
 from polybench.errors import BadInput, __version__
 from polybench.storage.summaries import StudySummary, summarize_document
-
-_LOCK_TIMEOUT = 10.0
-"""Maximum wait for another process that writes, in seconds."""
-
-_VERSION = zlib.crc32(f"2 {__version__}".encode()) >> 1
-"""Version of the table's format and of the summaries. SQLite stores 31 bits."""
-
-_TABLE = """CREATE TABLE IF NOT EXISTS studies (
-    file BLOB PRIMARY KEY, stamp BLOB NOT NULL, summary BLOB NOT NULL, checksum INTEGER NOT NULL
-) WITHOUT ROWID"""
-
-_NOT_CORRUPT = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_READONLY,
-}
 
 _SUFFIX = ".json"
 
@@ -57,7 +36,7 @@ class StudyIndex:
     def __init__(self, folder: Path, cache: Path | None = None) -> None:
         self._folder = folder
         cache = cache or platformdirs.user_cache_path("polybench") / "index"
-        self.path = cache / f"{cache_key(socket.gethostname(), str(folder.resolve()))}.sqlite"
+        self.path = cache / f"{cache_key(socket.gethostname(), str(folder.resolve()))}.msgpack"
 
     def summaries(self) -> list[StudySummary]:
         """Return summaries of all documents in the folder, readable or not, the oldest first.
@@ -65,65 +44,28 @@ class StudyIndex:
         Raises:
             BadInput: the folder cannot be read.
         """
-        found = self._load_rows()
-        return sorted((study for _, study in found.values()), key=lambda study: (study.started_at, study.file))
-
-    def _load_rows(self) -> Rows:
         stamps = _stamps(self._folder)
-        if not stamps:
-            return {}
-        with contextlib.suppress(OSError, sqlite3.Error):
+        indexed = self._load() if stamps else {}
+        rows = {file: row for file, row in indexed.items() if stamps.get(file) == row[0]}
+        rows |= self._read_documents({file: stamp for file, stamp in stamps.items() if file not in rows})
+        if rows != indexed:
+            self._save(rows)
+        return sorted((study for _, study in rows.values()), key=lambda study: (study.started_at, study.file))
+
+    def _load(self) -> Rows:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            checksum, _, text = self.path.read_bytes().partition(b"\n")
+            if checksum == _checksum(text):
+                return msgspec.msgpack.decode(text, type=Rows)
+        return {}
+
+    def _save(self, rows: Rows) -> None:
+        text = msgspec.msgpack.encode(rows)
+        with contextlib.suppress(OSError):  # the next access reads the documents again
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                return self._update_index(stamps)
-            except (sqlite3.Error, msgspec.MsgspecError, CorruptIndex) as error:
-                if getattr(error, "sqlite_errorcode", -1) & 0xFF in _NOT_CORRUPT:
-                    raise
-            self._remove()
-            return self._update_index(stamps)
-        return self._read_documents(stamps)
-
-    def _update_index(self, stamps: dict[bytes, bytes]) -> Rows:
-        with self._locked(fcntl.LOCK_SH), contextlib.closing(self._open()) as database:
-            indexed = _indexed_rows(database)
-            unchanged = {file: row for file, row in indexed.items() if stamps.get(file) == row[0]}
-            changed = self._read_documents({file: stamp for file, stamp in stamps.items() if file not in unchanged})
-            removed = [(file,) for file in indexed.keys() - stamps.keys()]
-            if changed or removed:
-                database.execute("BEGIN IMMEDIATE")
-                database.executemany("DELETE FROM studies WHERE file = ?", removed)
-                rows = (_row(file, *row) for file, row in changed.items())
-                database.executemany("INSERT OR REPLACE INTO studies VALUES (?, ?, ?, ?)", rows)
-                database.execute("COMMIT")
-        return unchanged | changed
-
-    def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT, isolation_level=None)
-        try:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=NORMAL")
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version not in (0, _VERSION):
-                raise CorruptIndex
-            database.execute(_TABLE)
-            if version == 0:
-                database.execute(f"PRAGMA user_version={_VERSION}")
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _remove(self) -> None:
-        with self._locked(fcntl.LOCK_EX):  # waits until no process uses the index
-            for suffix in ("-wal", "-shm", ""):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _locked(self, operation: int) -> Iterator[None]:
-        with self.path.with_suffix(".lock").open("w") as lock:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, operation)
-            yield
+            remove_stale(self.path.parent, re.escape(self.path.name))
+            with atomic_write(self.path) as file:
+                file.write(_checksum(text) + b"\n" + text)
 
     def _read_documents(self, stamps: dict[bytes, bytes]) -> Rows:
         """Summarize the documents themselves, without those that disappear in the meantime."""
@@ -144,8 +86,9 @@ class StudyIndex:
         return rows
 
 
-class CorruptIndex(Exception):
-    """Raised if the index differs from what this version of polybench wrote."""
+def _checksum(text: bytes) -> bytes:
+    """Return a checksum of an index, which differs between versions of polybench."""
+    return b"%08x" % zlib.crc32(text, zlib.crc32(__version__.encode()))
 
 
 def _stamps(folder: Path) -> dict[bytes, bytes]:
@@ -169,25 +112,3 @@ def _stamp(entry: os.DirEntry[str]) -> bytes:
     except OSError:  # a dangling link
         return b""
     return b"%d %d %d %d" % (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-
-
-def _row(file: bytes, stamp: bytes, study: StudySummary) -> tuple[bytes, bytes, bytes, int]:
-    text = msgspec.json.encode(study)
-    return file, stamp, text, _checksum(file, stamp, text)
-
-
-def _indexed_rows(database: sqlite3.Connection) -> Rows:
-    """Read all rows; raises CorruptIndex if a checksum is wrong."""
-    decoder = msgspec.json.Decoder(StudySummary)
-    rows: Rows = {}
-    for *values, checksum in database.execute("SELECT file, stamp, summary, checksum FROM studies"):
-        if any(type(value) is not bytes for value in values) or _checksum(*values) != checksum:
-            raise CorruptIndex
-        file, stamp, text = values
-        rows[file] = stamp, decoder.decode(text)
-    return rows
-
-
-def _checksum(*values: bytes) -> int:
-    """Return a checksum of a row, because SQLite stores none."""
-    return zlib.crc32(b"\0".join(values))
