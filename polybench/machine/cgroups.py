@@ -1,4 +1,4 @@
-"""CPU and memory limits that control groups set for this process; cgroup versions 1 and 2.
+"""CPU and memory limits that control groups set for this process, and their effect; cgroup versions 1 and 2.
 
 A group's limit applies to all groups below it, so every group from this process's own up to the root of its
 hierarchy is read. A limit that cannot be read counts as no limit, as on systems without control groups.
@@ -24,6 +24,22 @@ def cpu_quota(process: Path = PROC_SELF) -> float | None:
         if len(words) == 2 and words[0] not in ("max", "-1"):
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
+
+
+def throttled_seconds(process: Path = PROC_SELF) -> float | None:
+    """Return the seconds so far in which a CPU quota stopped the threads of these groups; None if it is unknown.
+
+    A group's count does not contain that of the groups around it, so this is the largest one.
+    """
+    seconds = []
+    for group in _groups("cpu", process):
+        words = _read_words(group / "cpu.stat")
+        stat = dict(zip(words[::2], words[1::2], strict=False))
+        if "throttled_usec" in stat:
+            seconds.append(int(stat["throttled_usec"]) / 1e6)
+        elif "throttled_time" in stat:
+            seconds.append(int(stat["throttled_time"]) / 1e9)
+    return max(seconds, default=None)
 
 
 def available_memory(process: Path = PROC_SELF) -> int | None:

@@ -47,6 +47,7 @@ class BlockMeter:
             other_process_cpu_seconds=load.other_cpu_seconds,
             steal_seconds=load.steal_seconds,
             cpu_pressure_seconds=load.cpu_pressure_seconds,
+            throttled_seconds=load.throttled_seconds,
             affected=has_interference(load, cpu_used, kernel_delta.cpu_wait_seconds if kernel_delta else None),
             **({} if kernel_delta is None else kernel_delta._asdict()),
             page_fault_seconds=kernel_delta.minor_faults * self._seconds_per_fault if kernel_delta else 0.0,
@@ -67,5 +68,6 @@ def has_interference(load: MachineLoad, cpu_seconds: float, cpu_wait_seconds: fl
 
 def severity(counters: BlockCounters) -> float:
     """Return the relative amount of interference with a block, to find the least affected of several."""
-    wait_seconds = counters.cpu_wait_seconds or counters.cpu_pressure_seconds or 0.0
+    wait_seconds = counters.cpu_pressure_seconds if counters.cpu_wait_seconds is None else counters.cpu_wait_seconds
+    wait_seconds = wait_seconds or 0.0
     return (wait_seconds + counters.other_process_cpu_seconds + counters.steal_seconds) / counters.wall_seconds

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import psutil
 
-from polybench.machine import interrupts
-from polybench.machine.process_counters import cpu_seconds
+from polybench.machine import cgroups, interrupts
+from polybench.machine.process_counters import cpu_seconds, kernel_threads
 from polybench.schema import units
 from polybench.schema.metadata import RoundInterference
 
@@ -38,8 +39,9 @@ _WINDOW_SECONDS = 0.5
 class MachineLoad(NamedTuple):
     """Load of the machine between two readings.
 
-    `cpu_pressure_seconds` is the time in which some task of the machine was ready but had no core. It is None
-    if the kernel does not report it (https://docs.kernel.org/accounting/psi.html).
+    `other_cpu_seconds` leaves out the kernel's own threads. `cpu_pressure_seconds` is the time in which some task of
+    the machine was ready but had no core (https://docs.kernel.org/accounting/psi.html), `throttled_seconds` that in
+    which a CPU quota stopped polybench. They are None if the kernel does not report them.
     """
 
     seconds: float
@@ -47,6 +49,7 @@ class MachineLoad(NamedTuple):
     steal_seconds: float
     swapped_bytes: int
     cpu_pressure_seconds: float | None
+    throttled_seconds: float | None = None
 
     @property
     def is_long_enough(self) -> bool:
@@ -65,7 +68,10 @@ class MachineLoad(NamedTuple):
 
 
 class MachineCounters(NamedTuple):
-    """Counters of the machine at one moment; `own_cpu_seconds` is of this process and its descendants."""
+    """Counters of the machine at one moment; `own_cpu_seconds` is of this process and its descendants.
+
+    `kernel_threads` maps the process ID of each thread of the kernel to its CPU time.
+    """
 
     seconds: float
     busy_seconds: float
@@ -73,21 +79,26 @@ class MachineCounters(NamedTuple):
     swapped_bytes: int
     own_cpu_seconds: float
     cpu_pressure_seconds: float | None
+    kernel_threads: Mapping[int, float] = MappingProxyType({})
+    throttled_seconds: float | None = None
 
     def load_since(self, earlier: MachineCounters) -> MachineLoad:
         """Return the load between an earlier reading and this one."""
-        has_pressure = self.cpu_pressure_seconds is not None and earlier.cpu_pressure_seconds is not None
+        busy_seconds = self.busy_seconds - earlier.busy_seconds
+        own_seconds = self.own_cpu_seconds - earlier.own_cpu_seconds
+        kernel_seconds = sum(now - earlier.kernel_threads.get(pid, 0.0) for pid, now in self.kernel_threads.items())
         return MachineLoad(
             seconds=max(self.seconds - earlier.seconds, 1e-3),
-            other_cpu_seconds=max(
-                0.0, (self.busy_seconds - earlier.busy_seconds) - (self.own_cpu_seconds - earlier.own_cpu_seconds)
-            ),
+            other_cpu_seconds=max(0.0, busy_seconds - own_seconds - kernel_seconds),
             steal_seconds=self.steal_seconds - earlier.steal_seconds,
             swapped_bytes=self.swapped_bytes - earlier.swapped_bytes,
-            cpu_pressure_seconds=(self.cpu_pressure_seconds or 0.0) - (earlier.cpu_pressure_seconds or 0.0)
-            if has_pressure
-            else None,
+            cpu_pressure_seconds=_change(earlier.cpu_pressure_seconds, self.cpu_pressure_seconds),
+            throttled_seconds=_change(earlier.throttled_seconds, self.throttled_seconds),
         )
+
+
+def _change(before: float | None, now: float | None) -> float | None:
+    return None if before is None or now is None else now - before
 
 
 def read_counters() -> MachineCounters:
@@ -99,7 +110,14 @@ def read_counters() -> MachineCounters:
     busy = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0) - idle - steal
     swap = psutil.swap_memory()
     return MachineCounters(
-        time.monotonic(), busy, steal, swap.sin + swap.sout, cpu_seconds(os.getpid()), _read_pressure()
+        time.monotonic(),
+        busy,
+        steal,
+        swap.sin + swap.sout,
+        cpu_seconds(os.getpid()),
+        _read_pressure(),
+        kernel_threads(),
+        cgroups.throttled_seconds(),
     )
 
 

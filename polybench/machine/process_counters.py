@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import psutil
 
 _PROC = Path("/proc")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 _FAULT_FIELDS = (7, 9)
 """Indices of minor and major faults in /proc/PID/stat, after the name in brackets, which may contain
@@ -36,6 +38,20 @@ def cpu_seconds(pid: int) -> float:
         with contextlib.suppress(psutil.Error):
             times = member.cpu_times()
             seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+def kernel_threads(proc: Path = _PROC) -> dict[int, float]:
+    """Map the process ID of each thread of the kernel to its CPU time so far; empty inside of a container.
+
+    These are the children of process 2, kthreadd. What they do, such as writing to disk, is often work for polybench.
+    """
+    seconds = {}
+    for process in proc.iterdir():
+        with contextlib.suppress(OSError):  # not a process, or it ended meanwhile
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            if process.name.isdigit() and fields[1] == "2":
+                seconds[int(process.name)] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
     return seconds
 
 

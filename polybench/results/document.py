@@ -16,7 +16,12 @@ from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
 from polybench.results.comparisons import add_comparisons, allreduce_share
-from polybench.results.interference import drop_affected_rounds, page_fault_warnings, summarize_interference
+from polybench.results.interference import (
+    drop_affected_rounds,
+    page_fault_warnings,
+    summarize_interference,
+    throttling_warnings,
+)
 from polybench.results.peak import compare_with_peak
 from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.usage import summarize_usage
@@ -175,7 +180,10 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         gpu_bytes_freed=run.gpu_bytes_freed,
     )
     interference = summarize_interference(step_times, run.block_counters) if step_times else Interference()
-    page_faults = page_fault_warnings(interference, step_time, configuration.variants, study.malloc)
+    kernel_warnings = [
+        *page_fault_warnings(interference, step_time, configuration.variants, study.malloc),
+        *throttling_warnings(interference),
+    ]
     accuracies = [one.accuracy for one in trainings if one.complete and one.accuracy is not None]
     result = Result(
         configuration=configuration.name,
@@ -189,7 +197,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         reason=run.reason,
         hint=run.hint,
         log_path=str(run.log_path) if run.log_path else None,
-        warnings=[*run.warnings, *times.warnings, *usage.warnings, *page_faults],
+        warnings=[*run.warnings, *times.warnings, *usage.warnings, *kernel_warnings],
         versions=collect_versions(run),
         step_time=step_time,
         mean_step_time=times.mean_step_time,

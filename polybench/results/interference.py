@@ -16,6 +16,9 @@ from polybench.schema.result import Result, StepTime, StepTimes
 NOTABLE_FAULT_FRACTION = 0.03
 """Fraction of a step spent in page faults from which polybench prints a warning."""
 
+NOTABLE_THROTTLED_FRACTION = 0.01
+"""Fraction of the CPU time of timing blocks that a quota may withhold without a warning."""
+
 MAX_AFFECTED_FRACTION = 0.25
 """Fraction of a configuration's timing blocks that may be affected before its ratios are inconclusive.
 
@@ -101,3 +104,15 @@ def page_fault_warnings(
     )
     cost = f"{units.format_seconds(fraction * step_time.median)} ({units.format_percent(fraction)})"
     yield f"page faults: {count} per step take up to {cost}; {explanation}"
+
+
+def throttling_warnings(interference: Interference) -> Iterator[str]:
+    """Warn if the CPU quota of a container stopped the worker for a notable part of its timing blocks."""
+    blocks = [block for process in interference.blocks for block in process]
+    throttled = sum(block.throttled_seconds or 0.0 for block in blocks)
+    busy = sum(block.cpu_seconds for block in blocks)
+    if throttled > NOTABLE_THROTTLED_FRACTION * (throttled + busy):
+        yield (
+            f"the CPU quota of this container stopped the worker for {units.format_seconds(throttled)} of its"
+            " timing blocks; raise the quota, or use fewer --threads"
+        )

@@ -149,6 +149,8 @@ class BlockCounters(msgspec.Struct, frozen=True):
     """True if CPU contention affected the block; see machine.interference."""
     reruns: int = 0
     """Number of times that polybench re-measured the block. It keeps the least affected measurement."""
+    throttled_seconds: float | None = None
+    """Time in which the CPU quota of a control group stopped polybench's threads; summed over CPUs."""
 
 
 class Interference(msgspec.Struct, frozen=True):

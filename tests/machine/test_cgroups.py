@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybench.machine.cgroups import available_memory, cpu_quota
+from polybench.machine.cgroups import available_memory, cpu_quota, throttled_seconds
 
 MIB = 1 << 20
 V1_NO_LIMIT = 9223372036854771712
@@ -53,6 +53,16 @@ def test_limits_of_a_version_2_container(tmp_path: Path) -> None:
     proc = process(tmp_path / "proc", ("", "/", "/", mount))
     assert cpu_quota(proc) == 1.5
     assert available_memory(proc) == 150 * MIB  # 50 of the 300 MiB in use are page cache
+
+
+def test_throttled_time_is_that_of_the_group_with_the_quota(tmp_path: Path) -> None:
+    mount = tmp_path / "mount"
+    group(mount / "pod", cpu_stat="usage_usec 9\nnr_throttled 3\nthrottled_usec 2500000")
+    group(mount / "pod" / "container", cpu_stat="usage_usec 9\nnr_throttled 0\nthrottled_usec 0")
+    assert throttled_seconds(process(tmp_path / "new", ("", "/pod/container", "/", mount))) == 2.5
+    old = group(tmp_path / "cpu", cpu_stat="nr_periods 7\nnr_throttled 3\nthrottled_time 1500000000")
+    assert throttled_seconds(process(tmp_path / "old", ("cpu", "/", "/", old))) == 1.5
+    assert throttled_seconds(tmp_path / "nowhere") is None
 
 
 def test_limits_of_all_ancestor_groups_apply(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from polybench.machine.interference import BlockMeter, has_interference, severity
@@ -43,6 +44,13 @@ def test_severity_grows_with_the_wait() -> None:
     little = BlockCounters(1.0, 2.0, other_process_cpu_seconds=0.2, steal_seconds=0.0, cpu_wait_seconds=0.1)
     much = BlockCounters(1.0, 1.2, other_process_cpu_seconds=0.8, steal_seconds=0.0, cpu_wait_seconds=0.8)
     assert severity(little) < severity(much)
+
+
+def test_a_wait_of_zero_is_not_a_missing_wait() -> None:
+    block = BlockCounters(1.0, 2.0, other_process_cpu_seconds=0.0, steal_seconds=0.0, cpu_wait_seconds=0.0)
+    assert severity(msgspec.structs.replace(block, cpu_pressure_seconds=0.9)) == severity(block)
+    unknown = msgspec.structs.replace(block, cpu_wait_seconds=None, cpu_pressure_seconds=0.9)
+    assert severity(unknown) > severity(block)
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel has no schedstat")

@@ -56,6 +56,12 @@ def test_busy_rounds_are_affected(change: dict[str, float], affected: bool, monk
     assert meter(monkeypatch, reading(0.0), reading(10.0, **change)).stop(0, 0).affected is affected
 
 
+def test_threads_of_the_kernel_are_not_other_programs() -> None:
+    start = reading(0.0)._replace(kernel_threads={3: 1.0, 4: 50.0})
+    end = reading(10.0, busy_seconds=6.0)._replace(kernel_threads={3: 3.0, 5: 2.5})  # one ended, one started
+    assert end.load_since(start).other_cpu_seconds == pytest.approx(6.0 - 2.0 - 2.5)
+
+
 def test_cpu_time_of_a_worker_that_ended_still_counts() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", burn], stdout=subprocess.PIPE) as worker:

@@ -12,6 +12,7 @@ from polybench.results.interference import (
     inconclusive_reason,
     page_fault_warnings,
     summarize_interference,
+    throttling_warnings,
 )
 from polybench.schema.resources import BlockCounters, Interference
 from polybench.schema.result import Result, StepTimes
@@ -25,6 +26,7 @@ def result_with(*blocks: BlockCounters, malloc: str = "system", configuration: s
     result.interference = summarize_interference(result.step_times, [blocks])
     variants = (result.variant or "").split("+")
     result.warnings += page_fault_warnings(result.interference, result.step_time, variants, malloc)
+    result.warnings += throttling_warnings(result.interference)
     return result
 
 
@@ -116,3 +118,12 @@ def test_expensive_page_faults_are_reported_with_a_fix(malloc: str, configuratio
 def test_affected_rounds_are_dropped_unless_too_few_remain(affected: list[bool], expected: list[list[float]]) -> None:
     counters = [[block(affected=one) for one in affected]]
     assert drop_affected_rounds([[[1.0], [2.0], [3.0]]], counters) == [expected]
+
+
+def test_throttling_by_a_quota_is_a_warning_of_the_row() -> None:
+    (warning,) = result_with(block(throttled_seconds=0.05), block(throttled_seconds=0.0)).warnings
+    assert warning == (
+        "the CPU quota of this container stopped the worker for 50.0 ms of its timing blocks; raise the quota, or use"
+        " fewer --threads"
+    )
+    assert result_with(block(throttled_seconds=0.001), block()).warnings == []
