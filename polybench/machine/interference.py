@@ -14,24 +14,11 @@ MAX_WAIT_FRACTION = 0.03
 an engine with more threads than cores waits for itself."""
 
 
-class InterferenceMeter:
-    """Starts a meter for each timing block; one for a whole study, since it calibrates the cost of a page
-    fault.
-    """
-
-    def __init__(self) -> None:
-        self._seconds_per_fault = seconds_per_fault()
-
-    def start(self, pid: int) -> BlockMeter:
-        """Read all counters now."""
-        return BlockMeter(pid, self._seconds_per_fault)
-
-
 class BlockMeter:
     """Reads the counters of process `pid` when it is created, and again when it is stopped."""
 
-    def __init__(self, pid: int, seconds_per_fault: float) -> None:
-        self._pid, self._seconds_per_fault = pid, seconds_per_fault
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._machine = read_counters()
         self._cpu = cpu_seconds(pid)
         self._kernel = kernel_counts(pid)
@@ -50,7 +37,7 @@ class BlockMeter:
             throttled_seconds=load.throttled_seconds,
             affected=has_interference(load, cpu_used, kernel_delta.cpu_wait_seconds if kernel_delta else None),
             **({} if kernel_delta is None else kernel_delta._asdict()),
-            page_fault_seconds=kernel_delta.minor_faults * self._seconds_per_fault if kernel_delta else 0.0,
+            page_fault_seconds=kernel_delta.minor_faults * seconds_per_fault() if kernel_delta else 0.0,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
 import time
@@ -124,10 +125,11 @@ def _cpu_wait_seconds(task: Path) -> float | None:
         return None
 
 
+@functools.cache
 def seconds_per_fault() -> float:
     """Measure the cost of a minor page fault: the kernel finds a page, clears it and maps it.
 
-    Uses fresh memory of this process; takes about 10 ms.
+    Uses fresh memory of this process; takes about 10 ms, once.
     """
     with mmap.mmap(-1, _CALIBRATION_BYTES) as memory:
         pages = range(0, _CALIBRATION_BYTES, mmap.PAGESIZE)

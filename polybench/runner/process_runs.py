@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from polybench.machine.interference import InterferenceMeter, severity
+from polybench.machine.interference import BlockMeter, severity
 from polybench.machine.load import RoundMeter
 from polybench.machine.meters.observer import BlockUsage
 from polybench.planning import schedule
@@ -66,7 +66,7 @@ class WholeSteps(Operation):
 
     def start(self, state: StudyState) -> None:
         """Start without knowing any worker."""
-        self._state, self._meter = state, InterferenceMeter()
+        self._state = state
         self._gpu_workers: dict[str, int] = {}
 
     def build(self, run: ConfigurationRun, worker: WorkerProcess) -> None:
@@ -100,7 +100,7 @@ class WholeSteps(Operation):
         observer, device = self._state.observer, run.configuration.device
         watch = observer.watch_block(worker.pid, device, self._gpu_workers.values()) if observer else None
         with watch or contextlib.nullcontext() as usage:
-            meter = self._meter.start(worker.pid)
+            meter = BlockMeter(worker.pid)
             measured = worker.request(request, self._state.plan.study.timeout)
             counters = meter.stop()
         return _Block(measured, counters, usage)

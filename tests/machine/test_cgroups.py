@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from polybench.machine.cgroups import available_memory, cpu_quota, throttled_seconds
 
@@ -124,31 +121,3 @@ def test_mounted_group_counts_if_the_own_group_is_not_visible(own: str, root: st
 def test_no_memory_is_available_above_the_limit(tmp_path: Path) -> None:
     mount = group(tmp_path / "mount", memory_max=5, memory_current=9, memory_stat="inactive_file 1")
     assert available_memory(process(tmp_path / "proc", ("", "/", "/", mount))) == 0
-
-
-sizes = st.integers(0, 1 << 40)
-levels = st.lists(st.tuples(st.none() | sizes, sizes, sizes), min_size=1, max_size=5)
-
-
-@given(levels, st.booleans())
-def test_available_memory_is_the_minimum_over_all_levels(
-    levels: list[tuple[int | None, int, int]], second_version: bool
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = mount = Path(name) / "mount"
-        for number, (limit, used, cached) in enumerate(levels):
-            folder = folder / f"level{number}" if number else mount
-            if second_version:
-                files = {"memory_max": "max" if limit is None else limit, "memory_current": used}
-            else:
-                no_limit = V1_NO_LIMIT if limit is None else limit
-                files = {"memory_limit_in_bytes": no_limit, "memory_usage_in_bytes": used}
-            group(folder, memory_stat=f"inactive_file {cached}", **files)
-        own = "/" + "/".join(folder.relative_to(mount).parts)
-        controllers = "" if second_version else "memory"
-        left = available_memory(process(Path(name) / "proc", (controllers, own, "/", mount)))
-    known = [max(0, limit - max(0, used - cached)) for limit, used, cached in levels if limit is not None]
-    if known:
-        assert left == min(known)
-    else:
-        assert left is None or left > 1 << 60

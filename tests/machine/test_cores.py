@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from polybench.machine.cores import Core, last_level_cache_bytes, physical_cores, select_cores, split_cores
 
@@ -105,59 +102,6 @@ def test_slow_cores_are_selected_last(tmp_path: Path) -> None:
     assert select_cores(cores, 3) == (2, 4, 6)
     assert select_cores(cores, 4) == (0, 2, 4, 6)
     assert select_cores(cores, 5) == (0, 2, 4, 6, 8)
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> Machine:
-    """Draw any number of cores per node and of threads per core, numbered in any order."""
-    cores = [
-        (package, 10 * package + node, draw(st.integers(1, 2)), draw(st.sampled_from([600, 1024])))
-        for package in range(draw(st.integers(1, 2)))
-        for node in range(draw(st.integers(1, 2)))
-        for _ in range(draw(st.integers(1, 4)))
-    ]
-    placements = [
-        CpuPlacement(package, node, number, capacity)
-        for number, (package, node, threads, capacity) in enumerate(cores)
-        for _ in range(threads)
-    ]
-    return dict(enumerate(draw(st.permutations(placements))))
-
-
-@given(machines(), st.data())
-def test_selected_cores_are_separate_and_as_close_as_possible(machine: Machine, data: st.DataObject) -> None:
-    usable = data.draw(st.sets(st.sampled_from(sorted(machine)), min_size=1))
-    count = data.draw(st.integers(1, 6))
-    found = select_cores(cores_of(machine, usable), count)
-
-    usable_cores = {machine[cpu].core for cpu in usable}
-    if count > len(usable_cores):
-        assert found == ()
-        return
-    placements = [machine[cpu] for cpu in found]
-    assert len({placement.core for placement in placements}) == len(found) == count
-    assert usable.issuperset(found)
-    assert list(found) == sorted(found)
-
-    groups_by_level: dict[str, dict[int, set[int]]] = {"node": defaultdict(set), "package": defaultdict(set)}
-    for cpu in usable:
-        for level, groups in groups_by_level.items():
-            groups[getattr(machine[cpu], level)].add(machine[cpu].core)
-    for level, groups in groups_by_level.items():
-        if any(len(group) >= count for group in groups.values()):
-            assert len({getattr(placement, level) for placement in placements}) == 1
-
-    shared = {level: {getattr(placement, level) for placement in placements} for level in groups_by_level}
-    others = {
-        machine[cpu].core
-        for cpu in usable
-        if machine[cpu].node in shared["node"] and machine[cpu].package in shared["package"]
-    } - {placement.core for placement in placements}
-    speeds = {placement.core: placement.capacity for placement in machine.values()}
-    slowest = min(placement.capacity for placement in placements)
-    assert all(speeds[core] <= slowest for core in others)
-    if machine[0].core in {placement.core for placement in placements}:
-        assert not [core for core in others if speeds[core] == speeds[machine[0].core]]
 
 
 def test_no_cores_are_found_if_the_kernel_does_not_describe_them(tmp_path: Path) -> None:

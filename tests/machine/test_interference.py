@@ -13,6 +13,7 @@ import pytest
 
 from polybench.machine.interference import BlockMeter, has_interference, severity
 from polybench.machine.load import MachineLoad
+from polybench.machine.process_counters import seconds_per_fault
 from polybench.schema.resources import BlockCounters
 
 IDLE = MachineLoad(seconds=1.0, other_cpu_seconds=0.02, steal_seconds=0.0, swapped_bytes=0, cpu_pressure_seconds=0.5)
@@ -62,7 +63,7 @@ def test_process_waits_for_the_core_that_it_shares() -> None:
     with subprocess.Popen(command) as one, subprocess.Popen(command) as two:
         try:
             time.sleep(0.3)
-            meter = BlockMeter(one.pid, seconds_per_fault=1e-6)
+            meter = BlockMeter(one.pid)
             time.sleep(0.5)
             reading = meter.stop()
         finally:
@@ -72,4 +73,4 @@ def test_process_waits_for_the_core_that_it_shares() -> None:
     assert 0.1 < reading.cpu_wait_seconds < 0.6
     assert 0.0 < reading.cpu_seconds < reading.wall_seconds
     assert reading.minor_faults is not None
-    assert reading.page_fault_seconds == pytest.approx(1e-6 * reading.minor_faults)
+    assert reading.page_fault_seconds == pytest.approx(seconds_per_fault() * reading.minor_faults)

@@ -6,33 +6,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
 
 from polybench.errors import BadInput
 from polybench.networks import MODELS, find_model
-from polybench.networks.layers import (
-    LSTM,
-    AveragePool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Dropout,
-    Embedding,
-    Flatten,
-    GlobalAveragePool,
-    Layer,
-    MaxPool,
-    MeanOverTime,
-    ReLU,
-    Residual,
-)
+from polybench.networks.layers import LSTM, Conv, Dense, Embedding, Flatten, ReLU, Residual
 from polybench.networks.model import Model
 from polybench.networks.network_file import FINGERPRINT_MARK, network_of, network_table, network_toml
 from polybench.networks.optimizers import OPTIMIZERS, Optimizer
-from polybench.networks.timed_layers import split_layers
 from polybench.networks.toml_text import TomlText
 from polybench.planning.study_file import read_network
-from tests.networks.network_strategies import networks
+from tests.example_networks import DROPOUTS, EVERYTHING, FEATURES, SEQUENCES
 
 
 def parsed(text: str) -> Model:
@@ -40,31 +23,16 @@ def parsed(text: str) -> Model:
     return network_of(content, content.load())
 
 
-def same(read: Model, model: Model) -> bool:
-    return msgspec.structs.replace(read, name=model.name) == model
+OTHERS = (find_model(name) for name in ("catdog-7", "catdog-2@96", "conv 3x3 8->8 pad 1 on 9x9"))
 
 
-@pytest.mark.parametrize("name", [*MODELS, "catdog-7", "catdog-2@96", "conv 3x3 8->8 pad 1 on 9x9"])
-def test_every_network_reads_back_from_its_file(name: str) -> None:
-    model = find_model(name)
+@pytest.mark.parametrize(
+    "model", [*MODELS.values(), *OTHERS, EVERYTHING, DROPOUTS, SEQUENCES, FEATURES], ids=lambda model: model.name
+)
+def test_every_network_reads_back_from_its_file_and_from_a_study(model: Model) -> None:
     read = parsed(network_toml(model))
-    assert same(read, model)
-    assert parsed(network_toml(read)) == read
-
-
-@settings(max_examples=40)
-@given(networks())
-def test_any_network_reads_back_from_its_file_and_from_a_study(model: Model) -> None:
-    assert same(parsed(network_toml(model)), model)
-    table = network_table(model)
-    assert same(network_of(TomlText("x", ""), table), model)
-
-
-@settings(max_examples=40)
-@given(networks())
-def test_timed_layers_of_any_network_have_unique_names(model: Model) -> None:
-    names = [piece.name for piece in split_layers(model)]
-    assert len(set(names)) == len(names)
+    assert msgspec.structs.replace(read, name=model.name) == model
+    assert parsed(network_toml(read)) == network_of(TomlText("x", ""), network_table(model)) == read
 
 
 IMAGES = "input = { channels = 3, height = 8, width = 8 }\nclasses = 2\n"
@@ -189,8 +157,3 @@ def test_training_settings_come_from_the_file() -> None:
     model = parsed(f"{IMAGES}{LAYERS}{training}")
     assert model.optimizer == Optimizer("nesterov", 0.01, lr_schedule=((10, 0.1),))
     assert (model.batch_size, model.parity_batch_size) == (8, 4)
-
-
-def test_the_strategy_generates_every_type_of_layer() -> None:
-    drawn = {AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, GlobalAveragePool, LSTM}
-    assert drawn | {MaxPool, MeanOverTime, ReLU, Residual} == set(Layer.__args__)

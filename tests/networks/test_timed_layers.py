@@ -6,9 +6,9 @@ from polybench.networks import MODELS
 from polybench.networks.layers import Operation, Residual
 from polybench.networks.model import Model
 from polybench.networks.timed_layers import split_layers
-from tests.example_networks import EVERYTHING
+from tests.example_networks import EVERYTHING, SEQUENCES
 
-every_model = pytest.mark.parametrize("model", [*MODELS.values(), EVERYTHING], ids=lambda model: model.name)
+every_model = pytest.mark.parametrize("model", [*MODELS.values(), EVERYTHING, SEQUENCES], ids=lambda model: model.name)
 
 
 def test_convolution_and_its_relu_are_one_timed_layer() -> None:

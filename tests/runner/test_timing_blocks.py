@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from polybench.machine.interference import InterferenceMeter
 from polybench.machine.load import IdleWait
 from polybench.planning.schedule import RoundBudget
 from polybench.protocol.calls import BlockMeasured, Request
 from polybench.results.run_state import ConfigurationRun
+from polybench.runner import process_runs
 from polybench.runner.process_runs import WholeSteps
 from polybench.schema.options import Configuration, Study
 from polybench.schema.resources import BlockCounters
@@ -46,7 +46,7 @@ def test_a_block_with_interference_is_measured_again(
     waited: list[float], budget: float, requests: int, counts: int, affected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counters = iter(BlockCounters(SECONDS, 2.0, one, 0.0, one, affected=one > 0) for one in waited)
-    monkeypatch.setattr(InterferenceMeter, "start", lambda *_: SimpleNamespace(stop=lambda: next(counters)))
+    monkeypatch.setattr(process_runs, "BlockMeter", lambda *_: SimpleNamespace(stop=lambda: next(counters)))
     study = Study()
     state: Any = SimpleNamespace(
         plan=SimpleNamespace(study=study), observer=None, idle_wait=IdleWait(0.0, print, sleep=lambda _: None)
