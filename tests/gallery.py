@@ -22,12 +22,12 @@ GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 def figures(store: Store) -> dict[str, tuple[str, Drawable]]:
     """Return functions that draw each figure, by file name without suffix.
 
-    A study has speeds, starts, accuracies if epochs were trained, and layers if they are saved. A sweep has its
-    curves.
+    A study has speeds, starts, break-even, accuracies if epochs were trained, and layers if they are saved. A sweep
+    has its curves.
     """
     found: dict[str, tuple[str, Drawable]] = {}
     for study in store.studies():
-        drawn: dict[str, Drawable] = {"speed": study, "startup": study}
+        drawn: dict[str, Drawable] = {"speed": study, "startup": study, "break_even": study}
         if any(result.accuracy is not None for result in study.results):
             drawn["accuracy"] = study
         if layers := newest_layers(study, store.layers()):

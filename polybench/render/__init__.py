@@ -45,6 +45,7 @@ FORMATS: dict[str, FormatSpec] = {
     "github": FormatSpec(
         "markdown.render_github", "table", "GitHub comment: summary and table, everything else in collapsed sections"
     ),
+    "html": FormatSpec("html_table.render", "table", "self-contained HTML page, for printing, mail and wikis"),
     "csv": FormatSpec("csv.render", "records", "CSV: plain numbers in SI units"),
     "csv-long": FormatSpec(
         "csv.render", "long_records", "CSV of a study, a line per status, metric and step time", study_only=True

@@ -135,6 +135,15 @@ def test_startup_phases_add_up() -> None:
     assert totals["tf/cpu"] == pytest.approx(0.05 + 1.0 + 0.2 + 0.1 + 7.0)
 
 
+def test_lines_cross_at_break_even() -> None:
+    figure = draw_full("break_even")
+    line, mark = traces_named(figure, "tf/cpu")
+    assert mark["x"] == [pytest.approx(2501, abs=1)]  # starts 5 s later, steps are 2 ms faster
+    assert mark["y"] == [pytest.approx(1.0, abs=1e-3)]
+    assert line["y"][0] > 1 > line["y"][-1]
+    assert len(traces_named(figure, "flux/cpu")) == 1  # never breaks even
+
+
 def test_allocations_are_grouped_by_counter() -> None:
     native, host = draw_full("allocations").traces
     assert native["x"][1] is None

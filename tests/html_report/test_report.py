@@ -53,7 +53,7 @@ def test_report_contains_everything_of_a_study() -> None:
         "0" * 64, "1" * 64, "2" * 64, "Some CPU @ 2.00GHz",
     ):  # fmt: skip
         assert part in page
-    assert len(figure_json(page)["figures"]) == 8
+    assert len(figure_json(page)["figures"]) == 9
 
 
 def test_policy_allows_only_two_scripts_and_nothing_is_fetched() -> None:

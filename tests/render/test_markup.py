@@ -1,8 +1,9 @@
-"""Markdown and GitHub comments: complete, and without markup from the study."""
+"""HTML pages and GitHub comments: well-formed, complete, and without markup from the study."""
 
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 
 import msgspec
 import pytest
@@ -14,14 +15,66 @@ from tests.factories import measured, study, typical_study, unmeasured
 from tests.figures.test_all_figures import DOCUMENTS
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 
+_EMPTY = {"meta", "br"}
 
-@pytest.mark.parametrize("format", ["github", "markdown"])
+
+class Page(HTMLParser):
+    """Collects tags, and texts with their enclosing tag; fails if tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert {name for name, _ in attrs} <= {"style", "lang", "charset", "name", "content"}
+        self.tags.append(tag)
+        if tag not in _EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+
+def test_page_contains_rows_and_notes(columns: list[Metric]) -> None:
+    page = Page(render(typical_study(), "html", columns=columns))
+    assert ("td", "tf/cpu") in page.texts
+    assert ("td", "8.55 ms ±2.5%") in page.texts
+    assert ("th", "peak memory") in page.texts
+    assert page.tags.count("table") == 2  # unranked rows have their own
+    assert any(tag == "li" and text.startswith("flux: known deviation: max-pool") for tag, text in page.texts)
+
+
+def test_malicious_texts_are_escaped(columns: list[Metric]) -> None:
+    page = Page(render(malicious_study(), "html", columns=columns))
+    known = {"html", "head", "meta", "title", "style", "body", "p", "br", "table", "thead", "tbody", "tr"}
+    assert set(page.tags) <= known | {"th", "td", "ul", "li"}
+    assert ("td", MALICIOUS_TEXT.replace("/", "") + "/torch/cpu") in page.texts
+
+
+@pytest.mark.parametrize("format", ["html", "github", "markdown"])
 @pytest.mark.parametrize("kind", [kind for kind in DOCUMENTS if kind != "peak"])
 def test_malicious_names_are_escaped_in_every_document(kind: str, format: str) -> None:
     text = msgspec.json.encode(DOCUMENTS[kind]).replace(b"torch/cpu", b"<b onclick=alert(1)>/cpu")
     found = render(msgspec.json.decode(text, type=type(DOCUMENTS[kind])), format)
     assert "onclick" in found
     assert found.count("<b onclick") == found.count(r"\<b onclick")
+
+
+def test_page_loads_and_runs_nothing(columns: list[Metric]) -> None:
+    text = render(typical_study(), "html", columns=columns)
+    assert not any(word in text for word in ("http", "src=", "href=", "url(", "<script", "@import"))
 
 
 def html(markdown: str) -> str:
