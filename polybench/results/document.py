@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics as stdlib_statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,10 +22,9 @@ from polybench.results.interference import (
     summarize_interference,
     throttling_warnings,
 )
-from polybench.results.peak import compare_with_peak
+from polybench.results.peak import FindPeaks, compare_with_peak
 from polybench.results.run_state import ConfigurationRun, StudyRun
 from polybench.results.usage import summarize_usage
-from polybench.schema.measurements import PeakDocument
 from polybench.schema.metadata import Host, Resumed, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Study, Workload, max_epochs, merge_prices
 from polybench.schema.resources import GarbageCollection, Interference
@@ -86,10 +85,6 @@ def measured_step_times(run: ConfigurationRun) -> list[list[list[float]]]:
     while step_times and not step_times[-1]:
         step_times.pop()
     return step_times if any(step_times) else []
-
-
-FindPeaks = Callable[[str, str, Workload], PeakDocument | None]
-"""Function of engine, device and workload that returns this machine's peaks under these conditions, if known."""
 
 
 def build_study_document(

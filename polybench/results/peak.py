@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -138,18 +138,6 @@ def interrupted_peaks(last: PeakDocument, configurations: Iterable[Configuration
     return msgspec.structs.replace(last, peaks=[], configurations=interrupted, warnings=warnings)
 
 
-def version_changes(
-    before: Mapping[str, Mapping[str, str | None]], now: Mapping[str, Mapping[str, str | None]]
-) -> list[str]:
-    """Describe each changed version by configuration, such as `tf/cpu: keras 3.15, was 3.14`."""
-    return [
-        f"{configuration}: {name} {now.get(configuration, {}).get(name) or 'none'}, was {versions.get(name) or 'none'}"
-        for configuration, versions in before.items()
-        for name in dict.fromkeys((*versions, *now.get(configuration, {})))
-        if versions.get(name) != now.get(configuration, {}).get(name)
-    ]
-
-
 def _peak(timing: KernelTiming, study: StudyDocument) -> PeakMeasurement:
     rates, is_bandwidth = timing.rates, timing.kind == "memory_bandwidth"
     device, threads = study.results[0].device, study.settings.threads
@@ -198,9 +186,11 @@ def _unstable_warnings(peaks: Iterable[PeakMeasurement]) -> Iterator[str]:
         )
 
 
-def compare_with_peak(
-    result: Result, model: Model, find_peaks: Callable[[str, str, Workload], PeakDocument | None]
-) -> PeakComparison | None:
+FindPeaks = Callable[[Sequence[str], str, Workload], PeakDocument | None]
+"""Function of engines, device and workload that returns this machine's peaks under these conditions, if known."""
+
+
+def compare_with_peak(result: Result, model: Model, find_peaks: FindPeaks) -> PeakComparison | None:
     """Return the fraction of this machine's peak that a measured configuration reaches.
 
     A peak that was measured with other versions of the engine does not count.
@@ -208,7 +198,7 @@ def compare_with_peak(
     seconds, workload = result.step_time, result.workload
     if seconds is None or not result.is_ranked or device_count(result) > 1:  # a peak is that of one device
         return None
-    cached = find_peaks(result.engine, result.device, workload)
+    cached = find_peaks([result.engine], result.device, workload)
     if cached is None:
         return None
     versions = [

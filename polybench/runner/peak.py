@@ -28,17 +28,17 @@ from polybench.results.peak import (
     merge_peaks,
     numpy_timings,
     square_shape,
-    version_changes,
 )
 from polybench.results.run_state import ConfigurationRun
-from polybench.runner.peak_cache import PeakCache, is_simulated
+from polybench.runner.checkpoint import list_changes
+from polybench.runner.peak_cache import PeakCache
 from polybench.runner.prepare import new_header
 from polybench.runner.process_runs import Operation
 from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState
 from polybench.runner.study import run_study
-from polybench.runner.workers import Environments, read_engine_info
+from polybench.runner.workers import Environments, version_changes
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.units import format_bytes
@@ -107,10 +107,8 @@ def _load_cached(study: Study, progress: Progress) -> PeakDocument | None:
 
 def _find_cached(plan: Plan) -> PeakDocument | None:
     (device,), workload = {configuration.device for configuration in plan.configurations}, plan.workload
-    simulated = is_simulated(configuration.engine for configuration in plan.configurations)
-    cached = PeakCache().find(
-        host.this_host(), device, workload.precision, workload.threads, plan.study.malloc, simulated=simulated
-    )
+    engines = [configuration.engine for configuration in plan.configurations]
+    cached = PeakCache().find(host.this_host(), plan.study.malloc, engines, device, workload)
     if cached is None or (cached.model, cached.batch_size) != (plan.model.name, workload.batch_size):
         return None
     requested = {configuration.name for configuration in plan.configurations}
@@ -133,17 +131,13 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
         return [str(error)]
     with scratch_folder() as scratch:
         environments = Environments(plan, scratch)
-        runs = {
-            configuration.name: environments.make_run(configuration)
+        saved = [
+            (relevant[configuration.name].versions, environments.make_run(configuration))
             for configuration in plan.configurations
             if configuration.name in relevant
-        }
-        read_engine_info(list(runs.values()), study.timeout)
-    before = {configuration: peaks.versions for configuration, peaks in relevant.items()} | {
-        "numpy": {"NumPy": cached.numpy}
-    }
-    now = {configuration: run.engine_info.versions if run.engine_info else {} for configuration, run in runs.items()}
-    return version_changes(before, now | {"numpy": {"NumPy": np.__version__}})
+        ]
+        changes = version_changes(saved, study.timeout)
+    return [*changes, *list_changes({"NumPy": cached.numpy}, {"NumPy": np.__version__})]
 
 
 def _measure(study: Study, progress: Progress, argv: Sequence[str]) -> PeakDocument:

@@ -26,41 +26,32 @@ class PeakCache:
         self._folder = folder or platformdirs.user_cache_path("polybench") / "peaks"
 
     def find(
-        self, host: Host, device: str, precision: str, threads: int, malloc: str, *, simulated: bool = False
+        self, host: Host, malloc: str, engines: Iterable[str], device: str, workload: Workload
     ) -> PeakDocument | None:
         """Return the cached peaks under these conditions; None if nothing is cached, or it is unreadable.
 
         Peaks of simulated engines are cached separately.
         """
+        path = self._path(host, malloc, engines, device, workload.precision, workload.threads)
         try:
-            path = self._path(host, device, precision, threads, malloc, simulated)
             return decode(read_regular_file(path), PeakDocument)
         except (OSError, msgspec.MsgspecError):
             return None
-
-    def find_for(self, host: Host, malloc: str, engine: str, device: str, workload: Workload) -> PeakDocument | None:
-        """Return the cached peaks under the conditions of a configuration."""
-        return self.find(host, device, workload.precision, workload.threads, malloc, simulated=is_simulated([engine]))
 
     def save(self, document: PeakDocument) -> None:
         """Cache a document if it is complete and its peaks are stable."""
         products = [peak for peak in document.peaks if peak.kind == "gemm" and peak.is_stable]
         complete = all(peaks.status in ("ok", "unavailable") for peaks in document.configurations)
-        simulated = is_simulated(peaks.engine for peaks in document.configurations)
+        engines = [peaks.engine for peaks in document.configurations]
         for peak in products if complete else ():
             assert peak.precision is not None
-            path = self._path(document.host, peak.device, peak.precision, peak.threads, document.malloc, simulated)
+            path = self._path(document.host, document.malloc, engines, peak.device, peak.precision, peak.threads)
             # Without a cache, peaks are measured again.
             with contextlib.suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_file_atomically(path, encode(document))
 
-    def _path(self, host: Host, device: str, precision: str, threads: int, malloc: str, simulated: bool) -> Path:
+    def _path(self, host: Host, malloc: str, engines: Iterable[str], device: str, precision: str, threads: int) -> Path:
         machine = host.hostname, host.cpu, [] if device == "cpu" else host.gpus
+        simulated = any(engine in ENGINES and not ENGINES[engine].computes for engine in engines)
         return self._folder / f"{cache_key(machine, device, precision, threads, malloc, simulated)}.json"
-
-
-def is_simulated(engines: Iterable[str]) -> bool:
-    """Return whether one of these engines, with or without variants, is simulated."""
-    specs = (ENGINES.get(engine.partition("+")[0].partition("@")[0]) for engine in engines)
-    return any(spec is not None and not spec.computes for spec in specs)

@@ -240,7 +240,7 @@ class StudyState:
                 phase_seconds=None if self._header.resumed else self.phase_timer.durations(),
                 finished=finished,
             ),
-            partial(PeakCache().find_for, self.host, self.plan.study.malloc),
+            partial(PeakCache().find, self.host, self.plan.study.malloc),
         )
 
 

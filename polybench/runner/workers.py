@@ -112,22 +112,23 @@ def read_engine_info(runs: Sequence[ConfigurationRun], timeout: float) -> None:
 
 
 def version_changes(
-    saved: Iterable[tuple[Mapping[str, Any], ConfigurationRun]], timeout: float, nested: Sequence[str]
+    saved: Iterable[tuple[Mapping[str, Any], ConfigurationRun]], timeout: float, nested: Sequence[str] = ()
 ) -> list[str]:
-    """Describe version changes, from one configuration of each engine, environment and device.
+    """Describe version changes, from one of the configurations that share engine, environment, device and versions.
 
-    `saved` has earlier versions, as in a document, and a run that may start workers; `nested` are the names of
-    nested versions to compare.
+    `saved` has earlier versions, as in a document, and a run that may start workers; an engine that was unavailable
+    has no versions. `nested` are the names of nested versions to compare.
     """
-    one_of_each = {
-        (run.configuration.engine, run.configuration.environment, run.configuration.device): (versions, run)
-        for versions, run in saved
-    }
+    one_of_each: dict[object, tuple[Mapping[str, Any], ConfigurationRun]] = {}
+    for before, run in saved:
+        configuration, versions = run.configuration, sorted(_scalar_values(before).items())
+        key = configuration.engine, configuration.environment, configuration.device, tuple(versions)
+        one_of_each[key] = before, run
     read_engine_info([run for _, run in one_of_each.values()], timeout)
     changes: list[str] = []
     for before, run in one_of_each.values():
         if run.engine_info is None:
-            changes.append(f"{run.configuration.name}: {run.reason}")
+            changes += [f"{run.configuration.name}: {run.reason}"] if before else []
             continue
         now = collect_versions(run)
         changes += list_changes(_scalar_values(before), _scalar_values(now))

@@ -29,7 +29,7 @@ def cache(tmp_path: Path) -> PeakCache:
 
 
 def add_peak_comparison(document: StudyDocument, cache: PeakCache) -> None:
-    find_peaks = partial(cache.find_for, document.host, document.settings.malloc)
+    find_peaks = partial(cache.find, document.host, document.settings.malloc)
     for result in document.results:
         result.peak = compare_with_peak(result, LENET, find_peaks)
 
