@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from polybench.engines.base import Engine
 from polybench.errors import EngineUnavailable, install_command
@@ -51,20 +51,6 @@ def reset_and_warm_up(engine: Engine) -> None:
         engine.run_steps(step, 1)
 
 
-class AllocationRecord(Protocol):
-    """memray's record of an allocation or deallocation."""
-
-    @property
-    def allocator(self) -> int:
-        """The value of a `memray.AllocatorType`."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Requested bytes."""
-        ...
-
-
 def count_native_allocations(engine: Engine, steps: int) -> NativeAllocation:
     """Count the native allocations of the steps that `measure_block` times, with memray, for every engine.
 
@@ -96,8 +82,8 @@ def count_native_allocations(engine: Engine, steps: int) -> NativeAllocation:
     )
 
 
-def _aggregate(records: Iterable[AllocationRecord]) -> tuple[Counter[str], int]:
-    """Count the allocations of each size class, and sum their bytes, one record at a time."""
+def _aggregate(records: Iterable[Any]) -> tuple[Counter[str], int]:
+    """Count the allocations of each size class in memray's records, and sum their bytes, one record at a time."""
     from memray import AllocatorType
 
     deallocators = {AllocatorType.FREE, AllocatorType.MUNMAP}

@@ -65,13 +65,7 @@ def _validate_reactant(job: Job) -> None:
 
 
 def conventions(polybench: Any, trainer: Any, job: Job) -> NumericalConventions:
-    """Return the known deviations of this job, found by experiments with the installed versions.
-
-    Args:
-        polybench: the Julia package.
-        trainer: the Julia trainer of the job.
-        job: the job, with network and variants.
-    """
+    """Return the known deviations of this job, found by experiments with the installed versions."""
     if "reactant" in job.variants:
         return NO_DEVIATIONS  # same pooling and comparisons as JAX, through XLA
     found: dict[str, float] = {}

@@ -108,11 +108,7 @@ def _package_spec(name: str) -> str:
 
 
 def find() -> Julia:
-    """Find the Julia to use; `check` verifies it.
-
-    Raises:
-        EngineUnavailable: Julia is not installed, or its settings are inconsistent.
-    """
+    """Find the Julia to use, which `check` verifies; raise EngineUnavailable if there is none."""
     executable, project = os.environ.get(EXECUTABLE), os.environ.get(PROJECT)
     if executable and project:
         return Julia(executable, project, os.environ.get(FOUND_BY, VARIABLES))
@@ -130,8 +126,7 @@ def for_project(project: str) -> Julia:
 
 
 def _from_juliapkg() -> Julia:
-    if importlib.util.find_spec("juliapkg") is None:
-        raise EngineUnavailable("juliacall is not installed", install_command(ENGINE))
+    check_juliacall()  # which installs juliapkg
     try:
         from juliapkg.deps import can_skip_resolve
         from juliapkg.state import STATE
@@ -150,11 +145,7 @@ def configuration_file() -> Path:
 
 
 def saved_julia() -> Julia | None:
-    """Return the Julia that setup saved in the configuration file, or None.
-
-    Raises:
-        EngineUnavailable: the file cannot be read, or a path is missing.
-    """
+    """Return the Julia that setup saved, or None; raise EngineUnavailable if the configuration file is corrupt."""
     table, file = _configuration().get(ENGINE, {}), configuration_file()
     if not table:
         return None
@@ -187,11 +178,7 @@ def _configuration() -> dict[str, dict[str, str]]:
 
 
 def check(julia: Julia, needed: Sequence[str] = PACKAGES) -> None:
-    """Check a Julia by its files and version; `needed` are the required packages.
-
-    Raises:
-        EngineUnavailable: it cannot work; with the first problem and its fix.
-    """
+    """Check version and `needed` packages by files; raise EngineUnavailable with the first problem and its fix."""
     check_juliacall()
     check_version(julia)
     packages = loadable(julia)
@@ -224,11 +211,7 @@ def check_version(julia: Julia) -> None:
 
 
 def check_requirements(variants: tuple[str, ...]) -> None:
-    """Check for Julia, its packages and those of these variants without starting Julia.
-
-    Raises:
-        EngineUnavailable: something is missing.
-    """
+    """Check for Julia, its packages and those of these variants; see `EngineSpec.requirement_check`."""
     check(julia := find())
     check_packages(julia, packages_of(variants))
 
@@ -239,11 +222,7 @@ def packages_of(variants: Iterable[str]) -> list[str]:
 
 
 def check_packages(julia: Julia, names: Sequence[str]) -> dict[str, str]:
-    """Return versions of optional packages in the project by lower-case name.
-
-    Raises:
-        EngineUnavailable: a package is missing or of an unsupported version, or Flux is too old for it.
-    """
+    """Return versions of optional packages by lower-case name; raise EngineUnavailable if one cannot be used."""
     _verify(julia, names, (), julia.add_command(names))
     versions = installed(julia)
     flux = versions.get("Flux", "")

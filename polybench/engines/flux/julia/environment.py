@@ -40,10 +40,7 @@ def threads(study: int, variants: tuple[str, ...]) -> tuple[int, int]:
 
     NNlib runs one task per Julia thread, and each calls BLAS: with 2 x 2 threads on 2 cores, `lenet`'s step
     took 1.5 times as long as with 2 x 1 (batch 128; 1.4 times at 1000). With one Julia thread, the study's
-    BLAS threads made no difference.
-
-    Raises:
-        EngineUnavailable: several variants set the BLAS threads.
+    BLAS threads made no difference. Raise EngineUnavailable if several variants set the BLAS threads.
     """
     julia = 1 if FRAMEWORK_THREADS in variants else study
     requested = [int(name.removeprefix(_BLAS)) for name in variants if name.startswith(_BLAS)]
@@ -135,12 +132,7 @@ def own_environment(julia: Julia, folder: Path | None = None) -> Julia:
     project's manifest; it has no packages of its own. Julia also caches compiled code by project, so checkouts do
     not replace each other's.
 
-    Args:
-        julia: a Julia that passed `check`.
-        folder: folder of the environment; by default a cache folder that depends on project and package.
-
-    Raises:
-        EngineUnavailable: the environment cannot be written.
+    `julia` passed `check`. By default, `folder` is a cache folder that depends on project and package.
     """
     if manifest(julia).get(NAME) == _entry():
         return julia  # is already such an environment

@@ -34,11 +34,7 @@ _PACKAGE_SERVER = "https://pkg.julialang.org"
 
 
 def choose(executable: str | None, project: str | None) -> Julia | None:
-    """Choose the Julia to set up: the given one, or an existing one; None if juliapkg must find or download one.
-
-    Raises:
-        EngineUnavailable: juliacall is not installed, or the given or configured path is not a supported Julia.
-    """
+    """Choose the Julia to set up: the given one, or an existing one; None if juliapkg must find or download one."""
     discovery.check_juliacall()
     julia = _from_arguments(executable, project) if executable or project else _existing()
     if julia:
@@ -98,18 +94,9 @@ def missing_packages(julia: Julia, more: Sequence[str] = ()) -> list[str]:
 def set_up(
     julia: Julia | None, print_line: PrintFunction, *, more: Sequence[str] = (), offline: bool = False
 ) -> Iterator[Julia]:
-    """Install missing packages and precompile all; provide the Julia for a test.
+    """Install missing packages, also the optional packages `more`, and precompile all; provide the Julia for a test.
 
     If anything fails, also in the body, the project is as it was.
-
-    Args:
-        julia: from `choose`.
-        print_line: gets the progress.
-        more: optional packages to add.
-        offline: use packages on this machine only.
-
-    Raises:
-        EngineUnavailable: with the fix.
     """
     with _restored_on_failure(julia):
         if julia is None or _needs_packages(julia, print_line, more):
