@@ -2,29 +2,22 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import statistics
-import subprocess
-import sys
-import threading
 
 import numpy as np
 import pytest
 
 from polybench.engines.fake.engine import ALLOCATIONS, GC_SECONDS, FakeEngine
-from polybench.engines.job import NO_DEVIATIONS, Job
-from polybench.errors import EngineUnavailable
+from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
-from tests.engines.conftest import REPOSITORY
 
 WORKLOAD = Workload("lenet", "noise", 8, Optimizer(), "fp32", 1)
 
 
 def fake(*variants: str) -> FakeEngine:
     engine = FakeEngine()
-    engine.load_framework()
     engine.build(Job(LENET, WORKLOAD, "cpu", "float32", variants), {})
     engine.load(np.zeros((1, 8, 3, 32, 32)), np.zeros((1, 8)))
     engine.reset()
@@ -63,54 +56,6 @@ def test_nan_appears_after_a_few_steps() -> None:
     assert math.isfinite(engine.loss())
     engine.run_steps(4, 1)
     assert math.isnan(engine.loss())
-
-
-def test_unavailable_raises_when_it_is_built() -> None:
-    with pytest.raises(EngineUnavailable, match="the fake framework is not installed") as caught:
-        fake("unavailable")
-    assert caught.value.hint == "use fake without +unavailable"
-
-
-def test_bad_message_writes_a_malformed_response_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    monkeypatch.setenv("POLYBENCH_RESPONSES_FD", str(writer))
-    engine = fake("bad_message")
-    for step in range(5):
-        engine.run_steps(step, 1)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        assert file.read() == b"malformed message\n"
-
-
-def test_hang_waits_when_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = []
-    monkeypatch.setattr(threading.Event, "wait", lambda event: waits.append(1))
-    engine = fake("hang")
-    for step in range(4):
-        engine.run_steps(step, 1)
-    assert not waits
-    engine.run_steps(4, 1)
-    assert len(waits) == 1
-
-
-def test_crash_kills_the_process_when_it_is_measured() -> None:
-    script = (
-        "from tests.engines.fake.test_engine import fake\n"
-        "engine = fake('crash')\n"
-        "for step in range(5): print(engine.run_steps(step, 1) > 0, flush=True)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    assert done.returncode == -signal.SIGSEGV
-    assert done.stdout == "True\n" * 4
-
-
-def test_it_has_no_deviations_and_no_gradients() -> None:
-    engine = fake()
-    assert engine.conventions() == NO_DEVIATIONS
-    assert engine.probe().devices == ("cpu",)
-    with pytest.raises(NotImplementedError, match="computes no gradients"):
-        engine.snapshot(0)
-    engine.close()
 
 
 def test_allocation_and_gc_counts_are_the_simulated_ones() -> None:

@@ -144,12 +144,6 @@ def test_average_pooling_equals_a_manual_computation() -> None:
     assert layers.global_average_pool(x)[0].tolist() == [[4]]
 
 
-def test_batch_statistics_include_every_pixel() -> None:
-    x = np.array([[[[1.0, 1]]], [[[1, 5]]]])
-    mean, variance = layers.batch_statistics(x)
-    assert (mean.tolist(), variance.tolist()) == ([2], [3])
-
-
 def test_float32_partial_sums_lose_small_values() -> None:
     x = np.zeros((1, 2, 1, 1001))
     x[0, :, 0, 0] = 2.0**24  # adding 1 to it in float32 has no effect
@@ -230,27 +224,3 @@ def test_the_second_direction_reads_the_reversed_sequence() -> None:
     np.testing.assert_array_equal(
         outputs(last, X, weights), np.concatenate([forwards[:, -1], backwards[:, -1]], axis=-1)
     )
-
-
-def test_two_biases_are_equivalent_to_their_sum() -> None:
-    layer = LSTM("lstm", 3, 2, biases=2)
-    weights = tensors(layer)
-    summed = {name: weights[name] for name in ("weight", "recurrent")}
-    summed["bias"] = weights["bias"] + weights["recurrent_bias"]
-    np.testing.assert_allclose(outputs(layer, X, weights), outputs(LSTM("lstm", 3, 2), X, summed), rtol=1e-14)
-
-
-def test_gradients_of_a_repeated_token_are_summed() -> None:
-    weight = RANDOM.standard_normal((4, 2))
-    tokens = np.array([[3, 0, 3]], np.int32)
-    y, backward = layers.embedding(tokens, weight)
-    np.testing.assert_array_equal(y, weight[[3, 0, 3]][None])
-    dy = RANDOM.standard_normal(y.shape)
-    _, gradients = backward(dy)
-    np.testing.assert_allclose(gradients["weight"], [dy[0, 1], [0, 0], [0, 0], dy[0, 0] + dy[0, 2]])
-
-
-def test_the_mean_over_time_and_its_gradient_are_correct() -> None:
-    y, backward = layers.mean_over_time(X)
-    np.testing.assert_allclose(y, X.sum(axis=1) / 5)
-    np.testing.assert_allclose(backward(np.ones((2, 3)))[0], np.full(X.shape, 0.2))
