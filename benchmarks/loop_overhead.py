@@ -124,7 +124,6 @@ def child(name: str, pairs: int, steps: int) -> dict[str, list[list[float]]]:
         configuration = given.configuration(name)
         module, _, factory = engine_spec(configuration).factory.partition(":")
         engine = getattr(importlib.import_module(module), factory)()
-        engine.load_framework()
         with np.load(given.files.weights) as weights:
             engine.build(given.plan.job(configuration), dict(weights))
         engine.load(*open_epoch(given.files.epoch))

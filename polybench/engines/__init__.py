@@ -1,7 +1,7 @@
 """Table of engines.
 
 ADD AN ENGINE: a folder with a class that implements `engines.base.Engine`, and an entry here. An entry is plain
-data: no framework is imported until a worker loads `factory`. Other packages declare an `EngineSpec` as an entry
+data: no framework is imported until a worker calls `factory`. Other packages declare an `EngineSpec` as an entry
 point of the group `polybench.engines`; polybench reads these when it plans a study, and loads only the requested ones.
 """
 
@@ -42,7 +42,8 @@ class Variant(msgspec.Struct, frozen=True):
 class EngineSpec(msgspec.Struct, frozen=True):
     """Location, requirements and capabilities of an engine."""
 
-    factory: str  # `module:class`
+    # `module:callable` that imports the framework and makes the engine, or raises EngineUnavailable.
+    factory: str
     summary: str  # what is timed
     extra: str | None = None  # polybench's extra that installs the framework
     variants: dict[str, Variant] = {}
@@ -167,11 +168,11 @@ ENGINES: dict[str, EngineSpec] = {
         copies_data=False,
     ),
     "torch": EngineSpec(
-        "polybench.engines.torch.engine:TorchEngine",
+        "polybench.engines.torch:make_engine",
         "eager PyTorch, NCHW",
         extra="torch",
         packages=("torch",),
-        requirement_check="polybench.engines.torch.device:check_requirements",
+        requirement_check="polybench.engines.torch:check_requirements",
         variants={
             "channels_last": Variant("weights and activations in NHWC memory order"),
             "compile": Variant(
@@ -194,7 +195,7 @@ ENGINES: dict[str, EngineSpec] = {
         replicas="processes",
     ),
     "tf": EngineSpec(
-        "polybench.engines.tf.engine:TensorFlowEngine",
+        "polybench.engines.tf:make_engine",
         "a Keras model in a `tf.function` step",
         extra="tf",
         packages=("tensorflow",),
@@ -220,7 +221,7 @@ ENGINES: dict[str, EngineSpec] = {
         replicas="devices",
     ),
     "jax": EngineSpec(
-        "polybench.engines.jax.engine:JaxEngine",
+        "polybench.engines.jax:make_engine",
         "plain JAX, NCHW: pure functions and optax in one `jax.jit` step",
         extra="jax",
         packages=("jax", "optax"),
@@ -233,7 +234,7 @@ ENGINES: dict[str, EngineSpec] = {
         replicas_environment={"JAX_NUM_CPU_DEVICES": "{replicas}"},
     ),
     "keras": EngineSpec(
-        "polybench.engines.keras.engine:KerasEngine",
+        "polybench.engines.keras:make_engine",
         "Keras 3's `train_on_batch` on TensorFlow, its default backend",
         extra="keras",
         packages=("keras",),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -65,10 +66,10 @@ class TimedOperation(NamedTuple):
     overhead: Callable[[int], float] | None = None
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Framework in a process. The methods are called in the order in which they are defined.
 
-    The constructor must not import the framework: `load_framework` does, and is timed.
+    The factory of `EngineSpec` imports the framework and makes the engine, and is timed.
     """
 
     timing_resolution: Literal["step", "block"]
@@ -76,10 +77,6 @@ class Engine(Protocol):
 
     has_call_overhead: bool = False
     """True if users pay an overhead for each call of `run_steps`; an epoch is then a single call."""
-
-    def load_framework(self) -> None:
-        """Import the framework and set its thread pools; raises EngineUnavailable."""
-        ...
 
     def join_process_group(self, rank: Rank) -> None:
         """Train data-parallel with other processes: from `build` on, `load` gets this rank's shards.
@@ -89,28 +86,28 @@ class Engine(Protocol):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def probe(self) -> EngineInfo:
         """Return versions, build details and visible devices."""
-        ...
 
+    @abstractmethod
     def build(self, job: Job, weights: Weights) -> None:
         """Build model, optimizer and training step with these initial weights.
 
         Raises EngineUnavailable if the device does not exist, or the engine does not support the job.
         """
-        ...
 
     def conventions(self) -> NumericalConventions:
         """Return the declared deviations of the model that `build` made; by default none."""
         return NO_DEVIATIONS
 
+    @abstractmethod
     def load(self, images: Array, labels: Array) -> None:
         """Copy batches to the device in the engine's own layout.
 
         Images are (steps, batch, *input_shape), float32 in 0..1, or int32 tokens, in C order and read-only. Labels
         are (steps, batch), int64.
         """
-        ...
 
     def open_pipeline(self, source: PipelineInput) -> None:  # noqa: ARG002
         """Read batches from the framework's own input pipeline during training; called instead of `load`.
@@ -121,13 +118,13 @@ class Engine(Protocol):
         """
         raise EngineUnavailable("this engine has no input pipeline", "use --input preload")
 
+    @abstractmethod
     def reset(self) -> None:
         """Restore the initial weights and a zero optimizer state; never timed."""
-        ...
 
+    @abstractmethod
     def set_initial_weights(self, weights: Weights) -> None:
         """Replace the weights that `reset` restores; canonical layout, as in `build`."""
-        ...
 
     def training_state(self) -> Weights:
         """Copies of everything except the batch that the next step depends on, with any names, shapes and types.
@@ -141,31 +138,31 @@ class Engine(Protocol):
         """Restore a result of `training_state`, after `reset` and at least one step in this process."""
         raise NotImplementedError
 
+    @abstractmethod
     def run_steps(self, first: int, n: int) -> float:
         """Train on batches first, first + 1, ... (modulo the loaded steps) with the scheduled learning rates.
 
         Return the wall-clock seconds of the n steps; the device is synchronized before the clock stops.
         """
-        ...
 
     def run_steps_without_allreduce(self, first: int, n: int) -> float | None:  # noqa: ARG002
         """Train like `run_steps` without exchanging gradients; None if the exchange cannot be omitted."""
         return None
 
+    @abstractmethod
     def loss(self) -> float:
         """Return the loss that the last step of `run_steps` computed before its update."""
-        ...
 
+    @abstractmethod
     def count_correct(self, images: Array, labels: Array) -> int:
         """Count the images, as in `load` but any number, whose largest logit is that of the label.
 
         Inference mode: no dropout, batch norm with its running statistics. No state changes.
         """
-        ...
 
+    @abstractmethod
     def snapshot(self, step: int) -> Snapshot:
         """Compute loss and gradients of step `step` at the current weights, without changing any state."""
-        ...
 
     def batch(self, step: int) -> tuple[Array, Array]:
         """Return the pipeline's batch of step `step` in the canonical layout: float32, int64."""
@@ -182,7 +179,7 @@ class Engine(Protocol):
         """
         return None
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self) -> None:  # noqa: B027 - optional
         """Return when the engine has no background work left, because other engines are measured next."""
 
     def gc_stats(self) -> GcStats | None:
@@ -192,7 +189,7 @@ class Engine(Protocol):
         """
         return None
 
-    def run_gc(self) -> None:
+    def run_gc(self) -> None:  # noqa: B027 - optional
         """Run the garbage collector of the engine's own language before a measurement."""
 
     def count_allocations(self, first: int, n: int) -> Allocations:  # noqa: ARG002
@@ -259,5 +256,5 @@ class Engine(Protocol):
         """Return startup phases in seconds, and `cached_code` (1) if code compiled earlier was reused."""
         return {}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - optional
         """Release batches, worker processes and threads."""

@@ -106,7 +106,6 @@ class Worker:
             package = str(error.name).partition(".")[0]
             raise EngineUnavailable(f"cannot import the engine: {error}", f"pip install {package}") from error
         engine: Engine = make_engine()
-        engine.load_framework()
         if rank.count > 1:
             engine.join_process_group(rank)
         self._rank = rank

@@ -55,7 +55,7 @@ def test_a_variant_lists_its_requirement_and_whether_it_is_installed(monkeypatch
         if "compile" in variants:
             raise EngineUnavailable("the C++ compiler g++ is not installed", "apt-get install g++")
 
-    monkeypatch.setattr("polybench.engines.torch.device.check_requirements", missing)
+    monkeypatch.setattr("polybench.engines.torch.check_requirements", missing)
     monkeypatch.setattr("polybench.runner.doctor._is_installed", lambda package: True)
     torch = next(row for row in printed_json("engines") if row["engine"] == "torch")
     assert torch["installed"]

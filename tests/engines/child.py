@@ -84,11 +84,10 @@ def train_repeatedly(
 
 
 def load_engine(name: str) -> Engine:
-    """Create an engine and load its framework."""
+    """Import a framework and make its engine."""
     module, _, factory = ENGINES[name].factory.partition(":")
-    engine: Engine = getattr(importlib.import_module(module), factory)()
     try:
-        engine.load_framework()
+        engine: Engine = getattr(importlib.import_module(module), factory)()
     except EngineUnavailable as missing:
         raise FrameworkMissing(missing.reason) from None
     return engine

@@ -66,12 +66,11 @@ def test_a_missing_driver_is_reported_before_a_missing_cuda_build(monkeypatch: p
         cuda_index("cuda", 0, cuda_build=False, install="")
 
 
-def test_constructing_any_engine_imports_no_framework() -> None:
+def test_only_making_an_engine_imports_its_framework() -> None:
     script = f"""
 import importlib, sys
-for factory in {[spec.factory for spec in ENGINES.values()]}:
-    module, _, name = factory.partition(":")
-    getattr(importlib.import_module(module), name)()
+for module in {[spec.factory.partition(":")[0] for spec in ENGINES.values()]}:
+    importlib.import_module(module)
 assert not set(sys.modules) & {frameworks_of_engines()}
 """
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -80,5 +79,5 @@ assert not set(sys.modules) & {frameworks_of_engines()}
 def test_every_folder_belongs_to_a_registered_engine() -> None:
     package = importlib.import_module("polybench.engines")
     folders = {module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg}
-    registered = {spec.factory.split(".")[2] for spec in ENGINES.values()}
+    registered = {spec.factory.partition(":")[0].split(".")[2] for spec in ENGINES.values()}
     assert folders == registered | {"shared"}

@@ -66,7 +66,7 @@ def test_every_optimizer_computes_the_canonical_formula(
 @pytest.mark.parametrize(
     ("engine", "bug", "case"),
     [
-        ("torch", "TorchDecoupledDecay", "adam+decay"),
+        ("torch", "DecoupledDecay", "adam+decay"),
         ("tf", "KerasEpsilon", "adam"),
         ("tf", "KerasEpsilon", "rmsprop"),
         ("tf", "KerasRateInVelocity", "momentum"),
@@ -76,7 +76,7 @@ def test_the_frameworks_own_formulas_fail_the_parity_check(
     engine: str, bug: str, case: str, workers: Workers, checker: ParityChecker, files: small_datasets.Files
 ) -> None:
     session = workers(engine)
-    session.request(calls.load(f"tests.engines.bug_injection_optimizers:{bug}"), TIMEOUT)
+    session.request(calls.load(f"tests.engines.{engine}.bug_injection:{bug}"), TIMEOUT)
     workload = msgspec.structs.replace(small_datasets.workload(), optimizer=OPTIMIZERS[case])
     job = msgspec.structs.replace(small_datasets.job(), workload=workload)
     parity = checker.check(session, CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT))

@@ -22,12 +22,14 @@ from polybench.schema.options import Study
 
 FAST = ["--data=synthetic", "--processes=1", "--rounds-per-process=1", "--steps-per-round=5", "--batch-size=16"]
 TOY = """
+import os
+
 from polybench.engines import EngineSpec, Variant
 from polybench.engines.fake.engine import FakeEngine
 
 class Toy(FakeEngine):
-    def load_framework(self):
-        import os
+    def __init__(self):
+        super().__init__()
         assert os.environ["TOY_THREADS"] == "2"
 
 ENGINE = EngineSpec(

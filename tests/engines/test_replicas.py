@@ -24,7 +24,6 @@ from tests import small_datasets
 from tests.engines.conftest import TIMEOUT, Workers
 from tests.engines.test_networks import check_resume
 
-BUGS = "tests.engines.bug_injection_replicas:"
 DATA_PARALLEL = [name for name, spec in ENGINES.items() if spec.replicas and spec.computes]
 
 TINY = Model(
@@ -82,18 +81,13 @@ def test_two_replicas_equal_one_process(engine: str, worker: Any, checker: Parit
     check_resume(session, request.weights, tmp_path / "checkpoint.npz")
 
 
-@pytest.mark.parametrize(
-    ("engine", "bug"),
-    [
-        *(("torch", f"Torch{bug}") for bug in ("Sum", "NoSync", "SameSlice")),
-        *(("tf", f"TensorFlow{bug}") for bug in ("Sum", "NoSync", "SameSlice")),
-    ],
-)
+@pytest.mark.parametrize("engine", ["torch", "tf"])
+@pytest.mark.parametrize("bug", ["SummedGradients", "NoSync", "SameShard"])
 def test_injected_bugs_fail_the_parity_check(
     engine: str, bug: str, worker: Any, checker: ParityChecker, tmp_path: Path
 ) -> None:
     session = worker(engine)
-    session.request(calls.load(BUGS + bug), TIMEOUT)
+    session.request(calls.load(f"tests.engines.{engine}.bug_injection:{bug}"), TIMEOUT)
     parity = checker.check(session, task(tmp_path))
     assert {tensor.part for tensor in parity.tensors if not tensor.passed} >= {"float64"}
 

@@ -124,7 +124,8 @@ def test_output_of_libraries_goes_to_the_log(tmp_path: Path) -> None:
     (tmp_path / "noisy.py").write_text(
         "from polybench.engines.fake.engine import FakeEngine\n"
         "class Noisy(FakeEngine):\n"
-        "    def load_framework(self):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
         '        print(\'{"type": "closed"}\', flush=True)\n'
     )
     with WorkerProcess({"PYTHONPATH": str(tmp_path)}, tmp_path / "log") as worker:
@@ -173,27 +174,30 @@ def write(data):
     os.write(int(os.environ["POLYBENCH_RESPONSES_FD"]), data)
 
 class Flood(FakeEngine):
-    def load_framework(self):
+    def __init__(self):
         while True:
             write(b"x" * 65536)
 
 class Drip(FakeEngine):
-    def load_framework(self):
+    def __init__(self):
         import time
         while True:
             write(b"x")
             time.sleep(0.05)
 
 class InvalidUtf8(FakeEngine):
-    def load_framework(self):
+    def __init__(self):
+        super().__init__()
         write(b"\\xff\\xfe\\n")
 
 class DeeplyNested(FakeEngine):
-    def load_framework(self):
+    def __init__(self):
+        super().__init__()
         write(b"[" * 200_000 + b"\\n")
 
 class ZeroTime(FakeEngine):
-    def load_framework(self):
+    def __init__(self):
+        super().__init__()
         measured = {"step_times": [1e-300], "steps_per_value": 1, "peak_rss_bytes": 1}
         write(json.dumps({"type": "answer", "call": "measure_block", "value": measured}).encode() + b"\\n")
 """
@@ -267,7 +271,7 @@ def test_children_of_a_worker_that_has_exited_are_killed(tmp_path: Path) -> None
         "import os, subprocess\n"
         "from polybench.engines.fake.engine import FakeEngine\n"
         "class Parent(FakeEngine):\n"
-        "    def load_framework(self):\n"
+        "    def __init__(self):\n"
         "        child = subprocess.Popen(['sleep', '60'])\n"
         "        print(child.pid, flush=True)\n"
         "        os._exit(3)\n"

@@ -63,9 +63,6 @@ class FakeEngine(Engine):
         self._all_steps = 0
         self._uses_pipeline = False
 
-    def load_framework(self) -> None:
-        pass
-
     def join_process_group(self, rank: Rank) -> None:
         self._rank = rank
 

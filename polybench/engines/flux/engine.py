@@ -60,7 +60,7 @@ class FluxEngine(Engine):
     """Step modes that are passed to Julia in addition to the job's variants."""
     _batches: Any = None
 
-    def load_framework(self) -> None:
+    def __init__(self) -> None:
         self._julia = discovery.find()
         discovery.check(self._julia)
         extra = requested_packages()

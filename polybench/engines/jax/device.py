@@ -12,6 +12,9 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
 from polybench.engines.job import Job
 from polybench.engines.shared.frameworks import cuda_index
 from polybench.schema.resources import Allocation, Allocations, DeviceAllocation
@@ -28,8 +31,6 @@ COVERAGE = (
 
 def find_device(device: str) -> Any:
     """Return the jax.Device of `cpu`, `cuda` or `cuda:1`; raise EngineUnavailable if it does not exist."""
-    import jax
-
     if device == "cpu":
         return jax.devices("cpu")[0]
     devices = cuda_devices()
@@ -39,8 +40,6 @@ def find_device(device: str) -> Any:
 
 def cuda_devices() -> list[Any]:
     """Return the CUDA devices visible to JAX; empty without its CUDA plugin or without a driver."""
-    import jax
-
     try:
         return list(jax.devices("cuda"))
     except RuntimeError:
@@ -56,8 +55,6 @@ def set_precision(dtype: str, precision: str) -> None:
 
     JAX's default on a GPU is TensorFloat-32; the CPU ignores the setting.
     """
-    import jax
-
     jax.config.update("jax_enable_x64", dtype == "float64")
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "float32")
 
@@ -77,9 +74,6 @@ class Placement(NamedTuple):
 
 def find_placement(job: Job) -> Placement:
     """Return the placement of a job's replicas, on its device and the next ones; raises EngineUnavailable."""
-    import jax
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
     first, count = find_device(job.device), job.workload.replicas
     if count == 1:
         return Placement(first, first, first)

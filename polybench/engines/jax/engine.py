@@ -8,14 +8,19 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
+import jaxlib
 import numpy as np
+import optax
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.jax.device import count_allocations, cuda_devices, find_placement, set_precision
+from polybench.engines.jax.operations import layer_operations, step_operations
 from polybench.engines.jax.pipeline import Pipeline
+from polybench.engines.jax.training import State, compile_functions, make_optimizer, set_learning_rate
 from polybench.engines.job import EngineInfo, Job
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, as_input, dropout_masks, scheduled_steps
-from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
@@ -30,20 +35,10 @@ class JaxEngine(Engine):
     def __init__(self) -> None:
         self._batches: list[Batch] | BufferedBatches = []
         self._pipeline: Pipeline | None = None
-
-    def load_framework(self) -> None:
-        import_framework("jax", "JAX", "jax")
-        import_framework("optax", "optax", "jax")
-        import jax
-
         # JAX's default is no compilation cache on disk; the user's environment may enable one.
         jax.config.update("jax_enable_compilation_cache", False)
 
     def probe(self) -> EngineInfo:
-        import jax
-        import jaxlib
-        import optax
-
         versions = {module.__name__: str(module.__version__) for module in (jax, jaxlib, optax)}
         build = {"platform": " ".join(jax.devices()[0].client.platform_version.split())}
         if flags := os.environ.get("XLA_FLAGS"):
@@ -51,11 +46,6 @@ class JaxEngine(Engine):
         return EngineInfo(versions, build, ("cpu", *(f"cuda:{i}" for i in range(len(cuda_devices())))))
 
     def build(self, job: Job, weights: Weights) -> None:
-        import jax.numpy as jnp
-
-        from polybench.engines.jax import training
-        from polybench.engines.jax.training import compile_functions
-
         self._job = job
         self._placement = find_placement(job)
         self._device = self._placement.device
@@ -64,8 +54,7 @@ class JaxEngine(Engine):
         set_precision(job.dtype, job.workload.precision)
         bf16 = job.workload.precision == "bf16" and job.dtype == "float32"
 
-        self._optimizer = training.make_optimizer(job.workload.optimizer)
-        self._set_rate = training.set_learning_rate
+        self._optimizer = make_optimizer(job.workload.optimizer)
         dtype = jnp.bfloat16 if bf16 else job.dtype
         state_sharding = self._placement.state if self._placement.is_distributed else None
         self._functions = compile_functions(job.model, self._optimizer, dtype, state_sharding)
@@ -74,8 +63,6 @@ class JaxEngine(Engine):
         self.reset()
 
     def load(self, images: Array, labels: Array) -> None:
-        import jax
-
         self._close_pipeline()
         self._batches = [
             jax.device_put((as_input(x, self._job.dtype), y.astype(np.int32)), self._placement.batch)
@@ -90,10 +77,6 @@ class JaxEngine(Engine):
         self._batches = self._pipeline.batches()
 
     def reset(self) -> None:
-        import jax
-
-        from polybench.engines.jax.training import State
-
         weights, running = (
             {name: self._initial[name] for name in shapes}
             for shapes in (self._job.model.weight_shapes(), self._job.model.state_shapes())
@@ -110,14 +93,10 @@ class JaxEngine(Engine):
         self._initial = as_dtype(weights, self._job.dtype)
 
     def training_state(self) -> Weights:
-        import jax
-
         state = self._state._replace(key=jax.random.key_data(self._state.key))
         return {str(index): np.array(leaf) for index, leaf in enumerate(jax.tree.leaves(state))}
 
     def restore_training_state(self, state: Weights) -> None:
-        import jax
-
         structure = jax.tree.structure(self._state._replace(key=jax.random.key_data(self._state.key)))
         saved = (state[str(index)] for index in range(len(state)))
         leaves = [jax.device_put(leaf, self._placement.state, may_alias=False) for leaf in saved]
@@ -125,8 +104,6 @@ class JaxEngine(Engine):
         self._state = restored._replace(key=jax.random.wrap_key_data(restored.key))
 
     def run_steps(self, first: int, n: int) -> float:
-        import jax
-
         batches, train_step = self._batches, self._functions.step
         steps = scheduled_steps(self._job.workload.optimizer, first, n, self._set_learning_rate)
         jax.block_until_ready(self._state)
@@ -140,14 +117,12 @@ class JaxEngine(Engine):
         return seconds
 
     def _set_learning_rate(self, rate: float) -> None:
-        self._set_rate(self._state.optimizer, rate)
+        set_learning_rate(self._state.optimizer, rate)
 
     def loss(self) -> float:
         return float(self._loss)
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        import jax
-
         batch = jax.device_put(as_input(images, self._job.dtype), self._placement.state)
         logits = self._functions.logits(self._state.weights, self._state.running, batch)
         return int((np.asarray(logits).argmax(axis=1) == labels).sum())
@@ -169,8 +144,6 @@ class JaxEngine(Engine):
         return _copy_to_numpy(images).astype(np.float32), _copy_to_numpy(labels).astype(np.int64)
 
     def drain_pipeline(self, first: int, n: int) -> float:
-        import jax
-
         start = perf_counter()
         for step in range(first, first + n):
             jax.block_until_ready(self._batches[step % len(self._batches)])
@@ -191,10 +164,6 @@ class JaxEngine(Engine):
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
-        import jax
-
-        from polybench.engines.jax.operations import layer_operations
-
         arrays = (as_input(array, self._job.dtype) for array in (x, dy))
         calls = layer_operations(
             timed_layer, as_dtype(weights, self._job.dtype), *jax.device_put(tuple(arrays), self._device)
@@ -202,8 +171,6 @@ class JaxEngine(Engine):
         return make_timed_operations(calls, lambda: None)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        from polybench.engines.jax.operations import step_operations
-
         images, labels = self._batches[0]
         weights, running, state, _ = self._state
         logits = self._functions.logits(weights, running, images)
@@ -228,8 +195,6 @@ class JaxEngine(Engine):
         return map(self._set_masks, steps) if self._job.dropout == "given" else steps
 
     def _set_masks(self, step: int) -> int:
-        import jax
-
         batch_size = len(self._batches[step % len(self._batches)][1])
         masks = dropout_masks(self._job.model, batch_size, self._job.seed, step)
         self._masks = {

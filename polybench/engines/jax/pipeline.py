@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any
 
+import jax
 import numpy as np
 
 from polybench.data.batches import MAX_CROP_OFFSET
@@ -59,8 +60,6 @@ class Pipeline:
             yield batch
 
     def _batch(self, step: int) -> Batch:
-        import jax
-
         indices = self._source.order[step]
         images, labels = self._source.images[indices], self._source.labels[indices]
         if self._source.augmentations is not None:

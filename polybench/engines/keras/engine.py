@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+import keras
 import numpy as np
+from keras import ops
+from keras.src.backend.common import dtypes
 
 from polybench.engines.base import Array, Engine, Snapshot, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
-from polybench.engines.keras.backends import BACKENDS
-from polybench.engines.keras.environment import BACKEND_VARIABLE
+from polybench.engines.keras.backend import Backend
 from polybench.engines.shared.batches import as_input, scheduled_steps
-from polybench.engines.shared.frameworks import import_framework
+from polybench.engines.shared.keras_layers import conventions
 from polybench.engines.shared.keras_layout import batch_to_keras
+from polybench.engines.shared.keras_model import CanonicalModel
+from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
@@ -30,29 +33,17 @@ class KerasEngine(Engine):
 
     timing_resolution: Literal["step", "block"] = "step"
 
-    def __init__(self) -> None:
+    def __init__(self, backend: str) -> None:
+        self._name, self._backend = backend, _load_backend(backend)
         self._batches: list[tuple[Any, Any]] = []
 
-    def load_framework(self) -> None:
-        self._name = os.environ[BACKEND_VARIABLE]
-        self._backend = BACKENDS[self._name]
-        import_framework(self._name, self._backend.product, f"keras,{self._backend.extra}")
-        import_framework("keras", "Keras", f"keras,{self._backend.extra}")
-
     def probe(self) -> EngineInfo:
-        import keras
-
         versions = {"keras": str(keras.__version__)} | self._backend.versions()
         return EngineInfo(versions, {"backend": self._name} | self._backend.build_info(), ("cpu",))
 
     def build(self, job: Job, weights: Weights) -> None:
         if job.device != "cpu":
             raise EngineUnavailable("polybench supports Keras on the CPU only", "use --devices cpu")
-        import keras
-
-        from polybench.engines.shared.keras_layers import conventions
-        from polybench.engines.shared.keras_model import CanonicalModel
-        from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 
         self._job = job
         self._backend.configure_process(job)
@@ -60,7 +51,7 @@ class KerasEngine(Engine):
         self._network = CanonicalModel(job, weights)
         self._model = self._network.model
         self._optimizer = CanonicalOptimizer(
-            job.workload.optimizer, self._model.trainable_variables, self._backend.optimizer_classes()
+            job.workload.optimizer, self._model.trainable_variables, self._backend.optimizer_classes
         )
         loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self._model.compile(self._optimizer.keras, loss_function)
@@ -72,8 +63,6 @@ class KerasEngine(Engine):
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
-        from keras import ops
-
         self._batches = [
             (
                 ops.convert_to_tensor(as_input(batch_to_keras(x), self._job.dtype)),
@@ -137,11 +126,26 @@ class KerasEngine(Engine):
         self._backend.synchronize([variable.value for variable in self._model.trainable_variables])
 
 
+def _load_backend(name: str) -> Backend:
+    """Import the adapter of Keras's backend, and with it only that framework."""
+    match name:
+        case "torch":
+            from polybench.engines.keras.torch_backend import TorchBackend
+
+            return TorchBackend()
+        case "jax":
+            from polybench.engines.keras.jax_backend import JaxBackend
+
+            return JaxBackend()
+        case _:
+            from polybench.engines.keras.tensorflow_backend import TensorFlowBackend
+
+            return TensorFlowBackend()
+
+
 def set_float64_support(enabled: bool) -> None:
     """Select the dtype of operations on float64, such as batch norm: float64 if enabled, else float32.
 
     It changes the table that `keras.src.backend.common.dtypes.result_type` reads (Keras 3.15).
     """
-    from keras.src.backend.common import dtypes
-
     dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if enabled else "float32"

@@ -24,9 +24,6 @@ class ReferenceEngine(Engine):
 
     timing_resolution = "step"
 
-    def load_framework(self) -> None:
-        pass  # polybench itself imports NumPy
-
     def probe(self) -> EngineInfo:
         return EngineInfo({"numpy": np.__version__}, {}, ("cpu",))
 

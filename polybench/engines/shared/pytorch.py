@@ -1,6 +1,6 @@
 """PyTorch code that the engines torch and keras share: allocations, build details, thread pools.
 
-Allocations on the host are those of PyTorch's profiler; on a GPU, those of its allocator.
+This module imports torch. Allocations on the host are those of PyTorch's profiler; on a GPU, those of its allocator.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ import importlib.metadata
 import re
 from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
 from polybench.schema.measurements import AllocationProfile
@@ -21,9 +25,6 @@ _MEMORY_EVENT = "[memory]"  # torch.profiler's name of an allocation; negative b
 
 def count_allocations(train: Callable[[], object], steps: int, device: Any) -> Allocations:
     """Train `steps` steps with `train`, and count allocations per step; a GPU's are a second record."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
     on_gpu = device.type == "cuda"
     before = torch.cuda.memory_stats(device) if on_gpu else {}
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
@@ -43,8 +44,7 @@ def find_allocation_sites(run_step: Callable[[int], object], steps: range, devic
 
 def _events(run_step: Callable[[int], object], step: int, device: Any) -> list[AllocEvent | FreeEvent]:
     """Return the events of a step in order of time; the profiler has one tree for each thread."""
-    from torch._C._profiler import _EventType  # the source of torch.profiler's own memory profile
-    from torch.profiler import ProfilerActivity, profile
+    from torch._C._profiler import _EventType  # private: the source of torch.profiler's own memory profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run_step(step)
@@ -62,8 +62,6 @@ def _events(run_step: Callable[[int], object], step: int, device: Any) -> list[A
 
 
 def _host(profiler: Any, steps: int) -> Allocation:
-    from torch.autograd import DeviceType
-
     # `profiler.events()` only has memory events outside of operators.
     sizes = [
         event.nbytes()
@@ -104,8 +102,6 @@ def _device(before: dict[str, int], after: dict[str, int], steps: int) -> Device
 
 def build_info() -> dict[str, str]:
     """Return libraries, thread backend, CPU capability, and CUDA and cuDNN versions."""
-    import torch
-
     config = torch.__config__.show()
     patterns = {
         "blas": r"BLAS_INFO=(\w+)",
@@ -129,8 +125,6 @@ def build_info() -> dict[str, str]:
 
 def set_threads(threads: int) -> None:
     """Set the sizes of the intra-op and inter-op pools."""
-    import torch
-
     torch.set_num_threads(threads)
     # The inter-op pool can be set only once in a process, even to its current size.
     if torch.get_num_interop_threads() != threads:

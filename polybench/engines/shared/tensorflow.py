@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tensorflow as tf
+
 from polybench.engines.shared.allocation_sites import AllocEvent, FreeEvent, aggregate
 from polybench.errors import EngineUnavailable
 from polybench.schema.measurements import AllocationProfile
@@ -133,8 +135,6 @@ def _is_gpu(allocator: str) -> bool:
 
 def profile_memory_events(train: Callable[[], object]) -> list[MemoryEvent] | None:
     """Train, and return the profiler's memory events of all threads in order of time; None if unreadable."""
-    import tensorflow as tf
-
     try:
         from tensorflow.tsl.profiler.protobuf import xplane_pb2
     except ImportError:  # TensorFlow has no public reader, and the definition has moved before
@@ -156,8 +156,6 @@ def profile_memory_events(train: Callable[[], object]) -> list[MemoryEvent] | No
 
 @contextlib.contextmanager
 def _cpu_allocator_statistics() -> Iterator[None]:
-    import tensorflow as tf
-
     try:
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
         start, end = library[_START_STATISTICS], library[_END_STATISTICS]
@@ -202,8 +200,6 @@ def _value(stat: Any, stats: dict[int, str]) -> Any:
 
 def build_info() -> dict[str, str]:
     """Return compiler, CUDA and cuDNN versions, and cuDNN autotuning."""
-    import tensorflow as tf
-
     info = tf.sysconfig.get_build_info()
     build = {key: str(info[key]) for key in ("cpu_compiler", "cuda_version", "cudnn_version") if key in info}
     if tf.test.is_built_with_cuda():
@@ -213,8 +209,6 @@ def build_info() -> dict[str, str]:
 
 def set_threads(threads: int) -> None:
     """Set the sizes of the intra-op and inter-op pools."""
-    import tensorflow as tf
-
     pools = tf.config.threading
     # Once the process has computed something, the sizes are fixed; then they are already correct.
     if pools.get_intra_op_parallelism_threads() != threads:
@@ -225,7 +219,6 @@ def set_threads(threads: int) -> None:
 
 def make_loss_and_gradients(model: Any, loss_function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Make the function (images, labels) -> loss and gradients of a Keras model, as in a training step."""
-    import tensorflow as tf
 
     def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:

@@ -8,13 +8,17 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+import keras
 import numpy as np
+import tensorflow as tf
 
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import EngineInfo, Job, NumericalConventions
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_input, scheduled_steps
-from polybench.engines.shared.frameworks import import_framework
+from polybench.engines.shared.keras_layers import conventions, lstm_options
 from polybench.engines.shared.keras_layout import batch_to_keras
+from polybench.engines.shared.keras_model import CanonicalModel
+from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
 from polybench.engines.shared.tensorflow import (
     build_info,
     check_native_allocations,
@@ -23,21 +27,14 @@ from polybench.engines.shared.tensorflow import (
     set_threads,
 )
 from polybench.engines.shared.timed_operations import make_timed_operations
+from polybench.engines.tf.operations import layer_operations, step_operations
 from polybench.engines.tf.pipeline import Pipeline
-from polybench.engines.tf.replicas import (
-    Replicas,
-    check_replicas,
-    set_visible_devices,
-    split_cpu_devices,
-    step_functions,
-)
-from polybench.errors import EngineUnavailable
-from polybench.networks.layers import LSTM, Operation, walk
+from polybench.engines.tf.replicas import Replicas, set_visible_devices, split_cpu_devices, step_functions
+from polybench.engines.tf.validation import validate
+from polybench.networks.layers import Operation
 from polybench.networks.timed_layers import TimedLayer
 from polybench.schema.measurements import AllocationProfile
 from polybench.schema.resources import Allocations
-
-_LSTM_VARIANTS = ("no_fusion", "unrolled")
 
 
 class TensorFlowEngine(Engine):
@@ -55,28 +52,13 @@ class TensorFlowEngine(Engine):
         self._pipeline: Pipeline | None = None
         self._replicas: Replicas | None = None
 
-    def load_framework(self) -> None:
-        import_framework("tensorflow", "TensorFlow", "tf")
-        import_framework("keras", "Keras", "tf")
-
     def probe(self) -> EngineInfo:
-        import keras
-        import tensorflow as tf
-
         gpus = tuple(f"cuda:{index}" for index in range(len(tf.config.list_physical_devices("GPU"))))
         return EngineInfo({"tensorflow": tf.__version__, "keras": keras.__version__}, build_info(), ("cpu", *gpus))
 
     def build(self, job: Job, weights: Weights) -> None:
-        import keras
-        import tensorflow as tf
-
-        from polybench.engines.shared.keras_layers import conventions
-        from polybench.engines.shared.keras_model import CanonicalModel
-        from polybench.engines.shared.keras_optimizers import CanonicalOptimizer
-
         self._job = job
-        check_variants(job)
-        check_replicas(job)
+        validate(job)
         self._uses_fit = "keras_fit" in job.variants
         self._on_gpu = job.device != "cpu"
         # Neither a GPU's steps nor those of model.fit can be timed one by one.
@@ -118,8 +100,6 @@ class TensorFlowEngine(Engine):
         return self._conventions
 
     def load(self, images: Array, labels: Array) -> None:
-        import tensorflow as tf
-
         self._pipeline = None
         to_device = tf.constant if self._replicas is None else self._replicas.split
         with tf.device(self._device) if self._replicas is None else contextlib.nullcontext():
@@ -176,8 +156,6 @@ class TensorFlowEngine(Engine):
 
     def _dataset(self, steps: range) -> Any:
         """Return the batches of these steps as a `tf.data.Dataset`."""
-        import tensorflow as tf
-
         if self._pipeline is not None:
             return self._pipeline.dataset(steps.start % len(self._batches), len(steps))
         batches = [self._batches[step % len(self._batches)] for step in steps]
@@ -194,7 +172,6 @@ class TensorFlowEngine(Engine):
         """Return a callback that sets each step's dropout masks before its batch, if the job fixes them."""
         if self._job.dropout != "given":
             return []
-        import keras
 
         set_masks = iter(self._network.with_masks(steps))
         return [keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_, **__: next(set_masks))]
@@ -212,8 +189,6 @@ class TensorFlowEngine(Engine):
         return float(self._loss)
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        import tensorflow as tf
-
         with tf.device(self._device):
             logits = self._logits(tf.constant(as_input(batch_to_keras(images), self._dtype)))
         return int((logits.numpy().argmax(axis=1) == labels).sum())
@@ -253,11 +228,6 @@ class TensorFlowEngine(Engine):
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
-        import tensorflow as tf
-
-        from polybench.engines.shared.keras_layers import lstm_options
-        from polybench.engines.tf.operations import layer_operations
-
         with tf.device(self._device):
             tensors = (tf.constant(as_input(batch_to_keras(array), self._dtype)) for array in (x, dy))
             eager, options = ("eager" in self._job.variants), lstm_options(self._job.variants)
@@ -265,8 +235,6 @@ class TensorFlowEngine(Engine):
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        from polybench.engines.tf.operations import step_operations
-
         images, labels = self._batches[0]
         logits = self._model(images, training=True)
         eager = "eager" in self._job.variants
@@ -274,29 +242,9 @@ class TensorFlowEngine(Engine):
         return make_timed_operations(calls, self._synchronize)
 
     def device_peak_bytes(self) -> int | None:
-        import tensorflow as tf
-
         # The only visible GPU has index 0.
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"]) if self._on_gpu else None
 
     def _synchronize(self) -> None:
         if self._on_gpu:  # on the CPU, steps are synchronous
-            import tensorflow as tf
-
             tf.test.experimental.sync_devices()
-
-
-def check_variants(job: Job) -> None:
-    """Raise EngineUnavailable if a variant has no effect, or is incompatible with another one."""
-    if {"xla", "eager"} <= set(job.variants):
-        raise EngineUnavailable("eager has no tf.function that XLA could compile", "omit +xla or +eager")
-    lstms = [layer for layer in walk(job.model.layers) if isinstance(layer, LSTM)]
-    for variant in _LSTM_VARIANTS:
-        if variant in job.variants and not lstms:
-            raise EngineUnavailable(f"+{variant} has no effect: {job.model.name} has no LSTM", f"omit +{variant}")
-    fused = job.device != "cpu" and not set(_LSTM_VARIANTS) & set(job.variants)
-    if "xla" in job.variants and fused and any(lstm.recurrent_activation == "sigmoid" for lstm in lstms):
-        raise EngineUnavailable(
-            f"XLA does not support cuDNN's fused kernel, which Keras uses for the LSTM of {job.model.name}",
-            "add +no_fusion: tf+no_fusion+xla",
-        )

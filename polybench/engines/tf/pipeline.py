@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import PipelineInput
@@ -20,8 +21,6 @@ class Pipeline:
     """`tf.data` pipeline: images (batch, height, width, channels) of `dtype` in 0..1, and labels."""
 
     def __init__(self, source: PipelineInput, dtype: str) -> None:
-        import tensorflow as tf
-
         self._source, self._dtype = source, dtype
         with tf.device("/CPU:0"):
             self._images = tf.constant(np.ascontiguousarray(source.images.transpose(0, 2, 3, 1)))
@@ -31,8 +30,6 @@ class Pipeline:
 
     def dataset(self, first: int, n: int = -1) -> Any:
         """Return batches `first`, `first` + 1, ...: `n` of them, or all."""
-        import tensorflow as tf
-
         workers, indices = self._source.workers, self._indices.skip(first).take(n)
         dataset = (
             indices.map(self._batch, num_parallel_calls=workers, deterministic=True).prefetch(workers)
@@ -48,7 +45,6 @@ class Pipeline:
 
     def batches(self, device: str) -> BufferedBatches:
         """Return the batches on the device, in order."""
-        import tensorflow as tf
 
         def start(first: int) -> Iterator[Batch]:
             return (to_device(*batch) for batch in self.dataset(first))
@@ -60,8 +56,6 @@ class Pipeline:
         return BufferedBatches(len(self._source.order), start)
 
     def _batch(self, order: Any, augmentations: Any = None) -> Batch:
-        import tensorflow as tf
-
         images = tf.gather(self._images, order)
         if augmentations is not None:
             images = augment(images, augmentations)
@@ -72,8 +66,6 @@ class Pipeline:
 
 def augment(images: Any, augmentations: Any) -> Any:
     """Pad images (batch, height, width, channels) with zeros, flip and crop them in a single gather."""
-    import tensorflow as tf
-
     border = MAX_CROP_OFFSET
     _, height, width, channels = images.shape
     padded = tf.pad(images, [[0, 0], [border, border], [border, border], [0, 0]])

@@ -18,26 +18,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from polybench.engines.job import Job
-from polybench.engines.shared.frameworks import cuda_index, reject_batch_norm, reject_variants
-from polybench.engines.shared.tensorflow import make_loss_and_gradients
+import tensorflow as tf
 
-_BATCH_NORM = "tf.keras.layers.BatchNormalization: synchronized=False, the default"
+from polybench.engines.job import Job
+from polybench.engines.shared.frameworks import cuda_index
+from polybench.engines.shared.tensorflow import make_loss_and_gradients
 
 CUDA_INSTALL = "pip install 'tensorflow[and-cuda]'"
 
 
-def check_replicas(job: Job) -> None:
-    """Raise EngineUnavailable if data-parallel training would differ from training on one device."""
-    if job.workload.replicas > 1:
-        reject_batch_norm(job, _BATCH_NORM)
-        reject_variants(job, ("no_fusion", "unrolled"))
-
-
 def split_cpu_devices(count: int) -> None:
     """Split the CPU into logical devices, which is only possible before the first computation."""
-    import tensorflow as tf
-
     (cpu,) = tf.config.list_physical_devices("CPU")
     current = tf.config.get_logical_device_configuration(cpu)
     if len(current or [None]) != count:
@@ -47,8 +38,6 @@ def split_cpu_devices(count: int) -> None:
 @functools.cache
 def _strategy(device_type: str, count: int) -> Any:
     """Return the process's only strategy: TensorFlow confuses the numbered exchanges of two strategies."""
-    import tensorflow as tf
-
     return tf.distribute.MirroredStrategy([f"/{device_type}:{number}" for number in range(count)])
 
 
@@ -65,8 +54,6 @@ class Replicas:
 
     def split(self, value: Any) -> Any:
         """Shard an array, whose first axis is the batch, over all devices."""
-        import tensorflow as tf
-
         shards = value.reshape(self.count, -1, *value.shape[1:])
         return self._strategy.experimental_distribute_values_from_function(
             lambda context: tf.constant(shards[context.replica_id_in_sync_group])
@@ -84,8 +71,6 @@ class Replicas:
         Their arguments are results of `split`; loss and gradients are those of the whole batch. The third
         function is the training step without gradient exchange.
         """
-        import tensorflow as tf
-
         strategy = self._strategy
         train_on_shard, shard_gradients = step_functions(model, optimizer, loss_function, lambda function: function)
 
@@ -118,8 +103,6 @@ def _without_allreduce(optimizer: Any) -> Iterator[None]:
 
 def set_visible_devices(device: str, count: int = 1) -> None:
     """Make `count` GPUs visible, starting with `device`, and hide all others so that TensorFlow cannot use them."""
-    import tensorflow as tf
-
     gpus = tf.config.list_physical_devices("GPU")
     if device == "cpu":
         visible = []

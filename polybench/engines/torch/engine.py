@@ -9,13 +9,18 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
+import numpy as np
+import torch
+
 from polybench.engines.base import Array, Engine, PipelineInput, Snapshot, TimedOperation, Weights
 from polybench.engines.job import COLD_START, EngineInfo, Job, Rank
 from polybench.engines.shared.batches import Batch, BufferedBatches, as_dtype, dropout_masks, prefault, scheduled_steps
-from polybench.engines.shared.frameworks import import_framework
 from polybench.engines.shared.pytorch import build_info, count_allocations, find_allocation_sites, set_threads
 from polybench.engines.shared.timed_operations import make_timed_operations
 from polybench.engines.torch.device import find_device, set_tf32
+from polybench.engines.torch.layers import build_network
+from polybench.engines.torch.operations import layer_operations, step_operations
+from polybench.engines.torch.pipeline import open_batches
 from polybench.engines.torch.replicas import Replicas
 from polybench.engines.torch.training import (
     GraphedStep,
@@ -41,14 +46,6 @@ class TorchEngine(Engine):
     def __init__(self) -> None:
         self._batches: list[Batch] | BufferedBatches = []
         self._replicas = Replicas()
-
-    def load_framework(self) -> None:
-        if COLD_START in os.environ:
-            # torch.compile's disk cache already holds the step after the parity check; read on import.
-            os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-        import_framework("torch", "PyTorch", "torch")
-        import torch
-
         # Benchmark cuDNN's algorithms, as TensorFlow does by default and PyTorch does not.
         torch.backends.cudnn.benchmark = True
 
@@ -56,16 +53,10 @@ class TorchEngine(Engine):
         self._replicas = Replicas(rank)
 
     def probe(self) -> EngineInfo:
-        import torch
-
         cuda = tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
         return EngineInfo({"torch": str(torch.__version__)}, build_info(), ("cpu", *cuda))
 
     def build(self, job: Job, weights: Weights) -> None:
-        import torch
-
-        from polybench.engines.torch.layers import build_network
-
         self._job = job
         self._replicas.check(job)
         self._uses_cudagraph = "cudagraph" in job.variants
@@ -99,8 +90,6 @@ class TorchEngine(Engine):
         self.reset()
 
     def load(self, images: Array, labels: Array) -> None:
-        import torch
-
         prefault(images)
         with warnings.catch_warnings():
             # The memory-mapped file is read-only and used in place: nothing writes to a batch.
@@ -113,8 +102,6 @@ class TorchEngine(Engine):
         self._capture_cudagraph()
 
     def open_pipeline(self, source: PipelineInput) -> None:
-        from polybench.engines.torch.pipeline import open_batches
-
         self.timing_resolution = "block"
         self._batches = open_batches(source, self._device, self._dtype, self._memory_format)
         self._capture_cudagraph()
@@ -126,8 +113,6 @@ class TorchEngine(Engine):
             self.reset()
 
     def reset(self) -> None:
-        import torch
-
         with torch.no_grad():
             for name, tensor in (self._parameters | self._state).items():
                 tensor.copy_(self._initial[name])
@@ -141,8 +126,6 @@ class TorchEngine(Engine):
                     value.zero_()
 
     def set_initial_weights(self, weights: Weights) -> None:
-        import torch
-
         self._initial = {
             name: torch.from_numpy(value).to(self._device) for name, value in as_dtype(weights, self._job.dtype).items()
         }
@@ -176,8 +159,6 @@ class TorchEngine(Engine):
         return float(self._replicas.mean(self._loss).item())
 
     def count_correct(self, images: Array, labels: Array) -> int:
-        import torch
-
         model = self._network.module.eval()
         with torch.inference_mode():
             # A copy, since PyTorch warns about read-only arrays such as the memory-mapped file.
@@ -187,8 +168,6 @@ class TorchEngine(Engine):
         return int(correct.sum())
 
     def snapshot(self, step: int) -> Snapshot:
-        import torch
-
         (step,) = self._with_masks([step])
         state = {name: _to_canonical(tensor) for name, tensor in self._state.items()}
         loss = self._compute_loss(*self._batches[step % len(self._batches)])
@@ -225,24 +204,16 @@ class TorchEngine(Engine):
     def build_layer_operations(
         self, timed_layer: TimedLayer, weights: Weights, x: Array, dy: Array
     ) -> Mapping[Operation, TimedOperation]:
-        import torch
-
-        from polybench.engines.torch.operations import layer_operations
-
         x_tensor, dy_tensor = (self._to_device(torch.from_numpy(array)) for array in (x, dy))
         calls = layer_operations(timed_layer, weights, x_tensor, dy_tensor, self._memory_format)
         return make_timed_operations(calls, self._synchronize)
 
     def build_step_operations(self) -> Mapping[Operation, TimedOperation]:
-        from polybench.engines.torch.operations import step_operations
-
         images, labels = self._batches[0]
         calls = step_operations(self._network.module(images), labels, self._optimizer)
         return make_timed_operations(calls, self._synchronize)
 
     def device_peak_bytes(self) -> int | None:
-        import torch
-
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def startup_detail(self) -> dict[str, float]:
@@ -258,8 +229,6 @@ class TorchEngine(Engine):
         return map(self._set_masks, steps) if self._job.dropout == "given" else steps
 
     def _set_masks(self, step: int) -> int:
-        import torch
-
         rank = self._replicas.rank
         batch_size = rank.count * len(self._batches[step % len(self._batches)][1])
         for name, mask in dropout_masks(self._job.model, batch_size, self._job.seed, step).items():
@@ -269,8 +238,6 @@ class TorchEngine(Engine):
 
     def _to_device(self, batch: Any) -> Any:
         """Move a batch to the device: images in the job's dtype and memory format, features in its dtype."""
-        import torch
-
         if not batch.is_floating_point():
             return batch.to(self._device, torch.int64)
         if batch.ndim != 4:
@@ -279,13 +246,9 @@ class TorchEngine(Engine):
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
-            import torch
-
             torch.cuda.synchronize(self._device)
 
 
 def _to_canonical(tensor: Any) -> Array:
     """Copy to NumPy in C order; the shape is canonical in every memory format."""
-    import numpy as np
-
     return np.array(tensor.cpu().numpy(), order="C")

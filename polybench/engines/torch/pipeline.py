@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from torch.utils.data import DataLoader
 
 from polybench.data.batches import MAX_CROP_OFFSET
 from polybench.engines.base import Array, PipelineInput
@@ -18,8 +19,6 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def open_batches(source: PipelineInput, device: Any, dtype: Any, memory_format: Any) -> BufferedBatches:
     """Open a DataLoader for batches on the device; its workers run until it is garbage-collected."""
-    from torch.utils.data import DataLoader
-
     steps, batch_size = source.order.shape
     sampler = IndexSampler(steps, batch_size)
     loader = DataLoader(

@@ -11,6 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
 from polybench.engines.job import SINGLE_RANK, Job, Rank
 from polybench.engines.shared.frameworks import reject_batch_norm, reject_variants
 
@@ -51,8 +55,6 @@ class Replicas:
         """Return the model, wrapped so that its backward pass averages gradients over all ranks."""
         if not self.is_distributed:
             return model
-        from torch import distributed
-        from torch.nn.parallel import DistributedDataParallel
 
         if not distributed.is_initialized():
             # By default, gloo listens on the address of the hostname, which other machines may reach.
@@ -74,7 +76,6 @@ class Replicas:
         """Average a value over all ranks; every rank must call it."""
         if not self.is_distributed:
             return value
-        from torch import distributed
 
         value = value.clone()
         distributed.all_reduce(value)
@@ -82,8 +83,6 @@ class Replicas:
 
     def gradients(self, loss: Any, parameters: Sequence[Any]) -> Sequence[Any]:
         """Compute the gradients of the mean loss of all ranks, as a training step would."""
-        import torch
-
         if not self.is_distributed:
             # Unlike `backward`, `grad` stores nothing in the parameters.
             return torch.autograd.grad(loss, parameters)  # type: ignore[no-any-return]
@@ -97,8 +96,5 @@ class Replicas:
 
     def leave_group(self) -> None:
         """Leave the process group."""
-        if self.is_distributed:
-            from torch import distributed
-
-            if distributed.is_initialized():
-                distributed.destroy_process_group()
+        if self.is_distributed and distributed.is_initialized():
+            distributed.destroy_process_group()

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import torch
+from torch import optim
+from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
+
 from polybench.engines.base import Weights
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
@@ -20,8 +24,6 @@ WARMUP_STEPS = 3  # as in PyTorch's documentation
 
 def make_loss_function(model: Any, device_type: str, autocast: bool) -> Any:
     """Make the function (images, labels) -> mean loss, a tensor; with `autocast`, the model runs in bf16."""
-    import torch
-    from torch.nn import functional as F  # noqa: N812 - PyTorch's conventional name
 
     def compute_loss(images: Any, labels: Any) -> Any:
         return F.cross_entropy(model(images), labels)
@@ -53,8 +55,6 @@ def make_optimizer(optimizer: Optimizer, parameters: Iterable[Any], *, foreach: 
     With `foreach`, each operation updates all parameters. Otherwise PyTorch chooses: one parameter at a time
     on the CPU, `foreach` on CUDA.
     """
-    from torch import optim
-
     rate = optimizer.learning_rate
     shared: dict[str, Any] = {"weight_decay": optimizer.weight_decay, "foreach": foreach or None}
     match optimizer.name:
@@ -101,8 +101,6 @@ class GraphedStep:
 
     def __init__(self, compute_loss: Callable[[Any, Any], Any], optimizer: Any, images: Any, labels: Any) -> None:
         """Capture the step on a batch like all later ones; this trains weights and optimizer state for a few steps."""
-        import torch
-
         self._images, self._labels = images.clone(), labels.clone()
         for group in optimizer.param_groups:
             if "capturable" in group:  # Adam and others, which count their steps on the CPU by default
@@ -139,8 +137,6 @@ class GraphedStep:
 
 def training_state(tensors: Mapping[str, Any], optimizer: Any, device: Any) -> Weights:
     """Copy the network's tensors, the optimizer's state and the generators of dropout to NumPy arrays."""
-    import torch
-
     state = {**_mutable_tensors(tensors, optimizer), "generator": torch.get_rng_state()}
     if device.type == "cuda":
         state["device_generator"] = torch.cuda.get_rng_state(device)
@@ -152,8 +148,6 @@ def restore(state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: 
 
     The saved generator is that of rank 0; other ranks derive their own generators from it.
     """
-    import torch
-
     saved = {name: torch.from_numpy(value) for name, value in state.items()}
     with torch.no_grad():
         for name, tensor in _mutable_tensors(tensors, optimizer).items():
@@ -167,8 +161,6 @@ def restore(state: Weights, tensors: Mapping[str, Any], optimizer: Any, device: 
 
 def _mutable_tensors(tensors: Mapping[str, Any], optimizer: Any) -> dict[str, Any]:
     """Tensors that a step changes, by name."""
-    import torch
-
     found = dict(tensors)
     for index, state in enumerate(optimizer.state.values()):
         found |= {f"optimizer.{index}.{key}": value for key, value in state.items() if torch.is_tensor(value)}

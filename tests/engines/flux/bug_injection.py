@@ -24,8 +24,8 @@ class _InjectedBug(FluxEngine):
 
     julia: str
 
-    def load_framework(self) -> None:
-        super().load_framework()
+    def __init__(self) -> None:
+        super().__init__()
         _function(INJECT)(self.julia)
 
 
@@ -82,8 +82,8 @@ class NoDeclaration(FluxEngine):
 class BugsRemoved(FluxEngine):
     """Remove the bugs that other engines injected into this process."""
 
-    def load_framework(self) -> None:
-        super().load_framework()
+    def __init__(self) -> None:
+        super().__init__()
         remove_bugs = _function(REMOVE_BUGS)
         remove_bugs()
         assert remove_bugs() == 0

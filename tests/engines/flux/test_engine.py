@@ -152,7 +152,7 @@ def test_missing_julia_is_unavailable_with_reason_and_hint(monkeypatch: pytest.M
     monkeypatch.setenv(PROJECT, "/nowhere")
     monkeypatch.delenv(FOUND_BY, raising=False)
     with pytest.raises(EngineUnavailable, match="no Julia at /nowhere/julia") as caught:
-        FluxEngine().load_framework()
+        FluxEngine()
     assert caught.value.hint == f"correct {EXECUTABLE} and {PROJECT}, or unset both"
 
 
@@ -161,7 +161,7 @@ def test_package_that_does_not_load_is_unavailable() -> None:
         def seval(self, code: str) -> None:
             raise RuntimeError("\nERROR: LoadError: UndefVarError: `gpu` not defined\nStacktrace: long")
 
-    engine = FluxEngine()
+    engine = FluxEngine.__new__(FluxEngine)
     engine._julia = Julia("/some/julia", "/some project", "a test")
     with pytest.raises(EngineUnavailable) as caught:
         engine._evaluate(Main(), "() -> nothing")

@@ -19,7 +19,6 @@ def engine(conventions: NumericalConventions) -> ReferenceEngine:
     # Few grey levels, as in real images: many pooling windows have equal or nearly equal values.
     images = (random.integers(100, 104, (2, 4, 3, 32, 32)) / 255).astype(np.float32)
     reference = ReferenceEngine()
-    reference.load_framework()
     reference.build(Job(LENET, WORKLOAD, "cpu", "float32", (), conventions), initial_weights(LENET, 0))
     reference.load(images, random.integers(0, 10, (2, 4)))
     return reference

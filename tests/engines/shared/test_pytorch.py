@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polybench.engines.shared.pytorch import _device
 from polybench.schema.resources import DeviceAllocation
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 BEFORE = {
     "allocation.all.allocated": 100,
@@ -15,7 +15,10 @@ BEFORE = {
 }
 
 
-def test_totals_are_subtracted_but_reserved_bytes_are_current() -> None:
+@in_process_of("torch")
+def test_totals_are_subtracted_but_reserved_bytes_are_current(fixture: EngineFixture) -> None:
+    from polybench.engines.shared.pytorch import _device
+
     after = {name: 3 * value for name, value in BEFORE.items()}
     allocation = _device(BEFORE, after, 2)
     assert (allocation.count_per_step, allocation.bytes_per_step) == (100, 1000)
@@ -23,6 +26,9 @@ def test_totals_are_subtracted_but_reserved_bytes_are_current() -> None:
     assert (allocation.driver_calls_per_step, allocation.retries_per_step) == (7, 0)
 
 
-def test_an_allocator_without_statistics_has_no_numbers() -> None:
+@in_process_of("torch")
+def test_an_allocator_without_statistics_has_no_numbers(fixture: EngineFixture) -> None:
+    from polybench.engines.shared.pytorch import _device
+
     allocation = _device({}, {"allocation.all.allocated": 0}, 2)
     assert allocation == DeviceAllocation(None, None, allocation.source, allocation.coverage)

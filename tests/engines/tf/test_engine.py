@@ -13,7 +13,7 @@ import pytest
 from polybench.engines.base import Engine, Weights
 from polybench.engines.job import Job
 from polybench.engines.reference.layers import batch_statistics
-from polybench.engines.tf.engine import check_variants
+from polybench.engines.tf.validation import validate
 from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.model import Model
@@ -176,16 +176,16 @@ def test_no_fusion_disables_the_cudnn_kernel_for_every_lstm(fixture: EngineFixtu
 
 @pytest.mark.parametrize("variant", ["no_fusion", "unrolled"])
 def test_lstm_variants_require_an_lstm(variant: str) -> None:
-    check_variants(job_of(SEQUENCES, variant))
+    validate(job_of(SEQUENCES, variant))
     with pytest.raises(EngineUnavailable, match="everything has no LSTM"):
-        check_variants(job_of(EVERYTHING, variant))
+        validate(job_of(EVERYTHING, variant))
 
 
 def test_xla_is_unavailable_with_the_cudnn_lstm_kernel() -> None:
-    check_variants(job_of(SEQUENCES, "xla"))
-    check_variants(job_of(EVERYTHING, "xla", device="cuda"))
-    check_variants(job_of(FEATURES, "xla", device="cuda"))  # cuDNN does not support its hard sigmoid
-    check_variants(job_of(SEQUENCES, "no_fusion", "xla", device="cuda"))
+    validate(job_of(SEQUENCES, "xla"))
+    validate(job_of(EVERYTHING, "xla", device="cuda"))
+    validate(job_of(FEATURES, "xla", device="cuda"))  # cuDNN does not support its hard sigmoid
+    validate(job_of(SEQUENCES, "no_fusion", "xla", device="cuda"))
     with pytest.raises(EngineUnavailable, match="XLA does not support") as error:
-        check_variants(job_of(SEQUENCES, "xla", device="cuda"))
+        validate(job_of(SEQUENCES, "xla", device="cuda"))
     assert "tf+no_fusion+xla" in str(error.value.hint)

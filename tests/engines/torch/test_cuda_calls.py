@@ -133,7 +133,7 @@ def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: Eng
 @in_process_of("torch")
 def test_the_pipeline_pins_its_batches(fixture: EngineFixture) -> None:
     """Check the DataLoader's option; `tests/gpu` checks the memory on a device."""
-    with fake_cuda(), patch("torch.utils.data.DataLoader", autospec=True) as loader:
+    with fake_cuda(), patch("polybench.engines.torch.pipeline.DataLoader", autospec=True) as loader:
         build(fixture)
         fixture.engine.open_pipeline(make_pipeline_input(1, True)[0])
         assert loader.call_args.kwargs["pin_memory"] is True

@@ -1,0 +1,43 @@
+"""Keras on PyTorch: the step is eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from polybench.engines.job import Job
+from polybench.engines.keras.backend import Backend, LossAndGradients
+from polybench.engines.keras.foreach_optimizers import FOREACH_OPTIMIZERS
+from polybench.engines.shared import pytorch
+from polybench.schema.measurements import AllocationProfile
+from polybench.schema.resources import Allocations
+
+
+class TorchBackend(Backend):
+    optimizer_classes = FOREACH_OPTIMIZERS  # all variables at once, as Keras's own optimizers on PyTorch
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": str(torch.__version__)}
+
+    def build_info(self) -> dict[str, str]:
+        return pytorch.build_info()
+
+    def configure_process(self, job: Job) -> None:
+        pytorch.set_threads(job.workload.threads)
+
+    def gradients(self, model: Any, loss_function: Any) -> LossAndGradients:
+        def loss_and_gradients(images: Any, labels: Any) -> tuple[Any, list[Any]]:
+            loss = loss_function(labels, model(images, training=True))
+            # Unlike `backward`, `grad` stores nothing in the parameters.
+            trained = [variable.value for variable in model.trainable_variables]
+            return loss.detach(), list(torch.autograd.grad(loss, trained))
+
+        return loss_and_gradients
+
+    def count_allocations(self, train: Callable[[], object], steps: int) -> Allocations:
+        return pytorch.count_allocations(train, steps, torch.device("cpu"))
+
+    def allocation_sites(self, run_step: Callable[[int], object], steps: range) -> AllocationProfile:
+        return pytorch.find_allocation_sites(run_step, steps, torch.device("cpu"))
