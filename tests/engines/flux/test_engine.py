@@ -13,8 +13,7 @@ from polybench.engines.flux.julia import environment
 from polybench.engines.flux.julia.discovery import EXECUTABLE, FOUND_BY, PROJECT, Julia
 from polybench.engines.flux.julia.environment import start_julia
 from polybench.errors import EngineUnavailable
-from tests.engines import pipeline_checks
-from tests.engines.engine_fixtures import Check, EngineFixture, RunCheck, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 
 @in_process_of("flux")
@@ -75,14 +74,6 @@ def test_max_pool_rule_is_declared(fixture: EngineFixture) -> None:
 
 
 @in_process_of("flux")
-def test_missing_gpu_is_unavailable_with_a_hint(fixture: EngineFixture) -> None:
-    with pytest.raises(EngineUnavailable) as missing:
-        fixture.build(device="cuda:99")
-    assert missing.value.reason
-    assert missing.value.hint
-
-
-@in_process_of("flux")
 def test_allocations_grow_linearly_with_the_batch(fixture: EngineFixture) -> None:
     fixture.build()
     per_step = {}
@@ -140,11 +131,6 @@ def test_startup_is_reported_by_phase(fixture: EngineFixture) -> None:
     assert detail["julia_seconds"] > 0
     assert detail["packages_seconds"] > 0
     assert detail["cached_code"] == 1
-
-
-@pytest.mark.parametrize("check", pipeline_checks.CHECKS)
-def test_pipeline(run_check: RunCheck, check: Check) -> None:
-    run_check("flux", check)
 
 
 def test_missing_julia_is_unavailable_with_reason_and_hint(monkeypatch: pytest.MonkeyPatch) -> None:

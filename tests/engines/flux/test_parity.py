@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polybench.engines import ENGINES
-from polybench.errors import EngineUnavailable
 from polybench.parity_check.check import CheckRequest, ParityChecker
 from polybench.parity_check.comparison import FLOAT64_TOLERANCE
 from polybench.protocol import calls
-from polybench.protocol.environment import worker_environment
-from polybench.protocol.process import WorkerProcess
 from polybench.schema.parity import ParityCheck
 from tests import small_datasets
-from tests.engines.conftest import FAST_COMPILATION
+from tests.engines.conftest import TIMEOUT, Workers
 from tests.worker_sessions import InProcess
-
-REPOSITORY = Path(__file__).parents[3]
 
 STEPS = 3
 
@@ -30,33 +25,22 @@ pytestmark = pytest.mark.slow
 Check = Callable[..., ParityCheck]
 
 
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
-    environment = worker_environment(ENGINES["flux"], "cpu", 2) | FAST_COMPILATION
-    environment["PYTHONPATH"] = str(REPOSITORY)
-    with WorkerProcess(environment, tmp_path_factory.mktemp("worker") / "log") as worker:
-        try:
-            worker.request(calls.load(ENGINES["flux"].factory), 240)
-        except EngineUnavailable as missing:
-            pytest.skip(missing.reason)
-        yield worker
-
-
 @pytest.fixture
-def check(worker: WorkerProcess, tmp_path: Path) -> Check:
+def check(workers: Workers, tmp_path: Path) -> Check:
     """Check an engine in a process that all tests share; bugs are removed afterwards."""
 
     def check(factory: str, files: small_datasets.Files | None = None) -> ParityCheck:
         files = files or small_datasets.files(tmp_path)
         job = small_datasets.job(batch_size=files.epoch.batch_size)
-        task = CheckRequest(job, files.weights, files.epoch, STEPS, 240.0)
+        task = CheckRequest(job, files.weights, files.epoch, STEPS, TIMEOUT)
         (scratch := tmp_path / "scratch").mkdir()
         checker = ParityChecker(InProcess(ENGINES["reference"].factory), scratch, tmp_path / "cache")
-        worker.request(calls.load(factory), 240)
+        worker = workers("flux")
+        worker.request(calls.load(factory), TIMEOUT)
         try:
             return checker.check(worker, task)
         finally:
-            worker.request(calls.load("tests.engines.flux.bug_injection:BugsRemoved"), 240)
+            worker.request(calls.load("tests.engines.flux.bug_injection:BugsRemoved"), TIMEOUT)
 
     return check
 

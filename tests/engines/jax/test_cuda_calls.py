@@ -62,16 +62,6 @@ def test_weights_batches_and_step_are_on_the_requested_device(fixture: EngineFix
 
 
 @with_two_devices
-def test_precision_is_set_explicitly(fixture: EngineFixture) -> None:
-    import jax
-
-    for precision, expected in (("tf32", "tensorfloat32"), ("fp32", "float32")):
-        with fake_gpu():
-            fixture.build(device="cuda", precision=precision)
-        assert jax.config.jax_default_matmul_precision == expected
-
-
-@with_two_devices
 def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
     import jax
 

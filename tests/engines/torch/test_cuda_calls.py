@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import patch
 
 from polybench.engines.job import Job
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
 from tests.engines.device_calls import find_calls
-from tests.engines.engine_fixtures import EngineFixture, in_process_of, make_pipeline_input
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda
 
 NAMES = find_calls(("torch/*.py", "shared/pytorch.py"), "torch.cuda.")
@@ -90,34 +89,6 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
 
 
 @in_process_of("torch")
-def test_bf16_uses_autocast_on_the_gpu(fixture: EngineFixture) -> None:
-    import torch
-
-    with fake_cuda(), patch("torch.autocast", autospec=True) as autocast:
-        for dtype, calls in (("float32", 2), ("float64", 0)):  # the float64 check does not use bf16
-            autocast.reset_mock()
-            build(fixture, precision="bf16", dtype=dtype).run_steps(0, 2)
-            assert autocast.call_count == calls
-        build(fixture, precision="bf16").run_steps(0, 1)
-    autocast.assert_called_with("cuda", dtype=torch.bfloat16)
-
-
-@in_process_of("torch")
-def test_a_graph_is_captured_after_a_warm_up_stream_and_replayed_for_each_batch(fixture: EngineFixture) -> None:
-    with fake_cuda() as cuda:
-        engine = build(fixture, ("cudagraph",))
-        graph = cuda.mocks["torch.cuda.CUDAGraph"].return_value
-        warmup, current = (cuda.mocks[f"torch.cuda.{name}"].return_value for name in ("Stream", "current_stream"))
-        warmup.wait_stream.assert_called_once_with(current)
-        cuda.mocks["torch.cuda.stream"].assert_called_once_with(warmup)
-        cuda.mocks["torch.cuda.graph"].assert_called_once_with(graph)
-        assert cuda.order.index("stream") < cuda.order.index("CUDAGraph") < cuda.order.index("graph")
-        graph.replay.assert_not_called()
-        engine.run_steps(0, 3)
-        assert graph.replay.call_count == 3
-
-
-@in_process_of("torch")
 def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
     with fake_cuda() as cuda:
         engine = build(fixture)
@@ -128,12 +99,3 @@ def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: Eng
     assert (allocation.count_per_step, allocation.driver_calls_per_step) == (12.0, 12.0)
     assert allocation.reserved_bytes
     assert all(call.args[0].index == 1 for call in cuda.mocks["torch.cuda.memory_stats"].call_args_list)
-
-
-@in_process_of("torch")
-def test_the_pipeline_pins_its_batches(fixture: EngineFixture) -> None:
-    """Check the DataLoader's option; `tests/gpu` checks the memory on a device."""
-    with fake_cuda(), patch("polybench.engines.torch.pipeline.DataLoader", autospec=True) as loader:
-        build(fixture)
-        fixture.engine.open_pipeline(make_pipeline_input(1, True)[0])
-        assert loader.call_args.kwargs["pin_memory"] is True

@@ -20,7 +20,6 @@ from polybench.engines.flux.validation import STEP_MODES, validate
 from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
 from polybench.networks import find_model
-from polybench.networks.layers import BatchNorm, Dropout, walk
 from polybench.runner.doctor import engine_requirement, variant_requirements
 from polybench.schema.options import Precision, Workload
 from tests.engines.flux.julia.conftest import COMPLETE, Make
@@ -78,21 +77,9 @@ def job(model: str, *variants: str, device: str = "cpu", precision: Precision = 
         (job("lenet", "reactant", device="cuda"), "CPU only"),
         (job("catdog-3", "reactant"), "dropout"),
         (job("resnet32", "reactant"), "schedule"),
+        (job("lenet", precision="bf16"), r"Flux\.bf16 makes the network's own weights bfloat16"),
     ],
 )
 def test_unsupported_job_of_a_variant_is_rejected_with_a_reason(rejected: Job, reason: str) -> None:
     with pytest.raises(EngineUnavailable, match=reason):
         validate(rejected)
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_bf16_is_rejected_with_a_reason(device: str) -> None:
-    with pytest.raises(EngineUnavailable, match=r"Flux\.bf16 makes the network's own weights bfloat16") as missing:
-        validate(job("lenet", device=device, precision="bf16"))
-    assert missing.value.hint == "use --precision fp32"
-
-
-@pytest.mark.parametrize("variant", sorted(STEP_MODES))
-def test_every_step_mode_supports_lenet(variant: str) -> None:
-    assert not any(isinstance(layer, BatchNorm | Dropout) for layer in walk(find_model("lenet").layers))
-    validate(job("lenet", variant))
