@@ -233,12 +233,8 @@ class Communication(msgspec.Struct, frozen=True):
     source: str
 
 
-class Result(msgspec.Struct, kw_only=True):
-    """The results of one configuration. If it could not be measured, most fields are null.
-
-    `accuracy` is the mean over complete trainings after the last epoch, `accuracy_std` its standard
-    deviation.
-    """
+class ConfigurationStatus(msgspec.Struct, kw_only=True):
+    """A configuration and its status. `reason` and `hint` are null if they do not apply."""
 
     configuration: str
     engine: str
@@ -246,12 +242,21 @@ class Result(msgspec.Struct, kw_only=True):
     environment: str | None = None
     """The name of `--env`; null is the Python that runs polybench."""
     device: str
-    workload: Workload
-    world_size: int = 1
-    """Processes of each worker: the number of replicas, if replicas are processes."""
     status: Status
     reason: str | None = None
     hint: str | None = None
+
+
+class Result(ConfigurationStatus, kw_only=True):
+    """The results of one configuration. If it could not be measured, most fields are null.
+
+    `accuracy` is the mean over complete trainings after the last epoch, `accuracy_std` its standard
+    deviation.
+    """
+
+    workload: Workload
+    world_size: int = 1
+    """Processes of each worker: the number of replicas, if replicas are processes."""
     log_path: str | None = None
     warnings: list[str] = []
     versions: dict[str, Any] = {}
@@ -315,19 +320,6 @@ class Result(msgspec.Struct, kw_only=True):
         return self.is_measured and self.status != "failed" and self.parity.status != "fail"
 
 
-class ConfigurationStatus(msgspec.Struct, kw_only=True):
-    """A configuration and its status. `reason` and `hint` are null if they do not apply."""
-
-    configuration: str
-    engine: str
-    variant: str | None
-    environment: str | None = None
-    device: str
-    status: Status
-    reason: str | None = None
-    hint: str | None = None
-
-
 def status_fields(result: Result) -> dict[str, Any]:
-    """Return these fields of a result."""
+    """Return the fields of a configuration's status."""
     return {name: getattr(result, name) for name in ConfigurationStatus.__struct_fields__}
