@@ -49,11 +49,6 @@ def test_each_image_is_in_an_epoch_at_most_once(n, data, seed, epoch):
     np.testing.assert_array_equal(order, epoch_order(n, batch_size, seed, epoch))
 
 
-@given(images, seeds)
-def test_single_batch_is_a_permutation(n, seed):
-    assert sorted(epoch_order(n, n, seed, 0)[0].tolist()) == list(range(n))
-
-
 @given(st.integers(0, 20), st.integers(1, 7))
 def test_stream_continues_over_epochs(steps, batch_size):
     stream = batch_stream(20, batch_size, 4, steps)
@@ -66,12 +61,6 @@ def test_stream_continues_over_epochs(steps, batch_size):
 def test_orders_of_seeds_and_epochs_differ():
     hashes = {order_sha256(epoch_order(100, 10, seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(hashes) == 9
-
-
-def test_order_is_uniform():
-    # 3,000 shuffles of 5: each value at each index 600 times, standard deviation 22.
-    counts = sum(np.eye(5)[epoch_order(5, 5, 0, epoch)[0]] for epoch in range(3000))
-    assert abs(counts - 600).max() < 5 * 22
 
 
 @pytest.mark.parametrize(("batch_size", "message"), [(0, "at least 1"), (-3, "at least 1"), (11, "10 images; use")])
@@ -102,16 +91,6 @@ def test_augmentations_match_a_hand_calculation():
         dy, dx = ((raw >> 32) % 2**31) * 9 >> 31, (raw % 2**32) * 9 >> 32
         expected.append([raw >> 63, dy - 4, dx - 4])
     assert epoch_augmentations(20, seed=3, epoch=2).tolist() == expected
-
-
-def test_all_augmentations_are_equally_frequent():
-    augmentations = epoch_augmentations(90_000, seed=1, epoch=0)
-    # 45,000 flips with standard deviation 150; 10,000 of each offset with standard deviation 94.
-    assert abs(augmentations[:, 0].sum() - 45_000) < 5 * 150
-    for column in (1, 2):
-        values, counts = np.unique(augmentations[:, column], return_counts=True)
-        assert values.tolist() == list(range(-4, 5))
-        assert abs(counts - 10_000).max() < 5 * 94
 
 
 def test_augmentations_continue_over_epochs():

@@ -1,6 +1,4 @@
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +8,6 @@ import pytest
 
 from polybench.data import data_folder, open_dataset, synthetic
 from polybench.errors import BadInput
-
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "make_cifar10.py"
 
 
 @pytest.fixture
@@ -132,20 +128,7 @@ def test_small_disk_is_rejected(scratch, monkeypatch):
         open_dataset("synthetic", 0, scratch)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="the maintainers' shared folder is missing")
-def test_real_images_have_the_statistics_of_cifar10(tmp_path, scratch):
-    pytest.importorskip("PIL", reason="make_cifar10.py needs pillow")
-    subprocess.run([sys.executable, SHARED, tmp_path], check=True, capture_output=True)
-    dataset = open_dataset(str(tmp_path), 0, scratch)
-    assert dataset.images.shape == (50_000, 3, 32, 32)
-    assert np.bincount(dataset.labels).tolist() == [5000] * 10
-    # CIFAR-10's published channel means; JPEG compression hardly changes them.
-    means = dataset.images[::10].mean(axis=(0, 2, 3)) / 255
-    np.testing.assert_allclose(means, [0.491, 0.482, 0.447], atol=0.005)
-
-
-@pytest.mark.parametrize("data", ["", "~unknown-user", "x" * 5000, "a\0b", "\ud800"])
+@pytest.mark.parametrize("data", ["~unknown-user", "x" * 5000, "a\0b", "\ud800"])
 def test_invalid_path_is_rejected(data, tmp_path):
     with pytest.raises(BadInput, match="--data"):
         open_dataset(data, 0, tmp_path)
