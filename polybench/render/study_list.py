@@ -1,24 +1,23 @@
-"""List of saved studies: one line per study, or a block of lines on a narrow terminal."""
+"""List of saved studies: a row per study; those that cannot be read follow with the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from polybench.render.table import one_line, wrap
+from polybench.render import terminal
+from polybench.render.table import WIDTH, Table, one_line
 from polybench.schema import units
 
 StudyRow = Mapping[str, Any]
 """A study as in `polybench list --format json`."""
 
-Texts = dict[str, str]
-"""Text by column; a study that cannot be read has only `id` and `unreadable`, the reason."""
+_COLUMNS = ("id", "age", "workload", "fastest", "title", "engines")
+"""By importance: the last ones are omitted first."""
+_NECESSARY = 4
 
 _MAX_TEXT_WIDTH = 48
 """Characters of a title, a workload or a list of configurations."""
-
-_MIN_REASON_WIDTH = 40
-"""Characters that a reason needs beside an ID; on narrower terminals it follows below."""
 
 _SWEEP_HINT = "sweeps: print one with polybench show ID; list the study of each point with --show-points"
 
@@ -26,33 +25,38 @@ _RESUME_HINT = "to resume: interrupted, killed or still running; continue with p
 
 
 def render(rows: Sequence[StudyRow], width: int | None = None, *, show_points: bool = False) -> str:
-    """Render the studies as a table, or as blocks of lines if the most important columns do not fit.
+    """Render the columns that fit into `width` characters, or all of them.
 
-    The reason why a study cannot be read is never truncated. Without a width, each study has one line.
+    Does not lay out with tabulate, which takes half a second for ten thousand rows.
     """
-    studies = [_texts(row) for row in _group_by_sweep(rows, show_points)]
-    text = _table(studies, width)
-    if text is None:
-        text = "\n\n".join(_block(study, width or 0) for study in studies)
-    notes = [_SWEEP_HINT] if any(row.get("axes") and row["finished"] for row in rows) else []
-    notes += [_RESUME_HINT] if any(row.get("resumable") for row in rows) else []
-    notes = notes if width is None else [wrap(note, width) for note in notes]
-    return "\n\n".join([text, *notes[:1]]) + "".join(f"\n{note}" for note in notes[1:])
+    readable = [row for row in rows if "unreadable" not in row]
+    studies = [_texts(row) for row in _group_by_sweep(readable, show_points)]
+    widths = {name: max(map(len, [name, *(study[name] for study in studies)])) for name in _COLUMNS}
+    names = [name for name in _COLUMNS if any(study[name] for study in studies)]
+    while width is not None and len(names) > _NECESSARY and sum(widths[name] + 2 for name in names) - 2 > width:
+        names.pop()
+    lines = [{name: name for name in names}, {name: "-" * widths[name] for name in names}, *studies] if studies else []
+    table = "\n".join("  ".join(line[name].ljust(widths[name]) for name in names).rstrip() for line in lines)
+    unreadable = [
+        (one_line(row["id"]), f"unreadable: {one_line(row['unreadable'])}") for row in rows if "unreadable" in row
+    ]
+    notes = [_SWEEP_HINT] if any(row["axes"] and row["finished"] for row in readable) else []
+    notes += [_RESUME_HINT] if any(row["resumable"] for row in readable) else []
+    below = terminal.render(Table(statuses=unreadable, notes=notes), width or WIDTH).rstrip()
+    return "\n\n".join(filter(None, [table, below]))
 
 
 def _group_by_sweep(rows: Sequence[StudyRow], show_points: bool) -> Iterator[StudyRow]:
     """Yield the rows in order, with a sweep's points right after it, or without points."""
     by_sweep: dict[str, list[StudyRow]] = {}
     for row in rows:
-        by_sweep.setdefault(row.get("sweep") or "", []).append(row)
+        by_sweep.setdefault(row["sweep"] or "", []).append(row)
     for row in by_sweep.get("", ()):
         yield row
         yield from by_sweep.get(row["id"], ()) if show_points else ()
 
 
-def _texts(row: StudyRow) -> Texts:
-    if "unreadable" in row:
-        return {"id": one_line(row["id"]), "unreadable": f"unreadable: {one_line(row['unreadable'])}"}
+def _texts(row: StudyRow) -> dict[str, str]:
     workload = [row["model"], row["dataset"], row["batch_size"] and f"batch {row['batch_size']}"]
     if row["axes"]:
         workload = [row["model"], _points(row)]
@@ -97,58 +101,6 @@ def _configurations(configurations: Sequence[str]) -> str:
     )
     more = [f"{len(configurations) - shown} more"] if len(configurations) > shown else []
     return ", ".join([*configurations[:shown], *more])
-
-
-def _table(studies: Sequence[Texts], width: int | None) -> str | None:
-    """Lay out as many columns as fit; None if the necessary ones do not.
-
-    Does not use tabulate, which takes half a second for ten thousand rows.
-    """
-    title = ["title"] if any(study.get("title") for study in studies) else []
-    for names in (
-        ["id", "age", *title, "workload", "fastest", "engines"],
-        ["id", "age", *title, "workload", "fastest"],
-        ["id", "age", "workload", "fastest"],
-    ):
-        widths = {name: max(len(name), *(len(study.get(name, "")) for study in studies)) for name in names}
-        if width is None or _fits(studies, widths, width):
-            header = [_join(dict(zip(names, names, strict=True)), widths)]
-            header.append(_join({name: "-" * size for name, size in widths.items()}, widths))
-            return "\n".join([*header, *(_line(study, widths, width) for study in studies)])
-    return None
-
-
-def _fits(studies: Sequence[Texts], widths: Mapping[str, int], width: int) -> bool:
-    reason_width = width - widths["id"] - widths["age"] - 4
-    unreadable = any("unreadable" in study for study in studies)
-    return sum(widths.values()) + 2 * (len(widths) - 1) <= width and (
-        not unreadable or reason_width >= _MIN_REASON_WIDTH
-    )
-
-
-def _line(study: Texts, widths: Mapping[str, int], width: int | None) -> str:
-    if "unreadable" not in study:
-        return _join(study, widths)
-    indent = " " * (widths["id"] + widths["age"] + 4)
-    reason = study["unreadable"] if width is None else wrap(study["unreadable"], width, indent, indent)
-    return study["id"].ljust(len(indent)) + reason.lstrip()
-
-
-def _join(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    return "  ".join(texts[name].ljust(size) for name, size in widths.items()).rstrip()
-
-
-def _block(study: Texts, width: int) -> str:
-    """Format the ID, and each column on a line below it."""
-    lines = [wrap(study["id"], width)]
-    lines += [
-        wrap(study[name], width, f"  {name:<8}  ", " " * 12)
-        for name in ("age", "title", "workload", "fastest", "engines")
-        if study.get(name)
-    ]
-    if "unreadable" in study:
-        lines.append(wrap(study["unreadable"], width, "  ", "  "))
-    return "\n".join(lines)
 
 
 def _truncate(text: str) -> str:

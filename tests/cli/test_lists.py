@@ -117,9 +117,9 @@ def test_studies_are_listed_with_title_age_and_fastest_configuration(tmp_path: P
     saved_studies(tmp_path)
     text = printed("list", "--results", tmp_path)
     header, _, *lines = text.splitlines()
-    assert header.split() == ["id", "age", "title", "workload", "fastest", "engines"]
+    assert header.split() == ["id", "age", "workload", "fastest", "title", "engines"]
     assert "An old \\x1b[2Jstory" in lines[0]
-    assert "10.1 ms torch/cpu torch/cpu, tf/cpu" in " ".join(lines[0].split())
+    assert "10.1 ms torch/cpu An old \\x1b[2Jstory torch/cpu, tf/cpu" in " ".join(lines[0].split())
     assert lines[1].startswith("20260101-other (unfinished)")
     assert lines[1].endswith("84 more")
     assert lines[2].startswith("20260102-third (interrupted)")
