@@ -298,11 +298,7 @@ def engine_names() -> tuple[str, ...]:
 
 
 def find_engine(name: str) -> EngineSpec:
-    """Return the spec of a built-in engine or of a plugin.
-
-    Raises:
-        BadInput: the engine is unknown, two packages declare it, or its plugin cannot be imported.
-    """
+    """Return the spec of an engine; BadInput if it is unknown, two packages declare it, or its plugin is broken."""
     plugins = _entry_points().get(name, ())
     owners = [*(["polybench"] if name in ENGINES else []), *sorted(map(_package_name, plugins))]
     if len(owners) > 1:

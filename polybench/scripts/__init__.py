@@ -101,8 +101,7 @@ def unsupported_reason(configuration: Configuration, workload: Workload, steps: 
 def make_command(configuration: Configuration, workload: Workload, folder: Path) -> tuple[Path, list[str]]:
     """Return the path for a configuration's script, and the command that runs it, without its arguments.
 
-    Raises:
-        EngineUnavailable: the interpreter is not on this machine.
+    Raise EngineUnavailable if the interpreter is not on this machine.
     """
     script = folder / f"script{Path(_TEMPLATES[configuration.engine]).suffix}"
     if script.suffix == ".py":
@@ -119,16 +118,9 @@ def extension(configuration: Configuration) -> str:
 
 
 def render(template: str, sections: Set[str], constants: Mapping[str, object], **code: str) -> str:
-    """Return a program from a file of this folder.
+    """Return a program from the file `template` of this folder with the sections of these names only.
 
-    Args:
-        template: name of the file.
-        sections: names whose sections remain.
-        constants: values of the program's constants.
-        code: expressions of further constants.
-
-    Raises:
-        KeyError: the program does not have a constant.
+    Its constants become the values of `constants` and the expressions of `code`; KeyError if it lacks one.
     """
     text = _select_sections(resources.files(__package__).joinpath(template).read_text("utf-8"), sections)
     # Julia's literals of strings, numbers and booleans are those of JSON.

@@ -69,18 +69,10 @@ _EXPRESSIONS: dict[type[Layer], tuple[str, str, str]] = {
 def write_programs(
     folder: Path, timed_layer: TimedLayer, operation: Operation, tensors: Path, weights: Path, workload: Workload
 ) -> list[str]:
-    """Write `layer.npz` and a program for each framework that has the layer, without its ReLU.
+    """Write `layer.npz` and a program for each framework that has the layer, without its ReLU; return the files' names.
 
-    Args:
-        folder: created if necessary.
-        timed_layer: the layer.
-        operation: the operation; `activation` is the ReLU alone.
-        tensors: the layer's file from `worker.layers.write_layer_tensors`.
-        weights: weights of the whole network, `.npz`.
-        workload: its batch size, which repeated images fill, and its threads.
-
-    Returns:
-        The names of the files; empty for a layer without programs.
+    `activation` is the ReLU alone. `tensors` is the layer's file from `worker.layers.write_layer_tensors`, whose images
+    repeat to fill the batch; `weights` has those of the whole network. A layer without programs gets no files.
     """
     layer: Layer = ReLU() if operation == "activation" else timed_layer.layer
     constants: dict[str, object] = {
@@ -97,12 +89,7 @@ def write_programs(
 
 
 def layer_expressions(layer: Layer, dimensions: int) -> dict[str, str]:
-    """Return the layer in each library by template; empty for a layer without programs.
-
-    Args:
-        layer: the layer.
-        dimensions: 2 for images, else 0.
-    """
+    """Return the layer in each library by template, for 2 image `dimensions` or none; empty if it has no programs."""
     if type(layer) not in _EXPRESSIONS:
         return {}
     details: dict[str, object] = {"dimensions": dimensions or 1}

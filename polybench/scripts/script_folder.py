@@ -31,17 +31,10 @@ class PlainScript(NamedTuple):
 def write_folder(
     folder: Path, dataset: Dataset, batches: Order, weights: Mapping[str, Any], scripts: Sequence[PlainScript]
 ) -> None:
-    """Write the programs, their initial state, the images that they train on, and `run.sh`.
+    """Write the programs, their initial state, the images that they train on, and `run.sh`; BadInput if that fails.
 
-    Args:
-        folder: created if necessary; existing files of the same names are replaced.
-        dataset: images of CIFAR-10's size, or token sequences.
-        batches: (steps, batch size) indices into its images; other images are not written.
-        weights: initial weights in the canonical layout.
-        scripts: one per configuration.
-
-    Raises:
-        BadInput: the disk is full, or the folder cannot be written.
+    The data set has images of CIFAR-10's size, or token sequences. `batches` are (steps, batch size) indices into it;
+    other images are not written.
     """
     used, renumbered = np.unique(batches, return_inverse=True)
     start: dict[str, Any] = {**weights, "batches": renumbered.reshape(batches.shape)}

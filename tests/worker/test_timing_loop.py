@@ -18,14 +18,6 @@ def test_a_block_resets_runs_two_untimed_steps_then_times_each_step() -> None:
     assert engine.calls == ["reset", "run 0+1", "run 1+1", "run 2+1", "run 3+1", "run 4+1"]
 
 
-def test_every_block_times_the_same_steps() -> None:
-    engine = Recorder()
-    measure_block(engine, 3)
-    first, engine.calls = engine.calls, []
-    measure_block(engine, 3)
-    assert engine.calls == first
-
-
 def test_steps_that_can_only_be_timed_together_have_one_mean_time() -> None:
     engine = Recorder("block")
     assert measure_block(engine, 10).step_times == [1.0]

@@ -302,9 +302,6 @@ class FluxEngine(Engine):
         peak = self._polybench.device_peak_bytes(self._trainer)
         return None if peak is None else int(peak)
 
-    def close(self) -> None:
-        pass
-
     def _run_with_masks(self, step: int) -> float:
         self._set_masks(step)
         return float(self._run_steps(self._trainer, self._batches, step, 1))

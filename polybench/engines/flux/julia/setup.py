@@ -112,11 +112,7 @@ def set_up(
 
 
 def _needs_packages(julia: Julia, print_line: PrintFunction, more: Sequence[str]) -> bool:
-    """True if the project lacks packages; print a message if it can do without them and is not writable.
-
-    Raises:
-        EngineUnavailable: the project is not writable and lacks required packages.
-    """
+    """True if the project lacks packages; if it is not writable, print a message or raise EngineUnavailable."""
     missing, folder = missing_packages(julia, more), Path(julia.project)
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not missing or os.access(existing, os.W_OK | os.X_OK):
@@ -191,11 +187,7 @@ def _pkg_variables(offline: bool) -> dict[str, str]:
 
 
 def _require_network(julia: Julia | None) -> None:
-    """Check the network, to avoid minutes of retries.
-
-    Raises:
-        EngineUnavailable: Julia's package server cannot be reached.
-    """
+    """Raise EngineUnavailable if Julia's package server cannot be reached, to avoid minutes of retries."""
     server = os.environ.get("JULIA_PKG_SERVER", _PACKAGE_SERVER)
     if not server:
         return  # an empty value disables the package server
