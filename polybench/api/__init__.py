@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Unpack, overload
 
 from polybench.api.options import Options, ProgressCallback, build_study, make_progress
-from polybench.api.remote import MachineKeys, MachinesResult, parse_machine_groups, run_on_each, run_on_one
+from polybench.api.remote import MachineKeys, MachinesResult, parse_machine_groups, run_on_each
 from polybench.api.results import (
     DiffResult,
     ExplanationResult,
@@ -21,6 +21,7 @@ from polybench.api.results import (
     SweepResult,
 )
 from polybench.api.saved import diff, explain, history, load, load_overhead, load_sweep, merge, report
+from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
 from polybench.machine.host import usable_threads
 from polybench.networks.single_layer import single_layer, timed_layer_name
@@ -141,7 +142,9 @@ def compare(
         )
     groups = SINGLE_MACHINE if machines is None else parse_machine_groups(machines)
     run = ClusterRun(study=study, groups=groups, on=on, upload=upload, strict=strict, parity_check=check)
-    return run_on_one(run, progress_display) if machines is None else run_on_each(run, progress_display)
+    if machines is None:
+        return StudyResult(run_on_cluster(run, progress_display, store=None).only_document)
+    return run_on_each(run, progress_display)
 
 
 def parity(
@@ -149,14 +152,7 @@ def parity(
 ) -> ParityResult:
     """Check that engines compute the same as the float64 reference, tensor by tensor, without timing.
 
-    Args:
-        strict: raise if an engine or device is unavailable.
-        progress: as for `compare`.
-        options: the fields of `Study`.
-
-    Raises:
-        BadInput: an option is invalid on every machine.
-        RequiredEngineMissing: with `strict`.
+    The arguments are those of `compare`.
     """
     study, progress_display = build_study(options), make_progress(progress)
     header = new_header(sys.argv)
@@ -177,16 +173,10 @@ def layers(
     """Time every layer of a network separately, in several engines, together with whole steps.
 
     Args:
-        strict: raise if an engine or device is unavailable.
-        quick: one process, at most 10 s of timed steps.
         expand_blocks: list the layers of residual blocks in separate rows.
         layer: a single layer instead of a network, such as "conv 3x3 64->64 pad 1 on 56x56".
-        progress: as for `compare`.
-        options: the fields of `Study`.
 
-    Raises:
-        BadInput: an option is invalid on every machine.
-        RequiredEngineMissing: with `strict`.
+    The other arguments are those of `compare`.
     """
     only_layer = None
     if layer is not None:
@@ -211,11 +201,7 @@ def sweep(
 
     Args:
         axes: values of `batch_size`, `threads`, `depth`, `resolution`, `loader_workers`, `augment` (0 or 1).
-        progress: as for `compare`.
         options: the fields of `Study` that all points share; `budget` applies to all points together.
-
-    Raises:
-        BadInput: an option or a value is invalid on every machine.
     """
     outcome = run_sweep(SweepSpec(build_study(options), axes), make_progress(progress), store=None, argv=sys.argv)
     studies = [(one.point.values, one.document) for one in outcome.finished]
@@ -225,16 +211,7 @@ def sweep(
 def overhead(
     *, batch_sizes: Sequence[int] = BATCH_SIZES, progress: ProgressCallback | None = None, **options: Unpack[Options]
 ) -> OverheadResult:
-    """Fit the fixed overhead of a step and the cost of an item over batch sizes.
-
-    Args:
-        batch_sizes: at least two.
-        progress: as for `compare`.
-        options: the fields of `Study`; `budget` applies to all batch sizes together.
-
-    Raises:
-        BadInput: an option is invalid on every machine, or there are fewer than two batch sizes.
-    """
+    """Fit the fixed overhead of a step and the cost of an item over at least two batch sizes, which share `budget`."""
     if len(set(batch_sizes)) < 2:
         raise BadInput("overhead requires two or more batch sizes, for example [8, 128]")
     spec = SweepSpec(build_study(options), {"batch_size": batch_sizes}, "overhead")
@@ -250,11 +227,7 @@ def peak(
 
     Args:
         remeasure: ignore cached values.
-        progress: as for `compare`.
         options: of `Study`: engines, devices, precision, threads, malloc, pin_cpus, model, batch_size,
             budget.
-
-    Raises:
-        BadInput: an option is invalid on every machine.
     """
     return PeakResult(run_peak(build_study(options), make_progress(progress), argv=sys.argv, remeasure=remeasure))

@@ -52,23 +52,8 @@ class MachinesResult(MergeResult):
         return [study.save(results) for study in self.studies.values()]
 
 
-def run_on_one(run: ClusterRun, progress: Progress) -> StudyResult:
-    """Measure on one machine.
-
-    Raises:
-        BadInput: the study is invalid on every machine, or no machine is reachable.
-        PolybenchError: the machine returned no result.
-    """
-    return StudyResult(run_on_cluster(run, progress, store=None, header=new_header(sys.argv)).only_document)
-
-
 def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
-    """Measure on every machine.
-
-    Raises:
-        BadInput: the study is invalid on every machine, or no machine of a class is reachable.
-        PolybenchError: the only machine returned no result.
-    """
+    """Measure on every machine."""
     cluster_result = run_on_cluster(run, progress, store=None, header=new_header(sys.argv))
     documents = {one.label: one.document for one in cluster_result.machines if one.document is not None}
     for label, document in documents.items():

@@ -31,41 +31,20 @@ from polybench.storage.summaries import FILTER_NAMES, filters_from_text
 
 
 def load(study: str, *, results: Path | None = None) -> StudyResult:
-    """Load a saved study.
+    """Load a saved study by its ID, a unique prefix, the path of its document, or `last`.
 
-    Args:
-        study: its ID, a unique prefix, the path of its document, or `last`.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: the study does not exist or cannot be read.
+    `results` is the folder of saved studies, here and in all other functions.
     """
     return StudyResult(Store(results_folder(results)).load(study))
 
 
 def load_sweep(sweep: str = "sweep-last", *, results: Path | None = None) -> SweepResult:
-    """Load a saved sweep.
-
-    Args:
-        sweep: its ID, a unique prefix, the path of its document, or `sweep-last`.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: the sweep does not exist or cannot be read.
-    """
+    """Load a saved sweep by its ID, a unique prefix, the path of its document, or `sweep-last`."""
     return SweepResult(Store(results_folder(results)).load_kind(SweepDocument, sweep))
 
 
 def load_overhead(overhead: str = "overhead-last", *, results: Path | None = None) -> OverheadResult:
-    """Load a saved overhead.
-
-    Args:
-        overhead: its ID, a unique prefix, the path of its document, or `overhead-last`.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: the overhead does not exist or cannot be read.
-    """
+    """Load a saved overhead by its ID, a unique prefix, the path of its document, or `overhead-last`."""
     return OverheadResult(Store(results_folder(results)).load_kind(OverheadDocument, overhead))
 
 
@@ -84,10 +63,6 @@ def diff(
         b: the same.
         tolerance: largest change, as a fraction, that does not count as a difference.
         same_machine: both host names belong to the same machine, as with containers.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: a study does not exist, or the tolerance is invalid.
     """
     _check(tolerance)
     one, two = (_loaded(side, results) for side in (a, b))
@@ -120,11 +95,6 @@ def history(
     Args:
         versions: `{"torch": "2.13"}` matches 2.13.0 and 2.13.1.
         tolerance: largest change, as a fraction, that does not count as a change point.
-        results: the folder of saved studies.
-        query: engine, model, device, host, since, until.
-
-    Raises:
-        BadInput: a date or the tolerance is invalid.
     """
     _check(tolerance)
     for name in query:
@@ -142,10 +112,6 @@ def explain(study: str, *, baseline: str | None = None, results: Path | None = N
     Args:
         study: its ID, a unique prefix, or `last`.
         baseline: the configuration to compare with; the study's baseline by default.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: the study does not exist, or has nothing to compare.
     """
     store = Store(results_folder(results))
     document = store.load(study)
@@ -165,10 +131,6 @@ def merge(
         prices: dollars per hour by device, "cpu", or by machine and device, "here:cpu"; "cpu-16" applies to a
             machine with 16 threads.
         baseline: the row to compare with, "HOST:CONFIGURATION"; that of the first study by default.
-        results: the folder of saved studies.
-
-    Raises:
-        BadInput: a study does not exist, or their workloads differ.
     """
     documents = [_loaded(study, results).document for study in studies]
     return MergeResult(merge_studies(documents, prices or {}, baseline))
@@ -180,9 +142,6 @@ def report(*parts: str | StudyResult | SweepResult, results: Path | None = None)
     Args:
         parts: at least one result, or argument of `load` or `load_sweep`.
         results: the folder of saved studies, from which layers and an explanation are added.
-
-    Raises:
-        BadInput: a study or sweep does not exist, or a package is not installed.
     """
     if not parts:
         raise BadInput('a report requires at least one study, for example report("last")')
