@@ -11,7 +11,6 @@ from polybench.render import render
 from polybench.render.study import STEP_TIMES
 from polybench.render.table import one_line
 from polybench.schema.metrics import METRICS, Metric
-from polybench.schema.parity import ParityCheck
 from tests.factories import measured, study, typical_study, unmeasured
 from tests.render.malicious_inputs import MALICIOUS_TEXT, malicious_study
 
@@ -109,13 +108,6 @@ def test_metrics_have_units_and_intervals(columns: list[Metric]) -> None:
     assert [(one["quantity"], one["value"]) for one in found if one["configuration"] == "torch/cpu"] == [
         ("status", "unavailable"), ("ranked", "false"), ("parity", "skipped"),
     ]  # fmt: skip
-
-
-def test_row_that_failed_the_parity_check_is_not_ranked() -> None:
-    failed = measured("tf/cpu", 0.01, parity=ParityCheck("fail", "loss"))
-    found = parse(render(study(measured("torch/cpu", 0.01), failed), "csv-long", columns=[]))
-    ranked = {one["configuration"]: one["value"] for one in found if one["quantity"] == "ranked"}
-    assert ranked == {"torch/cpu": "true", "tf/cpu": "false"}
 
 
 def test_malicious_texts_stay_in_their_fields() -> None:

@@ -12,7 +12,6 @@ from polybench.render.study import table as study_table
 from polybench.render.table import Table, TableOptions
 from polybench.render.terminal import table_width
 from polybench.schema.metrics import DEFAULT_COLUMNS, Metric, select_metrics
-from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import Allocations, Cost
 from polybench.schema.result import Comparison, Result, StepTimes
 from polybench.schema.study import StudyDocument
@@ -37,13 +36,6 @@ def test_rows_are_grouped_by_status(columns: list[Metric]) -> None:
     assert [configuration for configuration, _ in table.statuses] == ["torch/cuda", "tf/cuda"]
     assert {len(row) for row in [*table.rows, *unranked.rows, table.columns]} == {len(columns) + 1}
     assert [column.numeric for column in table.columns] == [False, *[True] * (len(columns) - 1), False]
-
-
-def test_row_that_fails_the_parity_check_keeps_its_times(columns: list[Metric]) -> None:
-    failed = measured("tf/cpu", 0.01, status="failed", parity=ParityCheck("fail"), vs_baseline=None)
-    table = build(study(failed), columns)
-    assert table.rows == []
-    assert table.tables[0].rows[0][1].startswith("10.0 ms")
 
 
 def test_status_contains_reason_hint_and_log(columns: list[Metric]) -> None:
@@ -104,12 +96,6 @@ def test_document_formats_have_no_width() -> None:
     for name in ("markdown", "latex"):
         text = render(study(wide), name, width=40).replace("\\", "")
         assert all(column.title in text for column in select_metrics(all_names))
-
-
-def test_typical_table_contains_all_typical_columns() -> None:
-    typical = {"allocations": FULL["allocations"]}
-    selected = names(*(measured(f"{name}/cpu", 0.0165, **typical) for name in ("flux", "torch", "tf")))
-    assert {"native_bytes_per_step", "cold_start", "peak_memory", "speedup", "parity"} <= set(selected)
 
 
 def test_header_describes_workload_extent_and_machine() -> None:

@@ -87,14 +87,6 @@ def test_paths_are_never_broken(columns: list[Metric]) -> None:
     assert any(path in line for line in lines(columns, unmeasured("torch/cpu", "failed", "crashed", log_path=path)))
 
 
-def test_rows_without_times(columns: list[Metric]) -> None:
-    assert lines(columns, unmeasured("tf/cpu", "failed", "crashed"))[-1] == "tf/cpu  failed: crashed"
-    failed = typical_study().result("tf+keras_fit/cpu")
-    output = lines(columns, failed)
-    assert output[output.index("not ranked: failed the parity check") + 1].startswith("tf+keras_fit/cpu")
-    assert "nothing measured" in render(study(), columns=columns)
-
-
 def test_notes_wrap_and_further_tables_follow_under_their_titles() -> None:
     columns = [*text_columns("layer"), *number_columns("time")]
     further = Table(title=["costs"], columns=text_columns("a", "b"), rows=[["x", "y z"]], notes=["see below"])
