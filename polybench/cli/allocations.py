@@ -9,10 +9,9 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import OUTPUT_PANEL, WORKLOAD, TableFormat, with_options
-from polybench.cli.output import OutputOptions, check_writable, write
+from polybench.cli.output import OutputOptions, allocations_exit_code, anonymize_if_requested, check_writable, write
 from polybench.machine import interrupts
 from polybench.render import render
-from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 
 
@@ -36,21 +35,10 @@ def allocations(
     Example: polybench allocations --engines torch,tf --top 5
     """
     from polybench.runner.allocations import find_allocation_sites
-    from polybench.storage.anonymize import anonymize
 
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = find_allocation_sites(study, progress, argv=sys.argv[1:])
-        if options.anonymous:
-            document = anonymize(document)
-        write(render(document, format, top=top), options.output)
-        raise typer.Exit(_exit_code(document))
-
-
-def _exit_code(document: AllocationsDocument) -> int:
-    statuses = {configuration.status for configuration in document.configurations}
-    for status, code in (("interrupted", 130), ("failed", 1)):
-        if status in statuses:
-            return code
-    return 0 if any(configuration.source is not None for configuration in document.configurations) else 4
+        write(render(anonymize_if_requested(document, options), format, top=top), options.output)
+        raise typer.Exit(allocations_exit_code(document))

@@ -17,7 +17,7 @@ import typer
 
 from polybench.errors import BadInput, PolybenchError, split_names
 from polybench.render import WIDTH
-from polybench.schema.measurements import LayersDocument, PeakDocument
+from polybench.schema.measurements import AllocationsDocument, LayersDocument, PeakDocument
 from polybench.schema.metrics import Metric, select_metrics
 from polybench.schema.result import Result
 from polybench.schema.study import StudyDocument
@@ -116,16 +116,18 @@ def exit_code(study: StudyDocument, *, parity_only: bool = False) -> int:
 def layers_exit_code(document: LayersDocument) -> int:
     """Return the exit code of a layers document; single layers have no step time."""
     return _code(
-        [
-            (layers.status, layers.parity, layers.step_seconds is not None or bool(layers.rows))
-            for layers in document.configurations
-        ]
+        [(one.status, one.parity, one.step_seconds is not None or bool(one.rows)) for one in document.configurations]
     )
 
 
 def peak_exit_code(document: PeakDocument) -> int:
     """Return the exit code of a peak document."""
-    return _code([(peaks.status, "skipped", peaks.status == "ok") for peaks in document.configurations])
+    return _code([(one.status, "skipped", one.status == "ok") for one in document.configurations])
+
+
+def allocations_exit_code(document: AllocationsDocument) -> int:
+    """Return the exit code of an allocations document."""
+    return _code([(one.status, "skipped", one.source is not None) for one in document.configurations])
 
 
 def _code(configurations: Sequence[tuple[str, str, bool]]) -> int:

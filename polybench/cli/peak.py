@@ -9,7 +9,7 @@ import typer
 
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL, TableFormat, with_options
-from polybench.cli.output import OutputOptions, check_writable, peak_exit_code, write
+from polybench.cli.output import OutputOptions, anonymize_if_requested, check_writable, peak_exit_code, write
 from polybench.machine import interrupts
 from polybench.render import render
 from polybench.schema.options import Study
@@ -39,13 +39,11 @@ def peak(
     Example: polybench peak --engines torch,tf --threads 2
     """
     from polybench.runner.peak import run_peak
-    from polybench.storage.anonymize import anonymize
 
     check_writable(options.output)
     with interrupts.defer_signals():
         with progress_on_stderr(quiet=options.quiet, verbose=options.verbose) as progress:
             document = run_peak(study, progress, argv=sys.argv[1:], remeasure=remeasure)
-        if options.anonymous:  # the cache keeps the host name, which is its key
-            document = anonymize(document)
-        write(render(document, format), options.output)
+        # The cache keeps the host name, which is its key.
+        write(render(anonymize_if_requested(document, options), format), options.output)
         raise typer.Exit(peak_exit_code(document))

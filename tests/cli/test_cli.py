@@ -178,19 +178,6 @@ def test_dry_run_prints_the_configurations(run: Run) -> None:
     assert result.stdout.split() == ["torch/cpu", "torch/cpu#2", "tf+xla/cpu"]
 
 
-def test_a_corrupt_study_is_listed_as_unreadable(run: Run, own_folders: Path) -> None:
-    run("compare", "--engines", "fake", *FAST)
-    (own_folders / "results" / "20990101-000000-dead.json").write_text('{"schema": ')
-    result = run("list")
-    assert result.returncode == 0
-    assert "unreadable" in result.stdout
-    assert "fake/cpu" in result.stdout
-    assert json.loads(run("list", "--format", "json").stdout)[1]["unreadable"]
-    shown = run("show", "last")
-    assert shown.returncode == 2
-    assert "cannot read the study" in shown.stderr
-
-
 @pytest.mark.slow  # it starts each engine
 def test_doctor_reports_engines_meters_and_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = run("doctor", "--all", "--on", "local", "--format", "json")

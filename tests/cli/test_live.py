@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import time
 
 import pytest
 from rich.console import Console
@@ -127,12 +126,3 @@ def on_screen(written: str) -> list[str]:
         elif part[0] not in "\x1b\r":
             lines[row] += part
     return lines
-
-
-def test_the_live_table_is_redrawn_by_its_methods_only() -> None:
-    screen = io.StringIO()
-    with Live(console=Console(file=screen, force_terminal=True), auto_refresh=False) as live:
-        LiveTable(live).on_stage("waiting")
-        before = screen.tell()
-        time.sleep(0.6)  # a refresh thread would have drawn twice
-        assert screen.tell() == before
