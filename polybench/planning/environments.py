@@ -28,8 +28,7 @@ OWN_ENVIRONMENT = EnvironmentSpec()
 def absolute_paths(environments: Mapping[str, str]) -> dict[str, str]:
     """Return absolute paths; keep links, because a virtual environment's python is one.
 
-    Raises:
-        BadInput: a path does not exist.
+    Raises BadInput if a path does not exist.
     """
     found = {}
     for name, path in environments.items():
@@ -46,15 +45,9 @@ def absolute_paths(environments: Mapping[str, str]) -> dict[str, str]:
 def resolve_environment(
     configuration: Configuration, spec: EngineSpec, environments: Mapping[str, str]
 ) -> EnvironmentSpec:
-    """Return the environment of a configuration.
+    """Return the environment of a configuration of the engine in `spec`, from absolute paths by name.
 
-    Args:
-        configuration: of the engine in `spec`.
-        spec: its `project_files` mark projects of another language, next to Python environments.
-        environments: absolute paths by name.
-
-    Raises:
-        BadInput: the path cannot run this engine.
+    Raises BadInput if the path cannot run this engine.
     """
     if configuration.environment is None:
         return OWN_ENVIRONMENT

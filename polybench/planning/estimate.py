@@ -39,15 +39,12 @@ _BYTES_PER_SECOND = 200e6
 
 
 class PastMeasurements(NamedTuple):
-    """Measurements of earlier studies of the same workload on this machine.
+    """Measurements of earlier studies of the same workload on this machine, by configuration or of exactly these.
 
     Attributes:
-        step_seconds: by configuration.
-        start_seconds: of a cold start, by configuration.
-        phase_seconds: of the newest study of exactly these configurations.
-        has_same_rounds: true if that study had the same processes, rounds, steps and budget.
-        counting_seconds: of the newest study of exactly these configurations with the same counting passes.
-        parity_seconds: of the newest parity check of exactly these configurations.
+        start_seconds: of a cold start.
+        has_same_rounds: true if the study of `phase_seconds` had the same processes, rounds, steps and budget.
+        counting_seconds: of the newest study with the same counting passes.
         all_checked: true if the parity check of all these configurations is cached.
     """
 

@@ -33,9 +33,7 @@ def points(study: Study, axes: Mapping[str, Sequence[int]]) -> list[GridPoint]:
     """Return every combination of the values by axis, the last axis fastest; points share the budget equally.
 
     The parity check runs once per model, at its first point, because batch size and threads do not affect it.
-
-    Raises:
-        BadInput: nothing is varied, a value is repeated, or a point is not a valid study.
+    Raises BadInput if nothing is varied, a value is repeated, or a point is not a valid study.
     """
     if not axes:
         options = ", ".join(_option(axis) for axis in AXES if axis != "augment")

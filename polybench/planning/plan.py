@@ -94,8 +94,7 @@ def memory_groups(plan: Plan, configurations: Iterable[Configuration], epoch_byt
 def resolve(study: Study) -> Plan:
     """Resolve a study without starting engines or devices.
 
-    Raises:
-        BadInput: an unknown name (with the nearest valid one) or an impossible combination.
+    Raises BadInput for an unknown name (with the nearest valid one) or an impossible combination.
     """
     study = msgspec.structs.replace(study, env=absolute_paths(study.env))
     model = find_model(study.model)

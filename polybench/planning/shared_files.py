@@ -71,8 +71,7 @@ def dataset_of(study: Study, model: Model, scratch: Path, split: Split = "train"
 def write(plan: Plan, scratch: Path) -> SharedFiles:
     """Write everything into `scratch`.
 
-    Raises:
-        BadInput: the data cannot be read, does not fit the network, or has less than one batch.
+    Raises BadInput if the data cannot be read, do not fit the network, or have less than one batch.
     """
     study, batch_size = plan.study, plan.workload.batch_size
     model = plan.model

@@ -90,8 +90,7 @@ def read_toml(path: Path) -> TomlText:
 def read_network(file: str | Path, folder: Path = Path()) -> Model:
     """Read the network of a file; a relative path starts at `folder`.
 
-    Raises:
-        BadInput: the file cannot be read, or is not a network file; the message has its name and the line.
+    BadInput has the file's name and the line.
     """
     try:
         path = folder / Path(file).expanduser()
@@ -133,9 +132,7 @@ def read(path: Path, *, quick: bool = False, remote: bool = False) -> StudyFile:
     """Read a study file and its published results.
 
     `quick` reads it as if it had the key; `remote` checks it for another machine, even if the file names none.
-
-    Raises:
-        BadInput: the file cannot be read, or the study is invalid on any machine.
+    Raises BadInput if the file cannot be read, or the study is invalid on any machine.
     """
     text = read_toml(path)
     study, extra = _parse(text, quick, path.parent, remote=remote)

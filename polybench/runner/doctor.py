@@ -244,11 +244,7 @@ _STEPS, _BATCH_SIZE = 2, 8
 
 
 def smoke_test(engine: str) -> Prepared:
-    """Train two steps on random images, and return startup times and losses.
-
-    Raises:
-        EngineUnavailable: the engine is not available, or the smoke test failed.
-    """
+    """Train two steps on random images, and return startup times and losses; raise EngineUnavailable if it fails."""
     model, spec = MODELS["lenet"], ENGINES[engine]
     random = np.random.default_rng(0)
     pixels = random.integers(0, 256, (_STEPS * _BATCH_SIZE, *model.input_shape), dtype=np.uint8)

@@ -50,17 +50,9 @@ def run_layers(
 ) -> LayersDocument:
     """Check every configuration of the study, then measure whole steps and every layer separately.
 
-    Args:
-        study: what to measure; its `metrics` are ignored.
-        progress: receives progress reports between measurements.
-        store: where to save the document; None does not save it.
-        header: from `new_header`, as in `run_study`.
-        strict: refuse to measure if an engine or device is unavailable.
-        expand_blocks: give each layer of a residual block a row of its own.
-        only_layer: name of a layer; the document then omits other layers and whole steps.
-        scripts_folder: folder for scripts that reproduce the operation with the largest slowdown.
-
-    Raises the errors of `run_study`.
+    The study's `metrics` are ignored. `expand_blocks` gives each layer of a residual block a row of its own. With
+    `only_layer`, the document omits other layers and whole steps. `scripts_folder` gets scripts that reproduce the
+    operation with the largest slowdown. Other arguments and errors are those of `run_study`.
     """
     if study.input != "preload" or "bf16" in study.precisions:
         raise BadInput("layers cannot be timed with this --input or --precision: use --input preload and fp32 or tf32")

@@ -47,13 +47,7 @@ _SETTINGS_KNOWN_AT_END = ("rounds_per_process", "steps_per_round", "baseline")
 class StudyState:
     """State that the parity check, process runs and trainings of a study share.
 
-    Attributes:
-        runs: one per configuration, in the plan's order.
-        scratch: folder for files.
-        observer: reads the resource usage of workers; None if only times are wanted.
-        interference: one entry per round.
-        phase_timer: of the phases of this study.
-        completed: finished phases.
+    Runs are in the plan's order, and interference has one entry per round. Without `observer`, only times are measured.
     """
 
     def __init__(

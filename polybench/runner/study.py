@@ -41,18 +41,14 @@ def run_study(
     interrupted.
 
     Args:
-        study: what to measure.
-        progress: receives progress reports between measurements.
         store: where to save the study after each phase; None does not save it.
         header: from `new_header`; the default one has no command line.
-        strict: refuse to measure if an engine or device is unavailable.
+        strict: raise RequiredEngineMissing if an engine or device is unavailable, before anything is measured.
         parity_check: "new" checks engines without a valid cached check, "all" checks every engine, and "only"
             checks every engine without measuring.
         operations: what to measure in each round; by default whole steps.
 
-    Raises:
-        BadInput: invalid arguments, before anything is started.
-        RequiredEngineMissing: with `strict`, before anything is measured.
+    Raises BadInput for invalid arguments, before anything is started.
     """
     header = header or new_header()
     if store is not None:

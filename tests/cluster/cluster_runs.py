@@ -10,7 +10,7 @@ from _faults import write_images
 
 from polybench.runner.checkpoint import ClusterRun
 from polybench.schema.options import SINGLE_MACHINE, MachineGroup, Study
-from tests.runner.test_study import RecordingProgress
+from tests.runner.studies import RecordingProgress
 
 FIELDS: dict[str, Any] = {
     "engines": ("fake",),

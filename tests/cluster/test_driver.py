@@ -48,7 +48,7 @@ from tests.cluster.scripted_executor import (
     document,
 )
 from tests.factories import measured, study
-from tests.runner.test_study import RecordingProgress
+from tests.runner.studies import RecordingProgress
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from polybench.runner.study import run_study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
-from tests.runner.test_study import RecordingProgress
+from tests.runner.studies import RecordingProgress
 
 
 def node_programs() -> list[psutil.Process]:

@@ -38,7 +38,7 @@ from polybench.schema.options import MachineGroup
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
 from tests.cluster.ray_nodes import Nodes, ray_nodes
-from tests.runner.test_study import RecordingProgress
+from tests.runner.studies import RecordingProgress
 
 pytest.importorskip("ray")
 

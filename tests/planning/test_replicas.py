@@ -26,18 +26,21 @@ def test_each_configuration_has_its_replicas_and_the_whole_batch() -> None:
     assert [(one.replicas, one.batch_size, one.threads) for one in jobs] == [(1, 64, 4), (4, 64, 4)] * 2
 
 
-def test_replicas_that_do_not_divide_the_batch_are_rejected() -> None:
-    with pytest.raises(BadInput, match=r"--replicas 3 does not divide the batch of 64.*--batch-size 63"):
-        plan(replicas=3, batch_size=64)
-    with pytest.raises(BadInput, match=r"--batch-size 4$"):
-        plan(replicas=4, batch_size=2)
+@pytest.mark.parametrize(
+    ("replicas", "batch_size", "message"),
+    [
+        (3, 64, r"--replicas 3 does not divide the batch of 64.*--batch-size 63"),
+        (4, 2, r"--batch-size 4$"),
+        (3, 48, r"--replicas 3 does not divide 4 threads evenly.*--threads 3,"),
+        (8, 128, r"--replicas 8 does not divide 4 threads.*--threads 8"),
+    ],
+)
+def test_replicas_divide_the_batch_and_the_threads(replicas: int, batch_size: int, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        plan(replicas=replicas, batch_size=batch_size)
 
 
-def test_replicas_on_the_cpu_must_divide_the_threads() -> None:
-    with pytest.raises(BadInput, match=r"--replicas 3 does not divide 4 threads evenly.*--threads 3,"):
-        plan(replicas=3, batch_size=48)
-    with pytest.raises(BadInput, match=r"--replicas 8 does not divide 4 threads.*--threads 8"):
-        plan(replicas=8)
+def test_replicas_on_gpus_need_not_divide_the_threads() -> None:
     assert plan(replicas=8, devices=("cuda",)).configurations
 
 

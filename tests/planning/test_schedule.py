@@ -28,17 +28,19 @@ def test_every_configuration_is_first_in_some_round() -> None:
         assert 60 < first.count(configuration) < 140
 
 
-def test_a_timing_block_takes_about_half_a_second() -> None:
-    assert schedule.steps_per_round([0.016, 0.010], share=12.0, steps_in_epoch=390) == 38
-
-
-def test_a_small_budget_shortens_blocks_to_at_least_five_steps() -> None:
-    assert schedule.steps_per_round([0.016, 0.010], share=1.0, steps_in_epoch=390) == 7
-    assert schedule.steps_per_round([0.5], share=0.5, steps_in_epoch=390) == 5
-
-
-def test_a_timing_block_is_never_longer_than_an_epoch() -> None:
-    assert schedule.steps_per_round([0.001], share=60.0, steps_in_epoch=4) == 4
+@pytest.mark.parametrize(
+    ("step_seconds", "share", "steps_in_epoch", "steps"),
+    [
+        pytest.param([0.016, 0.010], 12.0, 390, 38, id="half a second per configuration"),
+        pytest.param([0.016, 0.010], 1.0, 390, 7, id="a fifth of a small budget"),
+        pytest.param([0.5], 0.5, 390, 5, id="at least five steps"),
+        pytest.param([0.001], 60.0, 4, 4, id="at most an epoch"),
+    ],
+)
+def test_a_timing_block_fits_the_budget(
+    step_seconds: list[float], share: float, steps_in_epoch: int, steps: int
+) -> None:
+    assert schedule.steps_per_round(step_seconds, share, steps_in_epoch) == steps
 
 
 def test_rounds_are_rounded_down_to_a_stopping_check() -> None:
@@ -69,11 +71,6 @@ def make_budget(share: float = 1.0, **fields: float) -> RoundBudget:
 
 def test_explicit_steps_and_rounds_are_used() -> None:
     assert make_budget(steps_per_round=7, rounds_per_process=3).calibrate([0.01], LONG) == TimingBlocks(7, 3)
-
-
-def test_a_timing_block_takes_about_half_a_second_per_configuration() -> None:
-    block = make_budget().calibrate([0.01, 0.04], LONG)
-    assert block.steps * (0.01 + 0.04) == pytest.approx(2 * 0.5)
 
 
 def test_the_first_process_run_chooses_for_all() -> None:

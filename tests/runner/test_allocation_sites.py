@@ -9,18 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from polybench.cli import app
-from polybench.data import synthetic
 from polybench.engines.fake.engine import ALLOCATION_SITES
 from polybench.runner.allocations import find_allocation_sites
 from polybench.schema.measurements import AllocationsDocument
 from polybench.schema.options import Study
 from tests.commands import refused
-from tests.runner.test_study import RecordingProgress
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 400)
+from tests.runner.studies import RecordingProgress
 
 
 def find_sites(*engines: str) -> AllocationsDocument:

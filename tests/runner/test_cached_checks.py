@@ -19,10 +19,8 @@ from polybench.runner.layers import run_layers
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument
-from tests.runner.test_study import FAST, RecordingProgress, small_data
+from tests.runner.studies import FAST, RecordingProgress
 from tests.worker_sessions import InProcess
-
-__all__ = ["small_data"]
 
 ENGINE = """
 import contextlib, os

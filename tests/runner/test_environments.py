@@ -14,7 +14,7 @@ from polybench.planning.study_file import parse
 from polybench.render import render
 from polybench.schema.study import StudyDocument, from_json, to_json
 from tests.environments import make_environment, site_packages, write_engine
-from tests.runner.test_study import run
+from tests.runner.studies import run
 
 MINIMAL: dict[str, Any] = {
     "processes": 1,
@@ -23,11 +23,6 @@ MINIMAL: dict[str, Any] = {
     "batch_size": 8,
     "metrics": False,
 }
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 100)
 
 
 @pytest.fixture(scope="module")

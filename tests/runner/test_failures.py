@@ -14,7 +14,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -33,9 +33,7 @@ from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.commands import FAST as FASTEST
-from tests.runner.test_study import FAST, RecordingProgress, run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import FAST, CallbackOnStage, RecordingProgress, run, saved
 
 MANY_ROUNDS = ["--rounds-per-process", "100000", "--steps-per-round", "5", "--budget", "1h", "--processes", "3"]
 
@@ -49,20 +47,6 @@ def compare(images: Path, results: Path, engines: str, *options: str) -> list[st
     """Return the command line of the program."""
     command = [sys.executable, "-m", "polybench", "compare", "--engines", engines, "--data", str(images)]
     return [*command, "--batch-size", "16", "--results", str(results), *options]
-
-
-class CallbackOnStage(RecordingProgress):
-    """Calls `act` at the first stage whose name contains `text`."""
-
-    def __init__(self, text: str, act: Callable[[], object]) -> None:
-        super().__init__()
-        self.text, self.act, self.done = text, act, False
-
-    def on_stage(self, text: str) -> None:
-        super().on_stage(text)
-        if self.text in text and not self.done:
-            self.done = True
-            self.act()
 
 
 @contextlib.contextmanager
@@ -83,11 +67,6 @@ def endless_study(images: Path, results: Path, *options: str) -> Iterator[subpro
             process.kill()
 
 
-def saved(results: Path) -> StudyDocument:
-    (path,) = results.glob("*.json")
-    return from_json(path.read_bytes())
-
-
 @pytest.mark.parametrize("pause", [0.0, 0.3, 1.0])
 def test_ctrl_c_twice_loses_no_finished_measurements(images: Path, tmp_path: Path, pause: float) -> None:
     with endless_study(images, tmp_path, "--format", "json") as process:
@@ -102,13 +81,15 @@ def test_ctrl_c_twice_loses_no_finished_measurements(images: Path, tmp_path: Pat
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_closed_terminal_interrupts_the_study(images: Path, tmp_path: Path) -> None:
-    with endless_study(images, tmp_path) as process:
-        process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=60)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_the_study(images: Path, tmp_path: Path, number: signal.Signals) -> None:
+    with endless_study(images, tmp_path, "--format", "json") as process:
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=60)
         assert process.returncode == 130
-    document = saved(tmp_path)
-    assert {result.status for result in document.results} == {"interrupted"}
+    document = from_json(out.encode())
+    assert document == saved(tmp_path)
+    assert [(result.status, result.is_measured) for result in document.results] == [("interrupted", True)] * 2
     assert not [*(Path(os.environ["XDG_CACHE_HOME"]) / "polybench").glob("scratch-*")]
 
 

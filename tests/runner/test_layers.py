@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS
 from polybench.errors import BadInput
@@ -20,13 +19,9 @@ from polybench.runner.layers import run_layers
 from polybench.runner.progress import NullProgress
 from polybench.schema.measurements import ConfigurationLayers, LayersDocument
 from polybench.schema.options import Study
+from tests.runner.studies import RecordingProgress
 
 FAST: dict[str, Any] = {"data": "synthetic", "devices": ("cpu",), "batch_size": 8, "timeout": 240.0}
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 1000)
 
 
 def measured(*engines: str, scripts_folder: Path | None = None, **fields: Any) -> LayersDocument:
@@ -61,16 +56,6 @@ def test_a_slow_layer_is_found(tmp_path: Path) -> None:
         assert layers.unattributed_seconds is not None
         total = sum(row.seconds_per_step for row in layers.rows) + layers.unattributed_seconds
         assert total == pytest.approx(layers.step_seconds)
-
-
-class RecordingProgress(NullProgress):
-    """Records warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def on_warning(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,7 @@ import pytest
 
 from polybench.machine import memory
 from polybench.schema.study import StudyDocument
-from tests.runner.test_failures import CallbackOnStage
-from tests.runner.test_study import run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import CallbackOnStage, run
 
 
 def _memory_hogs() -> Iterator[psutil.Process]:

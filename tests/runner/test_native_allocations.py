@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.protocol.process import WorkerProcess
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner import allocations, process_runs, workers
 from polybench.runner.state import StudyState
 from polybench.worker.allocations import SOURCE
-from tests.runner.test_study import RecordingProgress, run
+from tests.runner.studies import RecordingProgress, run
 
 MEMRAY = "native allocations are not counted: memray is not installed (pip install 'polybench-dl[memray]')"
 MINIMAL: dict[str, Any] = {
@@ -26,11 +25,6 @@ MINIMAL: dict[str, Any] = {
     "batch_size": 8,
     "parity": False,
 }
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 100)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import polybench
 from polybench.cli import app
 from polybench.cli.output import peak_exit_code
-from polybench.data import synthetic
 from polybench.errors import BadInput
 from polybench.machine import interrupts
 from polybench.runner import peak
@@ -25,6 +24,7 @@ from polybench.runner.progress import NullProgress
 from polybench.schema import measurements as peak_document
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
+from tests.runner.studies import RecordingProgress
 
 FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "timeout": 240.0}
 
@@ -32,7 +32,6 @@ FAST: dict[str, Any] = {"devices": ("cpu",), "batch_size": 8, "threads": 1, "tim
 @pytest.fixture(autouse=True)
 def small_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use products of 64 and 512, which take the fake engine equally long: the peak is 700 GFLOP/s."""
-    monkeypatch.setitem(synthetic.IMAGES, "train", 600)
     monkeypatch.setitem(peak.MATRIX_SIZES, "cpu", (64, 512))
     monkeypatch.setattr(peak, "last_level_cache_bytes", lambda threads: 1 << 16)
     monkeypatch.setattr(peak_document, "MAX_DRIFT", math.inf)  # other tests run at the same time
@@ -78,16 +77,6 @@ def test_peaks_are_cached_and_later_studies_have_their_fraction_of_the_peak() ->
     text = layers.to_markdown()
     assert "% of peak" in text
     assert "fake on cpu in fp32; polybench peak, " in text
-
-
-class RecordingProgress(NullProgress):
-    """Records warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def on_warning(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 def cache_file() -> Path:

@@ -8,14 +8,7 @@ from polybench.planning.estimate import Estimate
 from polybench.runner import progress
 from polybench.runner.progress import NullProgress, Phase, PhaseTimer
 from polybench.schema.metadata import PhaseSeconds
-
-
-class RecordingProgress(NullProgress):
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def on_time_left(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+from tests.runner.studies import RecordingProgress
 
 
 class Time:
@@ -55,7 +48,7 @@ def test_the_remaining_time_includes_all_later_phases(time: Time) -> None:
     run_phase(timer, time, "native_trace", 9.0)
     run_phase(timer, time, "trainings", 50.0)
     run_phase(timer, time, "trainings", 50.0)
-    assert progress.seconds == [
+    assert progress.seconds_left == [
         210.0, 200.0, 2 * 10.0 + 2 * 5.0 + 8.0 + 100.0, 6.0 + 7.0 + 8.0 + 100.0, 108.0, 100.0, 50.0,
     ]  # fmt: skip
     assert timer.durations() == PhaseSeconds(
@@ -77,7 +70,7 @@ def test_groups_of_configurations_share_the_time_of_a_process_run(time: Time) ->
         for seconds in starts:
             run_phase(timer, time, "process_starts", seconds)
             run_phase(timer, time, "rounds", 10.0)
-    assert progress.seconds == [80.0, 80.0 - 3.0 - 10.0, 40.0, 40.0 - 1.0 - 10.0]
+    assert progress.seconds_left == [80.0, 80.0 - 3.0 - 10.0, 40.0, 40.0 - 1.0 - 10.0]
     assert (timer.durations().process_starts, timer.durations().rounds) == ([8.0, 3.0], [20.0, 20.0])
 
 
@@ -92,7 +85,7 @@ def test_the_remaining_time_of_a_resumed_study_excludes_completed_phases(time: T
     run_phase(timer, time, "process_starts", 4.0)
     run_phase(timer, time, "rounds", 9.0)
     run_phase(timer, time, "native_trace", 8.0)
-    assert progress.seconds == [5.0 + 10.0 + 8.0 + 50.0, 58.0]
+    assert progress.seconds_left == [5.0 + 10.0 + 8.0 + 50.0, 58.0]
 
 
 def test_an_interrupted_phase_has_no_duration(time: Time) -> None:

@@ -14,9 +14,8 @@ import pytest
 
 from polybench.errors import BadInput
 from polybench.machine import cores
-from tests.runner.test_study import REAL_PIPELINE, RecordingProgress, assert_pipeline_is_timed, run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import RecordingProgress, run
+from tests.runner.test_study import REAL_PIPELINE, assert_pipeline_is_timed
 
 
 def allowed_cpus(pids: Iterable[int]) -> set[str]:

@@ -24,9 +24,7 @@ from polybench.storage.anonymize import anonymize
 from polybench.storage.store import Store
 from tests import small_datasets
 from tests.factories import measured, study
-from tests.runner.test_study import FAST, RecordingProgress, run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import FAST, RecordingProgress, run
 
 CANARY = "canary-5f1e"
 

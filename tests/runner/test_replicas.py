@@ -11,10 +11,8 @@ import pytest
 
 from polybench.engines.fake.engine import ALLREDUCE_FRACTION
 from tests import small_datasets
-from tests.runner.test_failures import CallbackOnStage, endless_study
-from tests.runner.test_study import run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import CallbackOnStage, run
+from tests.runner.test_failures import endless_study
 
 
 def workers() -> list[psutil.Process]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,68 +15,38 @@ from typer.testing import CliRunner
 from polybench.cli import app
 from polybench.engines import ENGINES, EngineSpec
 from polybench.errors import BadInput, RequiredEngineMissing
-from polybench.machine import host
 from polybench.planning.estimate import Estimate
 from polybench.results.document import study_toml
 from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, find_resumable, find_unfinished
-from polybench.runner.study import resume_study
+from polybench.runner.study import resume_study, run_study
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.store import Store
 from tests.environments import make_environment, site_packages, write_engine
-from tests.runner.test_failures import CallbackOnStage, saved
-from tests.runner.test_study import FAST, RecordingProgress, run, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at, run, saved
 
 FIELDS = FAST | {"processes": 2, "rounds_per_process": 2, "parity": False, "epochs": 1}
 STUDY = Study(engines=("fake", "fake+slow"), **FIELDS)
 
-RUN_UNTIL_KILLED = """
-import os, signal, sys
-import msgspec
-from pathlib import Path
-from polybench.schema.options import Study
-from polybench.data import synthetic
-from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
-from polybench.storage.store import Store
 
-class KillAtStage(NullProgress):
-    def on_stage(self, text):
-        if sys.argv[3] in text:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-synthetic.IMAGES["train"] = 2000
-study = msgspec.convert(msgspec.json.decode(sys.argv[1]), Study)
-run_study(study, KillAtStage(), store=Store(Path(sys.argv[2])))
-"""
-
-
-def kill_at(stage: str, results: Path, study: Study = STUDY) -> CheckpointStore:
-    """Run the study in a separate program, which is killed at this stage."""
-    encoded = msgspec.json.encode(study).decode()
-    done = subprocess.run([sys.executable, "-c", RUN_UNTIL_KILLED, encoded, str(results), stage], check=False)
-    assert done.returncode == -signal.SIGKILL
+def killed_at(stage: str, results: Path, study: Study = STUDY) -> CheckpointStore:
+    """Run the study in another process, which is killed at this stage."""
+    kill_at(stage, run_study, study, store=Store(results))
     return CheckpointStore(results)
 
 
 def stop_at(stage: str, results: Path) -> StudyDocument:
     """Run the study in this process, and interrupt it at this stage."""
-
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    return run(*STUDY.engines, listener=CallbackOnStage(stage, stop), store=Store(results), **FIELDS)
+    return run(*STUDY.engines, listener=interrupt_at(stage), store=Store(results), **FIELDS)
 
 
 @pytest.mark.parametrize(
     ("stage", "process_runs", "trainings"),
-    [("process 1 of 2: round 2", 0, 0), ("process 2 of 2: round 1", 1, 0), ("fake+slow/cpu, seed 1", 2, 2)],
+    [("process 1 of 2: round 2", 0, 0), ("process 2 of 2: round 1", 1, 0), (r"fake\+slow/cpu, seed 1", 2, 2)],
 )
 def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, trainings: int, tmp_path: Path) -> None:
-    checkpoints = kill_at(stage, tmp_path)
+    checkpoints = killed_at(stage, tmp_path)
     (id,) = checkpoints.ids()
     before = checkpoints.read(id, StudyCheckpoint)
     assert before.completed.process_runs == process_runs
@@ -111,7 +78,7 @@ def test_a_killed_study_is_resumed_to_completion(stage: str, process_runs: int, 
 
 def test_a_killed_training_is_resumed_after_its_last_epoch(tmp_path: Path) -> None:
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3, accuracy=True)
-    checkpoints = kill_at("epoch 3", tmp_path, study)
+    checkpoints = killed_at("epoch 3", tmp_path, study)
     (id,) = checkpoints.ids()
     (before,) = checkpoints.read(id, StudyCheckpoint).runs[0].trainings
     assert len(before.epochs) == 2
@@ -132,7 +99,7 @@ def test_a_killed_training_is_resumed_after_its_last_epoch(tmp_path: Path) -> No
 
 def test_a_training_whose_last_epoch_was_not_saved_is_resumed_after_the_one_before(tmp_path: Path) -> None:
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=4)
-    checkpoints = kill_at("epoch 4", tmp_path, study)
+    checkpoints = killed_at("epoch 4", tmp_path, study)
     (id,) = checkpoints.ids()
     older, newer = sorted((checkpoints.folder / id).glob("training-*.npz"))
     newer.unlink()
@@ -145,7 +112,7 @@ def test_a_training_whose_last_epoch_was_not_saved_is_resumed_after_the_one_befo
 
 def test_a_training_with_a_corrupt_state_restarts(tmp_path: Path) -> None:
     study = msgspec.structs.replace(STUDY, engines=("fake",), processes=1, epochs=3)
-    checkpoints = kill_at("epoch 3", tmp_path, study)
+    checkpoints = killed_at("epoch 3", tmp_path, study)
     (id,) = checkpoints.ids()
     max((checkpoints.folder / id).glob("training-*.npz")).write_bytes(b"no archive")
     document = resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
@@ -185,10 +152,7 @@ def test_a_study_with_several_environments_is_resumed_if_each_is_unchanged(
     for name, version in versions.items():
         write_engine(site_packages(Path(env[name])), version)
 
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    results, listener = tmp_path / "results", CallbackOnStage("process 2 of 2: starting", stop)
+    results, listener = tmp_path / "results", interrupt_at("process 2 of 2: starting")
     run("demo_engine@old", "demo_engine@new", env=env, store=Store(results), listener=listener, **FIELDS)
     (id,) = CheckpointStore(results).ids()
     for name, version in versions.items():
@@ -284,29 +248,18 @@ def test_a_checkpoint_is_read_only_while_locked(tmp_path: Path, monkeypatch: pyt
     assert resume_study(id, RecordingProgress(), store=Store(tmp_path)).finished
 
 
-class TimeLeftProgress(RecordingProgress):
-    """Records the reported remaining time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: list[float] = []
-
-    def on_time_left(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-
 def test_the_remaining_time_of_a_resumed_study_excludes_finished_phases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estimate = Estimate(1.0, 10.0, 20.0, 40.0, 2.0, 8.0, 100.0)
     monkeypatch.setattr("polybench.runner.prepare.estimate_duration", lambda *_, **__: estimate)
     id = stop_at("process 2 of 2: starting", tmp_path).id
-    resume_study(id, listener := TimeLeftProgress(), store=Store(tmp_path))
-    assert listener.seconds[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first report precedes the data
+    resume_study(id, listener := RecordingProgress(), store=Store(tmp_path))
+    assert listener.seconds_left[1] == 20.0 / 2 + 40.0 / 2 + 8.0 + 100.0  # the first report precedes the data
 
 
 def test_a_study_that_was_killed_before_its_first_save_is_listed(tmp_path: Path) -> None:
-    checkpoints = kill_at("process 1 of 2: round 1", tmp_path)
+    checkpoints = killed_at("process 1 of 2: round 1", tmp_path)
     (id,) = checkpoints.ids()
     assert not list(tmp_path.glob("*.json"))
     command = ["list", "--results", str(tmp_path)]
@@ -361,12 +314,7 @@ def test_a_corrupt_checkpoint_does_not_hide_others(tmp_path: Path) -> None:
 
 def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> None:
     results, engines = tmp_path / "results", ("fake", "fake+unavailable")
-
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    listener = CallbackOnStage("process 2 of 2: starting", stop)
-    run(*engines, listener=listener, store=Store(results), **FIELDS)
+    run(*engines, listener=interrupt_at("process 2 of 2: starting"), store=Store(results), **FIELDS)
     (id,) = CheckpointStore(results).ids()
     file = tmp_path / "study.toml"
     file.write_text(study_toml(msgspec.structs.replace(STUDY, engines=engines)))
@@ -385,16 +333,3 @@ def test_resuming_a_study_file_respects_strict_and_anonymous(tmp_path: Path) -> 
     assert str(tmp_path) not in done.stdout + (results / f"{id}.json").read_text()
     planned = CliRunner().invoke(app, [*command, "--dry-run"])
     assert "no unfinished study in" in str(planned.exception)
-
-
-def test_another_machine_cannot_resume_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    run("fake", listener=CallbackOnStage("process 2 of 2: starting", stop), store=Store(tmp_path), **FIELDS)
-    (id,) = CheckpointStore(tmp_path).ids()
-    CheckpointStore(tmp_path).read_unchanged(id, StudyCheckpoint)
-    other_host = msgspec.structs.replace(host.this_host(), hostname="other")
-    monkeypatch.setattr(host, "this_host", lambda: other_host)
-    with pytest.raises(BadInput, match=rf"cannot resume {id}: hostname was .*, now other"):
-        CheckpointStore(tmp_path).read_unchanged(id, StudyCheckpoint)

@@ -5,19 +5,12 @@ from __future__ import annotations
 import ctypes.util
 import functools
 import importlib.util
-import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import (
     ALLOCATIONS,
@@ -31,60 +24,18 @@ from polybench.machine import host
 from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol import calls
 from polybench.protocol.process import WorkerProcess
-from polybench.runner.progress import ConfigurationProgress
 from polybench.runner.scratch import exclusive_lock
 from polybench.runner.study import run_study
 from polybench.schema.options import Study
 from polybench.schema.result import Result
-from polybench.schema.study import StudyDocument, from_json
+from polybench.schema.study import StudyDocument
 from polybench.storage.store import Store
-from tests.scripts.test_plain import folder
-
-__all__ = ["folder"]
-
-FAST: dict[str, Any] = {
-    "data": "synthetic",
-    "processes": 2,
-    "rounds_per_process": 3,
-    "steps_per_round": 5,
-    "budget": 20.0,
-    "timeout": 60.0,
-}
+from tests.runner.studies import FAST, RecordingProgress, run
 
 REAL_PIPELINE: dict[str, Any] = {
     "input": "pipeline", "augment": True, "loader_workers": 1, "threads": 1, "batch_size": 8, "parity_steps": 1,
     "metrics": False, "timeout": 300.0,
 }  # fmt: skip
-
-
-class RecordingProgress:
-    """Records stages and warnings."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-        self.warnings: list[str] = []
-
-    def on_stage(self, text: str) -> None:
-        self.stages.append(text)
-
-    def on_time_left(self, seconds: float) -> None: ...
-
-    def on_configurations(self, configurations: Sequence[ConfigurationProgress]) -> None: ...
-
-    def on_warning(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
-
-
-def run(
-    *engines: str, store: Store | None = None, listener: RecordingProgress | None = None, **fields: Any
-) -> StudyDocument:
-    study = Study(engines=engines, **(FAST | fields))
-    return run_study(study, listener or RecordingProgress(), store=store)
 
 
 @functools.cache
@@ -152,20 +103,6 @@ def test_strict_measures_nothing_if_an_engine_is_unavailable() -> None:
     with pytest.raises(RequiredEngineMissing, match="fake\\+unavailable/cpu"):
         run_study(study, listener, store=None, strict=True)
     assert not any("round" in stage for stage in listener.stages)
-
-
-def test_a_missing_gpu_engine_is_unavailable() -> None:
-    result = run("fake+unavailable", devices=("cuda",), parity=False, processes=1)
-    assert result.results[0].configuration == "fake+unavailable/cuda"
-    assert result.results[0].status == "unavailable"
-    assert result.results[0].hint
-
-
-def test_the_study_is_repeated_from_its_toml() -> None:
-    fields = FAST | {"learning_rate": 0.5, "processes": 1, "rounds_per_process": 1}
-    result = run("fake", **fields)
-    decoded = msgspec.toml.decode(result.study.encode(), type=Study)
-    assert decoded == Study(engines=("fake",), **fields)
 
 
 @pytest.mark.parametrize(
@@ -238,32 +175,6 @@ def test_costs_are_relative_to_the_baseline() -> None:
     assert slow.epoch_seconds is not None
     assert slow.cost.dollars_per_epoch == pytest.approx(slow.epoch_seconds / 1000)
     assert slow.cost.relative == pytest.approx(2.0, rel=0.2)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_prints_and_saves_finished_measurements(number: int, folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "polybench", "compare", "--engines", "fake,fake+slow", "--data", str(folder)]
-    command += ["--batch-size", "16", "--format", "json"]
-    options = ["--results", str(tmp_path), "--rounds-per-process", "100000", "--budget", "1h", "--processes", "3"]
-    process = subprocess.Popen(
-        [*command, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs tests in the background lets its children ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "round 3" in line:
-            break
-    process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    document = from_json(out.encode())
-    assert {result.status for result in document.results} == {"interrupted"}
-    assert all(result.is_measured for result in document.results)
-    assert json.loads((tmp_path / f"{document.id}.json").read_text())["id"] == document.id
 
 
 def test_idle_workers_sleep(tmp_path: Path) -> None:

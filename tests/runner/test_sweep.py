@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,9 +26,7 @@ from polybench.runner.sweep import resume_sweep, run_sweep
 from polybench.schema.options import Study
 from polybench.schema.study import StudyDocument, from_json, to_json
 from polybench.storage.store import Store
-from tests.runner.test_study import FAST, RecordingProgress, small_data
-
-__all__ = ["small_data"]
+from tests.runner.studies import FAST, RecordingProgress, interrupt_at, kill_at
 
 FIELDS = FAST | {"processes": 2, "rounds_per_process": 1, "parity": False, "metrics": False}
 SPEC = SweepSpec(Study(engines=("fake", "fake+slow"), **FIELDS), {"batch_size": [8, 16, 32]})
@@ -41,46 +36,20 @@ COMMAND = [
     *("--no-parity", "--no-metrics", "--quiet"),
 ]
 
-RUN_UNTIL_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from polybench.data import synthetic
-from polybench.runner.progress import NullProgress
-from polybench.runner.sweep import run_sweep
-from polybench.storage.store import Store
-from tests.runner.test_sweep import SPEC
-
-class KillAtPoint(NullProgress):
-    def on_stage(self, text):
-        if sys.argv[2] in text and "process 2" in text:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-synthetic.IMAGES["train"] = 2000
-run_sweep(SPEC, KillAtPoint(), store=Store(Path(sys.argv[1])), argv=["sweep", "original"])
-"""
+STAGE = "point 2 of .*process 2 of 2: starting"
 
 
 def kill(results: Path) -> str:
-    """Run the sweep in a separate program, which is killed in the second process run of its second point."""
-    command = [sys.executable, "-c", RUN_UNTIL_KILLED, str(results), "point 2 of 3"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    """Run the sweep in another process, which is killed in the second process run of its second point."""
+    kill_at(STAGE, run_sweep, SPEC, store=Store(results), argv=["sweep", "original"])
     (id,) = CheckpointStore(results).ids(SweepCheckpoint)
     return id
-
-
-class InterruptAtPoint(RecordingProgress):
-    """Raises KeyboardInterrupt in the second process run of the second point."""
-
-    def on_stage(self, text: str) -> None:
-        super().on_stage(text)
-        if "point 2 of " in text and "process 2 of 2: starting" in text:
-            raise KeyboardInterrupt
 
 
 def stop(results: Path, spec: SweepSpec = SPEC, **fields: Any) -> str:
     """Run the sweep in this process, interrupt it there, and return its ID."""
     arguments = {"argv": ["sweep", "original"]} | fields
-    outcome = run_sweep(spec, InterruptAtPoint(), store=Store(results), **arguments)
+    outcome = run_sweep(spec, interrupt_at(STAGE), store=Store(results), **arguments)
     assert outcome.resumable_id is not None
     return outcome.resumable_id
 
@@ -138,7 +107,7 @@ def test_a_sweep_is_resumed_by_its_command_or_its_id(command: Callable[[str], li
 
 def test_an_interrupted_sweep_prints_how_to_resume_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(spec: SweepSpec, _: Any, **arguments: Any) -> Any:
-        return run_sweep(spec, InterruptAtPoint(), **arguments)
+        return run_sweep(spec, interrupt_at(STAGE), **arguments)
 
     monkeypatch.setattr("polybench.runner.sweep.run_sweep", interrupted)
     done = invoke(*(word for word in COMMAND if word != "--quiet"), "--results", str(tmp_path))

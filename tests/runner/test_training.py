@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from polybench.data import synthetic
 from polybench.engines import ENGINES
 from polybench.engines.fake.engine import STEP_SECONDS, STEPS_TO_HALF_CORRECT, FakeEngine
 from polybench.protocol import calls
-from polybench.runner.progress import NullProgress
-from polybench.runner.study import run_study
-from polybench.schema.options import Study
-from polybench.schema.result import AccuracyDifference, TrainedEpoch, Training
-from polybench.schema.study import StudyDocument
+from polybench.schema.result import AccuracyDifference, Result, TrainedEpoch, Training
 from polybench.storage.store import Store
 from tests import small_datasets
+from tests.runner import studies
+from tests.runner.studies import interrupt_at
 from tests.worker_sessions import InProcess
 
 STEPS = 2000 // 128
-FAST: dict[str, Any] = {
-    "data": "synthetic",
-    "processes": 2,
-    "rounds_per_process": 1,
-    "steps_per_round": 2,
-    "timeout": 60.0,
-}
-
-
-@pytest.fixture(autouse=True)
-def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthetic.IMAGES, "train", 2000)
-    monkeypatch.setitem(synthetic.IMAGES, "test", 1000)
-
-
-def run(*engines: str, store: Store | None = None, **fields: Any) -> StudyDocument:
-    return run_study(Study(engines=engines, **(FAST | fields)), NullProgress(), store=store)
+run = partial(studies.run, rounds_per_process=1, steps_per_round=2)
 
 
 def test_epochs_are_trained_and_evaluated_for_each_seed(tmp_path: Path) -> None:
@@ -89,20 +71,13 @@ def test_a_failed_training_keeps_finished_epochs() -> None:
     assert len(failed.trainings[0].epochs) == 1
 
 
-class InterruptAtStage(NullProgress):
-    """Raises KeyboardInterrupt at the beginning of this stage."""
-
-    def __init__(self, stage: str) -> None:
-        self._stage = stage
-
-    def on_stage(self, text: str) -> None:
-        if text == self._stage:
-            raise KeyboardInterrupt
+def interrupted(**fields: Any) -> Result:
+    """Return the result of a study that is interrupted in its second training."""
+    return run("fake", listener=interrupt_at("training fake/cpu, seed 1, epoch 2"), **fields).results[0]
 
 
 def test_accuracy_includes_only_complete_trainings() -> None:
-    study = Study(engines=("fake",), **FAST, epochs=2, accuracy=True)
-    fake = run_study(study, InterruptAtStage("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    fake = interrupted(epochs=2, accuracy=True)
     assert [(len(training.epochs), training.complete) for training in fake.trainings] == [(2, True), (1, False)]
     assert fake.accuracy == fake.trainings[0].accuracy
     assert fake.accuracy_std is None
@@ -110,8 +85,7 @@ def test_accuracy_includes_only_complete_trainings() -> None:
 
 
 def test_an_interrupted_training_does_not_count_as_a_miss_of_the_target() -> None:
-    study = Study(engines=("fake",), **FAST, epochs=3, target_accuracy=0.7)
-    fake = run_study(study, InterruptAtStage("training fake/cpu, seed 1, epoch 2"), store=None).results[0]
+    fake = interrupted(epochs=3, target_accuracy=0.7)
     assert [training.complete for training in fake.trainings] == [True, False]
     assert fake.time_to_accuracy is not None
     assert (fake.time_to_accuracy.seeds_reached, fake.time_to_accuracy.seeds) == (1, 1)
