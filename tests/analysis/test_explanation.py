@@ -12,7 +12,6 @@ from polybench.errors import BadInput
 from polybench.networks.layers import Operation
 from polybench.schema.analyses import ExplanationDocument
 from polybench.schema.measurements import LayersDocument
-from polybench.schema.parity import ParityCheck
 from polybench.schema.resources import BlockCounters, GarbageCollection, Interference
 from polybench.schema.result import BreakEven, Pipeline, Startup
 from polybench.schema.study import StudyDocument
@@ -223,12 +222,6 @@ def test_explanation_without_a_comparison_is_bad_input(
 ) -> None:
     with pytest.raises(BadInput, match=message):
         explain(document, SavedDocuments(), baseline)
-
-
-def test_configuration_that_failed_its_check_is_not_compared() -> None:
-    failed = measured("tf/cpu", 0.01, parity=ParityCheck("fail"))
-    configurations = study(measured("torch/cpu", 0.02), measured("flux/cpu", 0.05), failed)
-    assert [pair.configuration for pair in explain(configurations, SavedDocuments()).comparisons] == ["flux/cpu"]
 
 
 def test_small_garbage_collection_time_is_reported(document: StudyDocument) -> None:
