@@ -53,15 +53,6 @@ def test_another_program_is_visible_in_the_kernels_counters() -> None:
     assert mean_of_steps(unseen.results[0]) > 1.05 * mean_of_steps(seen.results[0])
 
 
-def test_workers_that_start_together_take_longer() -> None:
-    (alone,) = Machine().measure({"torch": Script(startup_seconds=2.0)}, processes=1).results
-    several = {"torch": Script(startup_seconds=2.0), "tf": Script(startup_seconds=2.0), "jax": Script()}
-    together = Machine().measure(several, processes=1).results
-    assert alone.startup is not None
-    assert alone.startup.import_seconds == pytest.approx(2.0)
-    assert [result.startup.import_seconds for result in together if result.startup] == [pytest.approx(5.0)] * 3
-
-
 def test_studies_of_one_machine_differ_by_their_own_effects() -> None:
     machine = Machine(**STEADY, study=0.1, shared_study=0.1)
     studies = [machine.measure({"torch": Script(), "tf": Script()}, processes=2) for _ in range(2)]
@@ -83,3 +74,15 @@ def test_layers_are_timed_beside_whole_steps() -> None:
         (configuration,) = run_layers(study_of(scripts, processes=2), NullProgress()).configurations
     assert configuration.step_seconds == pytest.approx(0.0206, rel=0.05)
     assert sum(row.seconds_per_step for row in configuration.rows) == pytest.approx(0.8 * 0.020, rel=0.1)
+
+
+@pytest.mark.parametrize("others", [0, 7])
+def test_cold_start_does_not_depend_on_other_engines(others: int) -> None:
+    scripts = {
+        "torch": Script(startup_seconds=2.0),
+        **{("tf" if number == 1 else f"tf#{number}"): Script() for number in range(1, others + 1)},
+    }
+    document = Machine(process=0.0, tail=0.0).measure(scripts, processes=2, rounds_per_process=2)
+    startup = document.result("torch/cpu").startup
+    assert startup is not None
+    assert startup.import_seconds == pytest.approx(2.0)

@@ -134,7 +134,9 @@ def _estimate(plan: Plan, past: PastMeasurements) -> Estimate:
     return Estimate(
         data=epoch_bytes / _BYTES_PER_SECOND,
         parity=start + _check_seconds(plan),
-        process_starts=study.processes * (start + warm_up * sum(steps.values())),
+        process_starts=sum(_start(configuration, past) for configuration in plan.configurations)
+        + (study.processes - 1) * start
+        + study.processes * warm_up * sum(steps.values()),
         rounds=sum(rounds for rounds, _ in measured),
         allocation_count=sum(counting for _, counting in measured),
         native_trace=_native_seconds(plan, steps, epoch_bytes, past),

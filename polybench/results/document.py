@@ -309,27 +309,13 @@ _CACHED_FIRST_STEP = "first_step_with_cached_code_seconds"
 
 
 def _startup(startups: Sequence[Startup]) -> Startup | None:
-    """Return medians over the processes that started like a user's own process.
+    """Return the cold start in the first process run, whose workers start one after the other, like a user's own.
 
-    The other processes ran code that an earlier process had compiled. Their first step is a detail.
+    Workers of later process runs start together. The first step of those that ran cached code is a detail.
     """
-    cached = [startup for startup in startups if "cached_code" in startup.detail]
-    median = _median_startup([startup for startup in startups if startup not in cached] or startups)
-    if cached and median is not None:
-        first_step = stdlib_statistics.median(startup.first_step_seconds for startup in cached)
-        median.detail[_CACHED_FIRST_STEP] = first_step
-    return median
-
-
-def _median_startup(startups: Sequence[Startup]) -> Startup | None:
     if not startups:
         return None
-    phases = [msgspec.to_builtins(startup) for startup in startups]
-    names = [name for name in phases[0] if name != "detail"]
-    details = {key for phase in phases for key in phase["detail"]}
-    medians = {name: stdlib_statistics.median(phase[name] for phase in phases) for name in names}
-    detail = {
-        key: stdlib_statistics.median(phase["detail"][key] for phase in phases if key in phase["detail"])
-        for key in sorted(details)
-    }
-    return Startup(**medians, detail=detail)
+    first, *others = startups
+    cached = [startup.first_step_seconds for startup in others if "cached_code" in startup.detail]
+    detail = {_CACHED_FIRST_STEP: stdlib_statistics.median(cached)} if cached else {}
+    return msgspec.structs.replace(first, detail=first.detail | detail)

@@ -208,7 +208,7 @@ class ProcessRuns:
         started, self._first_workers = self._first_workers, None
         with timer.phase("process_starts", self._loading_seconds if started is not None else 0.0):
             workers = started if started is not None else self._load(stack, group, number)
-            self._warm_up(workers)
+            self._warm_up(workers, number)
         budget.start_process_run()
         state.idle_wait.wait_until_idle()
         with timer.phase("rounds"):
@@ -229,15 +229,24 @@ class ProcessRuns:
             run.confirm_check(loaded)
             run.engine_info = loaded.info
 
-        workers = {run.configuration.name: (run, stack.enter_context(self._start(run, number))) for run in group}
-        request_all(workers, load_request, record_info, self._study.timeout)
+        workers: Workers = {}
+        for part in self._starts(group, number):
+            started = {run.configuration.name: (run, stack.enter_context(self._start(run, number))) for run in part}
+            request_all(started, load_request, record_info, self._study.timeout)
+            workers |= started
         return workers
+
+    def _is_cold(self, number: int) -> bool:
+        return number == 0 and any(operation.reports_startup for operation in self._operations)
+
+    def _starts(self, runs: Sequence[ConfigurationRun], number: int) -> Sequence[Sequence[ConfigurationRun]]:
+        """Group the runs that start at the same time: all of them, or each alone if its cold start is measured."""
+        return [[run] for run in runs] if self._is_cold(number) else [runs]
 
     @contextlib.contextmanager
     def _start(self, run: ConfigurationRun, number: int) -> Iterator[WorkerProcess]:
         """Start a worker, and record how much GPU memory its end frees, whatever other processes use."""
-        cold = number == 0 and any(operation.reports_startup for operation in self._operations)
-        with start_worker(run, self._state.logs, str(number), cold=cold) as worker:
+        with start_worker(run, self._state.logs, str(number), cold=self._is_cold(number)) as worker:
             yield worker
             before = self._gpu_bytes(run)
         after = self._gpu_bytes(run)
@@ -248,8 +257,12 @@ class ProcessRuns:
         observer = self._state.observer
         return observer.used_gpu_bytes(run.configuration.device) if observer else None
 
-    def _warm_up(self, workers: Workers) -> None:
-        request_all(workers, self._state.prepare_request, _record_startup, self._study.timeout)
+    def _warm_up(self, workers: Workers, number: int) -> None:
+        for part in self._starts([run for run, _ in workers.values()], number):
+            preparing = {run.configuration.name: workers[run.configuration.name] for run in part}
+            request_all(preparing, self._state.prepare_request, _record_startup, self._study.timeout)
+            for failed in {run.configuration.name for run in part} - preparing.keys():
+                del workers[failed]
         for name, (run, worker) in list(workers.items()):
             with record_failure(workers, name):
                 for operation in self._operations:

@@ -382,7 +382,12 @@ _METRICS = (
     ),
     *_group(
         "startup",
-        Metric("cold_start", "s", "startup.cold_start_seconds", "sum of the phases"),
+        Metric(
+            "cold_start",
+            "s",
+            "startup.cold_start_seconds",
+            "from the start of the process to the end of the first step",
+        ),
         Metric("process_start_time", "s", "startup.process_seconds", title="process start"),
         Metric("import_time", "s", "startup.import_seconds", title="import"),
         Metric("build_time", "s", "startup.build_seconds", title="build"),

@@ -67,7 +67,7 @@ class MeanStepTime(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """Cold start of a worker, phase by phase; the median over processes."""
+    """Cold start of a worker that starts alone, phase by phase."""
 
     process_seconds: float
     import_seconds: float

@@ -85,7 +85,8 @@ def test_the_parity_check_costs_a_start_and_the_reference() -> None:
 def test_groups_of_workers_start_in_turn_if_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     side_by_side = of().process_starts
     monkeypatch.setattr(host, "available_memory", lambda: 1 << 20)
-    assert of().process_starts == pytest.approx(side_by_side + 5 * ENGINES["torch"].startup_seconds)
+    # Workers of the first process run always start alone.
+    assert of().process_starts == pytest.approx(side_by_side + 4 * ENGINES["torch"].startup_seconds)
 
 
 def test_phases_that_are_off_take_no_time() -> None:
