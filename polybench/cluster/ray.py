@@ -30,14 +30,14 @@ from polybench.cluster.messages import (
     current_fingerprint,
     differences,
 )
+from polybench.data import DATASET_NAMES
 from polybench.errors import BadInput, install_command
 from polybench.machine import interrupts
 from polybench.schema.options import MachineGroup
 
 _CLIENT_PORT = 10001
-_CLIENT_HINT = f"ray start --head starts a client server at port {_CLIENT_PORT}, or at --ray-client-server-port"
-_LISTEN_SECONDS = 3.0
-"""Time to reach an address; Ray itself would try for half a minute."""
+_LISTEN_SECONDS, _ANSWER_SECONDS = 3.0, 6.0
+"""Time to reach an address, and for an answer of a busy Ray; Ray itself would try for minutes."""
 _CONNECT_SECONDS = 75.0
 """Timeout for a cluster that responds: Ray takes seconds to start a server per client, and tries for 30."""
 _CHECK_SECONDS = 60.0
@@ -48,31 +48,63 @@ _ACCELERATOR = "accelerator_type:"
 
 
 def check_address(target: str, address: str) -> str | None:
-    """Check that something listens at `ray://HOST:PORT` or `HOST:PORT`; Ray itself finds the cluster of `auto`.
+    """Check that something like Ray listens at `ray://HOST:PORT`, or at the address of this machine's cluster.
 
     Returns:
-        A warning if the address is that of a client server on another machine.
+        A warning if the cluster is not on this machine.
 
     Raises:
-        BadInput: the address is invalid, or nothing listens there.
+        BadInput: nothing listens at the address, or another service.
     """
-    if address == "auto":
-        return None
     is_client = address.startswith("ray://")
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if is_client and not colon:
-        host, port = port, str(_CLIENT_PORT)
-    if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
-        expected = f"ray://HOST:PORT, such as ray://127.0.0.1:{_CLIENT_PORT}" if is_client else "HOST:PORT, or auto"
-        raise BadInput(f"--on {target}: invalid address {address}: expected {expected}")
+    if is_client:
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
+        host, port = (host, port) if colon else (port, str(_CLIENT_PORT))
+        if not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
+            hint = f"expected ray://HOST:PORT, such as ray://127.0.0.1:{_CLIENT_PORT}"
+            raise BadInput(f"--on {target}: invalid address: {hint}")
+        hint = f"ray start --head starts a client server at port {_CLIENT_PORT}, or at --ray-client-server-port"
+    else:
+        from ray._private.services import canonicalize_bootstrap_address
+
+        found = None
+        with contextlib.suppress(ConnectionError, ValueError):
+            found = canonicalize_bootstrap_address(address)
+        if found is None:
+            raise BadInput(f"--on {target}: Ray is not running on this machine; start it with: ray start --head")
+        host, _, port = found.rpartition(":")
+        hint = "set RAY_ADDRESS to the address of the cluster's head, by default HOST:6379"
     try:
         with socket.create_connection((host.strip("[]"), int(port)), _LISTEN_SECONDS):
             pass
     except (OSError, UnicodeError) as error:  # UnicodeError: invalid host name
         reason = getattr(error, "strerror", None) or error
-        hint = _CLIENT_HINT if is_client else "set RAY_ADDRESS to the address of the cluster's head, such as HOST:6379"
         raise BadInput(f"--on {target}: nothing listens at {host} port {port} ({reason}); {hint}") from None
-    return _remote_warning(target, host.strip("[]")) if is_client else None
+    if not is_client:
+        return None
+    if problem := _client_server_problem(f"{host}:{port}"):
+        service = f"the service at {host} port {port} is not a Ray client server"
+        raise BadInput(f"--on {target}: {service}: it {problem}; {hint}")
+    return _remote_warning(target, host.strip("[]"))
+
+
+def _client_server_problem(address: str) -> str | None:
+    """Return why the service is not a Ray client server; Ray reports any other error itself."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return None  # only Ray has the certificates
+    try:
+        import grpc
+    except ImportError:
+        return None  # Ray reports missing packages
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary("/ray.rpc.RayletDriver/ClusterInfo")(b"", timeout=_ANSWER_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                return f"did not answer within {_ANSWER_SECONDS:.0f} s"
+            if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAVAILABLE):
+                return "did not answer like one"
+    return None
 
 
 def _remote_warning(target: str, host: str) -> str | None:
@@ -194,10 +226,6 @@ def explain_connection(text: str, version: str) -> str:
             "Ray's head could not start a server for this client within 30 s, in two attempts; it may be busy;"
             " see ray_client_server_*.err in Ray's logs on the head"
         )
-    if "Could not find any running Ray instance" in text:
-        return "Ray is not running on this machine; start it with: ray start --head"
-    if "ray client connection timeout" in text:
-        return f"no Ray client server answers there; {_CLIENT_HINT}"
     return " ".join(text.split())[:300]
 
 
@@ -215,6 +243,7 @@ class _Running(NamedTuple):
     label: str
     node: RayNode
     actor: Any
+    data: ray_node.Data | None
 
 
 class RayExecutor:
@@ -230,6 +259,9 @@ class RayExecutor:
         self._events: list[Event] = []
         self._lost_nodes: set[str] = set()
         """IDs of nodes that lost a node program; other nodes are preferred to them."""
+        self._digests: dict[Path, str] = {}
+        self._uploaded_data: dict[str, Any] = {}
+        """Path of images -> reference to the object store."""
         with contextlib.ExitStack() as stack:
             # Ray prints messages about nodes to standard output, which is reserved for the result.
             null_device = stack.enter_context(open(os.devnull, "w"))  # noqa: PTH123
@@ -345,16 +377,40 @@ class RayExecutor:
         label, resources = queued.group.label, node.resources
         whole_node = {"num_cpus": resources["CPU"], "num_gpus": resources.get("GPU", 0), "max_concurrency": 4}
         try:
+            data = self._describe_data(queued.task)
+        except (BadInput, OSError) as error:
+            self._events.append(Event(label, Rejected(f"cannot read the images: {error}", BadInput.exit_code)))
+            return
+        try:
             actor = self._on_node(ray_node.NodeActor, node, **whole_node).remote(queued.task)
         except ImportError as error:
             reason = f"head of the cluster: {self._explain(error)}"
             self._events.append(Event(label, Rejected(reason, BadInput.exit_code)))
             return
         self._events.append(Event(label, StageChanged(f"waiting for the node {node.hostname}")))
-        self._request_messages(_Running(label, node, actor))
+        self._running[actor.start.remote(data)] = _Running(label, node, actor, data)
 
-    def _request_messages(self, running: _Running) -> None:
-        self._running[running.actor.next_messages.remote(_REQUEST_SECONDS)] = running
+    def _describe_data(self, task: Task) -> ray_node.Data | None:
+        """Return the study's images at a path of this machine; None if each machine has or generates its own."""
+        path = Path(task.study.data).expanduser().absolute()
+        if task.study.data in DATASET_NAMES or not path.exists():
+            return None
+        if path not in self._digests:
+            self._digests[path] = ray_node.content_sha256(path)
+        return ray_node.Data(str(path), self._digests[path])
+
+    def _send_data(self, running: _Running) -> list[Message]:
+        """Send the images through the object store, so that nodes fetch them from there."""
+        assert running.data is not None
+        path = running.data.path
+        if path not in self._uploaded_data:
+            try:
+                content = ray_node.pack(Path(path))
+            except (BadInput, OSError) as error:  # too large, or deleted
+                return [Rejected(str(error), BadInput.exit_code)]
+            self._uploaded_data[path] = self._ray.put(content)
+        self._running[running.actor.start.remote(running.data, self._uploaded_data[path])] = running
+        return [StageChanged("receiving images")]
 
     def events(self, seconds: float) -> list[Event]:
         """Return the events of all nodes, and start the next group if a node is free."""
@@ -385,12 +441,15 @@ class RayExecutor:
         """Pass a node's messages on; request the next ones, or release the node after its last message."""
         running = self._running[request]
         try:
-            messages: list[Message] = self._ray.get(request)
+            messages: list[Message] | None = self._ray.get(request)
         except self._ray.exceptions.RayError as error:
             messages = [NodeLost(f"the node {running.node.hostname} was lost: {self._explain(error)}")]
+        is_waiting = messages is None
+        if messages is None:
+            messages = self._send_data(running)
         has_ended = bool(messages) and isinstance(messages[-1], LAST_MESSAGES)
-        if not has_ended:
-            self._request_messages(running)
+        if not has_ended and not is_waiting:
+            self._running[running.actor.next_messages.remote(_REQUEST_SECONDS)] = running
         del self._running[request]  # only now, since `_handle_lost_cluster` needs it if a call above raises
         self._events += [Event(running.label, message) for message in messages]
         if has_ended:

@@ -6,11 +6,23 @@ Ray refers to this module by name, so the polybench that is installed on the nod
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
+import platformdirs
 
 from polybench.cluster.local import NodeProcess
 from polybench.cluster.messages import Fingerprint, Message, Task, current_fingerprint
+from polybench.data.file_cache import sha256
+from polybench.errors import BadInput
 
 _RAY_VARIABLES = ("RAY_", "OMP_NUM_THREADS")
 """Prefixes of the variables that Ray sets for its workers; a study must not see them."""
@@ -38,13 +50,31 @@ def match_ray_priority() -> bool:
     return os.getpriority(os.PRIO_PROCESS, 0) <= priority
 
 
+class Data(NamedTuple):
+    """Path of images on the driver's machine, and their hash."""
+
+    path: str
+    sha256: str
+
+
 class NodeActor:
-    """Actor that runs the node program; the driver polls its messages."""
+    """Actor that runs the node program; the driver awaits its calls one after the other, apart from `stop`."""
 
     def __init__(self, task: Task) -> None:
+        self._task = task
         match_ray_priority()
+
+    def start(self, data: Data | None, content: bytes | None = None) -> list[Message] | None:
+        """Start the node program; returns no message, or None if this node lacks the data and needs their content."""
+        task = self._task
+        if data is not None:
+            path = find_data(data) if content is None else unpack(content, data)
+            if path is None:
+                return None
+            task = msgspec.structs.replace(task, study=msgspec.structs.replace(task.study, data=str(path)))
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_RAY_VARIABLES)}
         self._process = NodeProcess(task, environment)
+        return []
 
     def next_messages(self, seconds: float) -> list[Message]:
         """Return new messages, waiting at most `seconds` for the first one."""
@@ -53,3 +83,95 @@ class NodeActor:
     def stop(self) -> None:
         """Stop the node program as Ctrl-C does."""
         self._process.stop()
+
+
+MAX_UPLOAD_BYTES = 4 << 30
+"""Maximum size of an upload; larger data should be on every machine, or on a shared file system."""
+
+_CACHE_FOLDER = "cluster-data"
+"""Folder in the receiving machine's cache; data with a known hash are not sent again."""
+
+
+def content_sha256(path: Path) -> str:
+    """Hash a file's bytes, or the names and bytes of a folder's files, independent of their order and times.
+
+    Raises:
+        BadInput: a link in the folder points to a parent folder.
+    """
+    if path.is_file():
+        return sha256(path)
+    digest = hashlib.sha256()
+    for one in _files(path):
+        digest.update(f"{one.relative_to(path).as_posix()}\0{sha256(one)}\n".encode())
+    return digest.hexdigest()
+
+
+def pack(path: Path) -> bytes:
+    """Return the file or folder as a tar archive.
+
+    Raises:
+        BadInput: it is too large to send.
+    """
+    size = sum(one.stat().st_size for one in ([path] if path.is_file() else _files(path)))
+    if size > MAX_UPLOAD_BYTES:
+        raise BadInput(
+            f"--data {path}: {size / 2**30:.1f} GiB are too large to send; copy them to the same path on every machine"
+        )
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:  # as the hash does
+        tar.add(path, arcname=path.name)
+    return buffer.getvalue()
+
+
+def cached_path(data: Data) -> Path:
+    """Return the path for received data, whether they exist or not."""
+    return platformdirs.user_cache_path("polybench") / _CACHE_FOLDER / data.sha256[:16] / Path(data.path).name
+
+
+def find_data(data: Data) -> Path | None:
+    """Return where this node has the data: at the driver's path, or in the cache."""
+    return next((path for path in (Path(data.path), cached_path(data)) if _is_intact(path, data)), None)
+
+
+def _is_intact(path: Path, data: Data) -> bool:
+    return path.exists() and content_sha256(path) == data.sha256
+
+
+def unpack(content: bytes, data: Data) -> Path:
+    """Unpack received data and verify their hash.
+
+    Raises:
+        BadInput: the SHA-256 differs, or the disk is too small.
+    """
+    path = cached_path(data)
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent.parent) as name:
+        received = Path(name) / "received"
+        try:
+            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+                tar.extractall(received, filter="data")
+        except (OSError, tarfile.TarError) as error:
+            raise BadInput(f"cannot write the received images: {error}") from error
+        digest = content_sha256(received / path.name)
+        if digest != data.sha256:
+            raise BadInput(f"the received images are damaged: SHA-256 {digest[:16]}: expected {data.sha256[:16]}")
+        if not _is_intact(path, data):  # otherwise another node with the same home folder was faster
+            shutil.rmtree(path.parent, ignore_errors=True)
+            received.rename(path.parent)
+    return path
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return all readable files below the folder, following links to folders as the image reader does."""
+    return sorted(_files_below(folder, frozenset()))
+
+
+def _files_below(folder: Path, ancestors: frozenset[Path]) -> Iterator[Path]:
+    real = folder.resolve()
+    if real in ancestors:
+        raise BadInput(f"{folder} is a link to a parent folder; remove it")
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _files_below(path, ancestors | {real})
+        elif path.is_file():
+            yield path

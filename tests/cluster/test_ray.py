@@ -8,7 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,15 @@ import pytest
 
 from polybench.cluster import ray as ray_module
 from polybench.cluster.executor import make_executor
-from polybench.cluster.messages import Finished, NodeLost, StageChanged, Task, WarningRaised, current_fingerprint
+from polybench.cluster.messages import (
+    Finished,
+    NodeLost,
+    Rejected,
+    StageChanged,
+    Task,
+    WarningRaised,
+    current_fingerprint,
+)
 from polybench.cluster.ray import (
     RayExecutor,
     RayNode,
@@ -34,7 +44,7 @@ from polybench.cluster.run import run_on_cluster
 from polybench.errors import BadInput
 from polybench.runner.checkpoint import ClusterRun
 from polybench.runner.prepare import new_header
-from polybench.schema.options import MachineGroup
+from polybench.schema.options import MachineGroup, Study
 from polybench.storage.store import Store
 from tests.cluster.cluster_runs import ActAtStage, cluster_run, study
 from tests.cluster.ray_nodes import Nodes, ray_nodes
@@ -43,27 +53,77 @@ from tests.runner.studies import RecordingProgress
 pytest.importorskip("ray")
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("ray://", "invalid address ray://: expected ray://HOST:PORT, such as"),
-        ("ray://host:port", "expected ray://HOST:PORT"),
-        ("ray://host:99999", "expected ray://HOST:PORT"),
-        ("local", "invalid address local: expected HOST:PORT, or auto"),  # of RAY_ADDRESS; Ray would start a cluster
-        ("ray://127.0.0.9", r"nothing listens at 127\.0\.0\.9 port 10001 .*ray start --head starts a client server"),
-        ("127.0.0.9:1", r"nothing listens at 127\.0\.0\.9 port 1 .*set RAY_ADDRESS"),
-        ("ray://a..b:10001", r"nothing listens at a\.\.b port 10001"),
-    ],
-)
-def test_address_without_a_cluster_is_rejected(address: str, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
-        check_address("auto", address)
+@pytest.mark.parametrize("target", ["ray://", "ray://host:port", "ray://host:99999"])
+def test_invalid_address_is_rejected(target: str) -> None:
+    with pytest.raises(BadInput, match=r"expected ray://HOST:PORT|nothing listens"):
+        check_address(target, target)
 
 
-def test_listening_address_is_accepted() -> None:
+def test_closed_port_is_reported_with_a_hint() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert check_address("auto", f"ray://127.0.0.1:{server.getsockname()[1]}") is None
-    assert check_address("auto", "auto") is None
+        port = server.getsockname()[1]
+    message = rf"nothing listens at 127\.0\.0\.1 port {port} .*ray start --head starts a client server at port 10001"
+    with pytest.raises(BadInput, match=message):
+        check_address("ray://", f"ray://127.0.0.1:{port}")
+    with pytest.raises(BadInput, match=r"nothing listens at 127\.0\.0\.9 port 1 .*set RAY_ADDRESS"):
+        check_address("auto", "127.0.0.9:1")
+    with pytest.raises(BadInput, match=r"nothing listens at a\.\.b port 10001"):
+        check_address("ray://a..b:10001", "ray://a..b:10001")
+
+
+@contextlib.contextmanager
+def listening(act: Callable[[socket.socket], object]) -> Iterator[int]:
+    """Yield the port of a server that calls `act` with each connection."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # the server is closed
+            while True:
+                connection = server.accept()[0]
+                connections.append(connection)
+                act(connection)
+
+    connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("act", "problem"),
+    [
+        (lambda _: None, "did not answer within 0 s"),
+        (lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "did not answer like one"),
+        (lambda connection: connection.close(), "did not answer like one"),
+    ],
+    ids=["silent", "http", "closes"],
+)
+def test_other_services_are_rejected_before_ray_connects(
+    act: Callable[[socket.socket], object], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(ray_module, "_ANSWER_SECONDS", 0.2 if "0 s" in problem else 60.0)
+    message = f"is not a Ray client server: it {problem}; ray start"
+    with listening(act) as port, pytest.raises(BadInput, match=message):
+        check_address("ray://", f"ray://127.0.0.1:{port}")
+
+
+def test_other_grpc_services_are_rejected() -> None:
+    grpc = pytest.importorskip("grpc")
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(BadInput, match="is not a Ray client server: it did not answer like one"):
+            check_address("ray://", f"ray://127.0.0.1:{port}")
+    finally:
+        server.stop(None).wait()
 
 
 def test_remote_address_has_a_security_warning() -> None:
@@ -116,8 +176,10 @@ def test_missing_resources_are_named(wanted: MachineGroup, nodes: list[RayNode],
             "Version mismatch: The cluster was started with:\n    Ray: 2.9.0\n    Python: 3.9.1\nThis process",
             "the cluster has Ray 2.9.0 and Python 3.9.1, but this machine has Ray 2.60.0",
         ),
-        ("Could not find any running Ray instance. Please", "Ray is not running on this machine; start it with: ray"),
-        ("ray client connection timeout", "no Ray client server answers there; ray start --head starts"),
+        (
+            "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err",
+            "Ray's head could not start",
+        ),
         ("refused\n  by the head", "refused by the head"),
     ],
 )
@@ -155,7 +217,7 @@ class FakeRay:
 
     def __init__(self) -> None:
         self.exceptions = SimpleNamespace(RayError=KeyError)
-        self.answer: list[Any] | Exception = []
+        self.answer: list[Any] | Exception | None = []
         self.found = [RayNode(digit * 56, f"n{digit}", {"CPU": 2}) for digit in "12"]
 
     def remote(self, kind: object) -> Actor:
@@ -170,10 +232,13 @@ class FakeRay:
     def wait(self, requests: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
         return requests, []
 
-    def get(self, request: object) -> list[Any]:
+    def get(self, request: object) -> list[Any] | None:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    def put(self, content: bytes) -> object:
+        return content
 
     def kill(self, actor: object) -> None: ...
 
@@ -219,6 +284,34 @@ def test_waiting_group_gets_the_node_of_a_group_that_ended(executor: RayExecutor
     events = [(one.label, type(one.message)) for one in executor.events(0)]
     assert events[:4] == [("a", WarningRaised), ("a", Finished), ("b", WarningRaised), ("b", Finished)]
     assert events[4:] == [("c", StageChanged)]
+
+
+def test_images_are_sent_to_nodes_that_lack_them(executor: RayExecutor, ray: FakeRay) -> None:
+    ray.answer = None
+    assert [one.message for one in executor.events(0)] == [StageChanged("receiving images")] * 2
+    assert len(executor._uploaded_data) == 1
+
+
+def test_images_that_cannot_be_sent_fail_only_their_group(
+    executor: RayExecutor, ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polybench.cluster.ray_node.MAX_UPLOAD_BYTES", 1)
+    ray.answer = None  # each node lacks the images
+    ended = {one.label: one.message for one in executor.events(0) if isinstance(one.message, Rejected)}
+    assert list(ended) == ["a", "b"]
+    assert "GiB are too large to send" in ended["a"].text
+    assert next(iter(executor._running.values())).label == "c"
+
+
+def test_name_of_a_data_set_is_not_a_folder_to_send(
+    executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = Task(header=new_header(), study=Study(), fingerprint=current_fingerprint())
+    for name, is_sent in (("cifar10", False), ("mine", True)):
+        (tmp_path / name).mkdir()
+        data = executor._describe_data(msgspec.structs.replace(task, study=Study(data=name)))
+        assert (data is not None) == is_sent
 
 
 def test_upload_needs_ray() -> None:
