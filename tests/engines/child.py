@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from polybench.engines import ENGINES
-from polybench.engines.base import Array, Engine, Weights
-from polybench.engines.job import Job
-from polybench.errors import EngineUnavailable
-from polybench.networks import MODELS
-from polybench.schema.options import Workload
-
-
-class FrameworkMissing(Exception):
-    """Reason for skipping a test; pytest's own exception cannot be sent between processes."""
+from polybench.engines.base import Array, Engine
+from tests.engines.engine_fixtures import EngineFixture, load_fixture
 
 
 def train_lenet(name: str, variants: str, dtype: str, precision: str, folder: Path) -> dict[str, Any]:
     """Train, and return losses, snapshots and evaluations by name.
 
-    `variants` are joined by "+", or empty. `folder` contains images.npy, labels.npy and weights.npz. float32
-    records a snapshot and three steps. float64 also checks that results do not depend on earlier calls or on
-    the division into blocks, which would make compilers generate more code.
+    `variants` are joined by "+", or empty. `folder` has the files of `conftest.problem`. float32 records a snapshot and
+    three steps. float64 also checks that results do not depend on earlier calls or on the division into blocks, which
+    would make compilers generate more code.
     """
-    images = np.load(folder / "images.npy", mmap_mode="r")
-    labels = np.load(folder / "labels.npy")
-    with np.load(folder / "weights.npz") as file:
-        weights = dict(file)
-    model = MODELS["lenet"]
-    workload = Workload(model.name, "noise", images.shape[1], model.optimizer, precision, 2)
-    job = Job(model, workload, "cpu", dtype, tuple(filter(None, variants.split("+"))))
-
-    engine = load_engine(name)
-    engine.build(job, weights)
-    engine.load(images, labels)
+    fixture = load_fixture(name, folder)
+    build = partial(fixture.build, "cpu", precision, tuple(filter(None, variants.split("+"))), dtype)
+    build()
+    engine = fixture.engine
 
     out: dict[str, object] = {}
     engine.reset()
@@ -45,16 +31,14 @@ def train_lenet(name: str, variants: str, dtype: str, precision: str, folder: Pa
     if dtype == "float32":
         out["losses"] = train_steps(engine, 3)
     else:
-        train_repeatedly(engine, job, weights, (images, labels), out)
+        train_repeatedly(fixture, build, out)
     engine.close()
     return {name: np.asarray(value) for name, value in out.items()}
 
 
-def train_repeatedly(
-    engine: Engine, job: Job, weights: Weights, batches: tuple[Array, Array], out: dict[str, object]
-) -> None:
+def train_repeatedly(fixture: EngineFixture, build: Callable[[], None], out: dict[str, object]) -> None:
     """Train with and without snapshots, after a reset, in one block, after another build, from other weights."""
-    images, labels = batches
+    engine, images, labels = fixture.engine, fixture.images, fixture.labels
     record_snapshot(engine, 0, "again", out)
     out["losses"] = train_steps(engine, 3, out)
 
@@ -71,26 +55,15 @@ def train_repeatedly(
     engine.run_steps(len(images), 1)  # the next epoch starts with the first batch again
     out["loss_of_next_epoch"] = engine.loss()
 
-    engine.build(job, weights)  # a second time in the same process
-    engine.load(images, labels)
+    build()  # a second time in the same process
     engine.reset()
     out["losses_after_build"] = train_steps(engine, 3)
 
-    engine.set_initial_weights({name: np.roll(value, 1) for name, value in weights.items()})
+    engine.set_initial_weights({name: np.roll(value, 1) for name, value in fixture.weights.items()})
     engine.reset()
     out["correct_of_other_weights"] = count_correct(engine, images, labels)
     out["losses_of_other_weights"] = train_steps(engine, 3)
     out["correct_after_training"] = count_correct(engine, images, labels)
-
-
-def load_engine(name: str) -> Engine:
-    """Import a framework and make its engine."""
-    module, _, factory = ENGINES[name].factory.partition(":")
-    try:
-        engine: Engine = getattr(importlib.import_module(module), factory)()
-    except EngineUnavailable as missing:
-        raise FrameworkMissing(missing.reason) from None
-    return engine
 
 
 def train_steps(engine: Engine, steps: int, out: dict[str, object] | None = None) -> list[float]:

@@ -25,7 +25,7 @@ from polybench.protocol.environment import worker_environment
 from polybench.protocol.process import WorkerProcess
 from polybench.worker.__main__ import die_with_parent
 from tests.engines import engine_fixtures
-from tests.engines.child import FrameworkMissing, train_lenet
+from tests.engines.child import train_lenet
 from tests.worker_sessions import InProcess
 
 Outcome = dict[str, Any]
@@ -92,7 +92,7 @@ def result_or_skip(task: Future[Any]) -> Any:
     """Return the result of the engine's process, or skip the test if the framework is missing."""
     try:
         return task.result()
-    except FrameworkMissing as missing:
+    except engine_fixtures.FrameworkMissing as missing:
         pytest.skip(str(missing))
 
 

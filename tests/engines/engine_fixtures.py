@@ -10,38 +10,47 @@ import functools
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 
 from polybench.data.batches import augment, augmentation_stream
-from polybench.engines.base import Array, PipelineInput
+from polybench.engines import ENGINES
+from polybench.engines.base import Array, Engine, PipelineInput
 from polybench.engines.job import Job
+from polybench.errors import EngineUnavailable
 from polybench.networks.initial_weights import initial_weights
 from polybench.networks.layers import Layer
 from polybench.networks.lenet import LENET
 from polybench.networks.optimizers import Optimizer
 from polybench.schema.options import Workload
-from tests.engines.child import load_engine
 
 RunCheck = Callable[..., None]
 """`run_check(configuration, check, **environment)`: see `conftest.run_check`."""
+
+
+class FrameworkMissing(Exception):
+    """Reason for skipping a test; pytest's own exception cannot be sent between processes."""
 
 
 class EngineFixture:
     """Engine with its framework loaded, lenet's initial weights and four batches of eight images."""
 
     def __init__(self, engine_name: str, folder: Path) -> None:
-        self.engine = load_engine(engine_name)
+        self.engine = _load_engine(engine_name)
         self.images = np.load(folder / "images.npy", mmap_mode="r")
         self.labels = np.load(folder / "labels.npy")
         with np.load(folder / "weights.npz") as file:
             self.weights = dict(file)
 
-    def build(self, device: str = "cpu", precision: str = "fp32", variants: tuple[str, ...] = ()) -> None:
+    def build(
+        self, device: str = "cpu", precision: str = "fp32", variants: tuple[str, ...] = (), dtype: str = "float32"
+    ) -> None:
         """Build lenet and load the batches."""
         workload = Workload("lenet", "noise", self.images.shape[1], Optimizer(), precision, 2)
-        self.engine.build(Job(LENET, workload, device, "float32", variants), self.weights)
+        self.engine.build(Job(LENET, workload, device, dtype, variants), self.weights)
         self.engine.load(self.images, self.labels)
 
     def build_layers(self, layers: tuple[Layer, ...], repeats: int = 1, variants: tuple[str, ...] = ()) -> None:
@@ -52,17 +61,29 @@ class EngineFixture:
         self.engine.load(*(np.repeat(array, repeats, axis=1) for array in (self.images, self.labels)))
 
 
+def _load_engine(name: str) -> Engine:
+    module, _, factory = ENGINES[name].factory.partition(":")
+    try:
+        engine: Engine = getattr(importlib.import_module(module), factory)()
+    except EngineUnavailable as missing:
+        raise FrameworkMissing(missing.reason) from None
+    return engine
+
+
+load_fixture = functools.cache(EngineFixture)
+
 Check = Callable[[EngineFixture], None]
 
 
-def in_process_of(configuration: str, **environment: str) -> Callable[[Check], Callable[[RunCheck], None]]:
-    """Turn a check into a test that runs in that engine's process, with this environment.
+def in_process_of(*configurations: Any, **environment: str) -> Callable[[Check], Callable[..., None]]:
+    """Turn a check into a test that runs in the process of each of these engines, with this environment.
 
-    `configuration` names only the variants that the process needs; `EngineFixture.build` takes its own.
+    A configuration names only the variants that the process needs; `EngineFixture.build` takes its own.
     """
 
-    def decorate(check: Check) -> Callable[[RunCheck], None]:
-        def test(run_check: RunCheck) -> None:
+    def decorate(check: Check) -> Callable[..., None]:
+        @pytest.mark.parametrize("configuration", configurations)
+        def test(run_check: RunCheck, configuration: str) -> None:
             run_check(configuration, check, **environment)
 
         test.check = check  # not __wrapped__: pytest would treat its arguments as fixtures
@@ -74,10 +95,7 @@ def in_process_of(configuration: str, **environment: str) -> Callable[[Check], C
 def run_check_by_name(module: str, name: str, engine: str, folder: Path) -> None:
     """Run the check of this name; called in the engine's process."""
     test = getattr(importlib.import_module(module), name)
-    getattr(test, "check", test)(_load_fixture(engine, folder))
-
-
-_load_fixture = functools.cache(EngineFixture)
+    getattr(test, "check", test)(load_fixture(engine, folder))
 
 
 def make_pipeline_input(

@@ -89,8 +89,8 @@ def check_counting_trains_as_running_does(fixture: EngineFixture) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "environment"),
-    [("torch", {}), ("tf", ONEDNN), ("jax", {}), ("keras+torch", {})],
-    ids=["torch", "tf", "jax", "keras+torch"],
+    [("torch", {}), ("tf", ONEDNN), ("jax", {}), ("keras+torch", {}), ("flux", {})],
+    ids=["torch", "tf", "jax", "keras+torch", "flux"],
 )
 def test_counting_trains_as_running_does(run_check: RunCheck, engine: str, environment: dict[str, str]) -> None:
     run_check(engine, check_counting_trains_as_running_does, **environment)

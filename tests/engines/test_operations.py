@@ -32,7 +32,7 @@ from polybench.networks.model import Model
 from polybench.networks.optimizers import Optimizer
 from polybench.networks.timed_layers import TimedLayer, split_layers
 from polybench.schema.options import Workload
-from tests.engines.engine_fixtures import EngineFixture, RunCheck, in_process_of
+from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.example_networks import SEQUENCES
 
 # Without a flatten, after which Keras orders the features differently.
@@ -60,12 +60,12 @@ CHAIN = Model(
     parity_batch_size=8,
 )
 
-timed_from_python = pytest.mark.parametrize("engine", ["torch", "tf", "jax"])
+timed_from_python = in_process_of("torch", "tf", "jax")
 
 
 @timed_from_python
-def test_every_operation_equals_the_reference(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_operations)
+def test_every_operation_equals_the_reference(fixture: EngineFixture) -> None:
+    check_operations(fixture)
 
 
 @in_process_of("tf")
@@ -73,12 +73,8 @@ def test_every_eager_operation_equals_the_reference(fixture: EngineFixture) -> N
     check_operations(fixture, ("eager",))
 
 
-@pytest.mark.parametrize("engine", ["torch", "tf", pytest.param("jax", marks=pytest.mark.slow)])
-def test_every_operation_of_sequence_layers_equals_the_reference(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_sequence_operations)
-
-
-def check_sequence_operations(fixture: EngineFixture) -> None:
+@in_process_of("torch", "tf", pytest.param("jax", marks=pytest.mark.slow))
+def test_every_operation_of_sequence_layers_equals_the_reference(fixture: EngineFixture) -> None:
     random, fixture = np.random.default_rng(0), copy.copy(fixture)  # other tests in this process use the original
     fixture.images = random.integers(0, 11, (1, 8, *SEQUENCES.input_shape), np.int32)
     fixture.labels = random.integers(0, SEQUENCES.classes, (1, 8))
@@ -107,11 +103,7 @@ def check_operations(fixture: EngineFixture, variants: tuple[str, ...] = (), mod
 
 
 @timed_from_python
-def test_the_sum_of_a_residual_block_is_correct(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_residual_sum)
-
-
-def check_residual_sum(fixture: EngineFixture) -> None:
+def test_the_sum_of_a_residual_block_is_correct(fixture: EngineFixture) -> None:
     build(fixture.engine, fixture, initial_weights(CHAIN, 0))
     x, dy = np.random.default_rng(0).standard_normal((2, 4, 3, 5, 5)).astype(np.float32)
     block = TimedLayer("sum + relu", "block", (Residual(()), ReLU()), (3, 5, 5), needs_input_gradient=True)
@@ -121,24 +113,16 @@ def check_residual_sum(fixture: EngineFixture) -> None:
     np.testing.assert_allclose(results["input gradient"][0], 2 * dy * (x > 0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("engine", ["torch", "tf"])  # JAX updates a copy, whose memory each update donates
-def test_the_update_operation_updates_the_weights(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_update)
-
-
 @timed_from_python
-def test_the_step_has_loss_update_and_call(run_check: RunCheck, engine: str) -> None:
-    run_check(engine, check_step_operations)
-
-
-def check_step_operations(fixture: EngineFixture) -> None:
+def test_the_step_has_loss_update_and_call(fixture: EngineFixture) -> None:
     fixture.build()
     operations = fixture.engine.build_step_operations()
     assert set(operations) == {"loss", "update", "call"}
     assert all(operation.run(2) > 0 for operation in operations.values())
 
 
-def check_update(fixture: EngineFixture) -> None:
+@in_process_of("torch", "tf")  # JAX updates a copy, whose memory each update donates
+def test_the_update_operation_updates_the_weights(fixture: EngineFixture) -> None:
     fixture.build()
     fixture.engine.reset()
     update = fixture.engine.build_step_operations()["update"]

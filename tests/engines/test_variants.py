@@ -13,15 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 
-from polybench.engines.job import Job
-from polybench.networks.lenet import LENET
-from polybench.schema.options import Workload
 from tests.engine_matrix import CHAINED, LENET_CELLS
-from tests.engines.child import load_engine
 from tests.engines.conftest import result_or_skip
+from tests.engines.engine_fixtures import load_fixture
 
 
 def channels_last(engine: Any) -> object:
@@ -154,15 +150,12 @@ EFFECTS: dict[str, Effect] = {
 
 def observe_variant(name: str, variants: tuple[str, ...], folder: Path) -> object:
     """Return the result of EFFECTS[name]'s function after two steps of `lenet` with these variants."""
-    engine = load_engine(name.partition("+")[0])
-    images, labels = (np.load(folder / f"{name}.npy") for name in ("images", "labels"))
-    workload = Workload("lenet", "noise", images.shape[1], LENET.optimizer, "fp32", 2)
     if dynamo := sys.modules.get("torch._dynamo"):  # drop code that other tests in this process compiled
         dynamo.reset()
         dynamo.utils.counters.clear()
-    with np.load(folder / "weights.npz") as file:
-        engine.build(Job(LENET, workload, "cpu", "float32", variants), dict(file))
-    engine.load(images, labels)
+    fixture = load_fixture(name.partition("+")[0], folder)
+    fixture.build(variants=variants)
+    engine = fixture.engine
     engine.run_steps(0, 2)
     effect = EFFECTS[name].observe(engine)
     engine.close()

@@ -22,8 +22,10 @@ ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "0"}
 class GpuEngineFixture(EngineFixture):
     """An engine with its framework loaded, which builds on the GPU."""
 
-    def build(self, device: str = "cuda", precision: str = "fp32", variants: tuple[str, ...] = ()) -> None:
-        super().build(device, precision, variants)
+    def build(
+        self, device: str = "cuda", precision: str = "fp32", variants: tuple[str, ...] = (), dtype: str = "float32"
+    ) -> None:
+        super().build(device, precision, variants, dtype)
 
     def build_large(self, batch_size: int, variants: tuple[str, ...] = ()) -> None:
         """Return a fixture with repeated images, so that the GPU takes longer than its host."""

@@ -101,17 +101,6 @@ def test_allocations_per_step_do_not_depend_on_the_number_of_steps(fixture: Engi
 
 
 @in_process_of("flux")
-def test_counting_allocations_trains(fixture: EngineFixture) -> None:
-    fixture.build()
-    fixture.engine.reset()
-    fixture.engine.run_steps(0, 3)
-    loss = fixture.engine.loss()
-    fixture.engine.reset()
-    fixture.engine.count_allocations(0, 3)
-    assert fixture.engine.loss() == loss
-
-
-@in_process_of("flux")
 def test_garbage_collections_are_reported(fixture: EngineFixture) -> None:
     import juliacall
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybench.engines.job import Job
 from polybench.errors import EngineUnavailable
-from polybench.networks.lenet import LENET
-from polybench.schema.options import Workload
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 
 
@@ -71,8 +68,7 @@ def test_float64_is_enabled_only_for_the_parity_check(fixture: EngineFixture) ->
 
     dtypes = []
     for dtype in ("float64", "float32"):
-        workload = Workload("lenet", "noise", 8, LENET.optimizer, "fp32", 2)
-        fixture.engine.build(Job(LENET, workload, "cpu", dtype), fixture.weights)
+        fixture.build(dtype=dtype)
         dtypes.append(keras.backend.result_type("float64", "float32"))
     assert dtypes == ["float64", "float32"]
 

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybench.engines.job import Job
-from polybench.networks.lenet import LENET
-from polybench.networks.optimizers import Optimizer
-from polybench.schema.options import Workload
 from tests.engines.device_calls import find_calls
 from tests.engines.engine_fixtures import EngineFixture, in_process_of
 from tests.engines.torch.fake_cuda import PEAK, fake_cuda
 
 NAMES = find_calls(("torch/*.py", "shared/pytorch.py"), "torch.cuda.")
-
-
-def build(
-    fixture: EngineFixture, variants: tuple[str, ...] = (), precision: str = "fp32", dtype: str = "float32"
-) -> Any:
-    """Build the engine on `cuda:1` and load its batches there."""
-    workload = Workload("lenet", "noise", fixture.images.shape[1], Optimizer(), precision, 2)
-    fixture.engine.build(Job(LENET, workload, "cuda:1", dtype, variants), fixture.weights)
-    fixture.engine.load(fixture.images, fixture.labels)
-    return fixture.engine
+DEVICE = "cuda:1"
 
 
 def train(fixture: EngineFixture) -> None:
     """Run everything that uses a GPU: training, counting allocations, checkpointing, and a CUDA graph."""
-    engine = build(fixture)
+    fixture.build(DEVICE)
+    engine = fixture.engine
     engine.probe()
     engine.run_steps(0, 2)
     engine.count_allocations(0, 2)
     engine.device_peak_bytes()
     engine.restore_training_state(engine.training_state())
-    build(fixture, ("cudagraph",)).run_steps(0, 2)
+    fixture.build(DEVICE, variants=("cudagraph",))
+    engine.run_steps(0, 2)
 
 
 @in_process_of("torch")
@@ -48,7 +37,8 @@ def test_all_gpu_calls_exist_in_the_installed_pytorch(fixture: EngineFixture) ->
 @in_process_of("torch")
 def test_the_device_is_synchronized_only_before_and_after_a_block(fixture: EngineFixture) -> None:
     with fake_cuda() as cuda:
-        engine = build(fixture)
+        fixture.build(DEVICE)
+        engine: Any = fixture.engine
         step = engine._train_step
         engine._train_step = lambda *batch: (cuda.order.append("step"), step(*batch))[1]
         del cuda.order[:]
@@ -69,7 +59,8 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
         (("channels_last", "foreach"), "tf32", "float32"),
     ):
         with fake_cuda() as cuda:
-            engine = build(fixture, variants, precision, dtype)
+            fixture.build(DEVICE, precision, variants, dtype)
+            engine: Any = fixture.engine
             engine.run_steps(0, 2)
             images, labels = engine._batches[0]
             parameters = list(engine._network.module.parameters())
@@ -91,7 +82,8 @@ def test_tensors_of_a_step_have_the_right_device_dtype_and_memory_format(fixture
 @in_process_of("torch")
 def test_allocations_and_peak_memory_come_from_the_device_allocator(fixture: EngineFixture) -> None:
     with fake_cuda() as cuda:
-        engine = build(fixture)
+        fixture.build(DEVICE)
+        engine: Any = fixture.engine
         allocation = engine.count_allocations(0, 2).device
         assert engine.device_peak_bytes() == PEAK
     assert allocation is not None

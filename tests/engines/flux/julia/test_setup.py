@@ -70,7 +70,8 @@ def calls(tmp_path: Path) -> str:
     return (tmp_path / "calls").read_text()
 
 
-def test_given_julia_is_precompiled_tested_and_saved(executable: Make, project: Make, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("no_network")
+def test_given_julia_is_tested_and_saved_without_a_network(executable: Make, project: Make, tmp_path: Path) -> None:
     julia, folder = executable(), project()
     before = files(folder)
     code, output = setup("--julia", julia, "--project", folder)
@@ -111,20 +112,14 @@ def test_juliapkg_gets_the_version_bounds(executable: Make, project: Make, tmp_p
     assert compat["PythonCall"] == "=0.9.34"
 
 
-def test_added_packages_stay_when_juliapkg_resolves_again(installing: Make, project: Make) -> None:
-    folder = project()
-    julia = installing(COMPLETE | {"Mooncake": "0.5.45"})
-    assert setup("--julia", julia, "--project", folder, "--add-package", "Mooncake")[0] == 0
-    listed = json.loads(Path(folder, "pyjuliapkg", "juliapkg.json").read_text())["packages"]
-    assert listed == {"Mooncake": {"uuid": "da2b9cff-9c12-43a0-ae48-6db2b0edb7d6", "version": bounds()["Mooncake"]}}
-
-
-def test_indirect_packages_are_added(installing: Make, project: Make, tmp_path: Path) -> None:
+def test_indirect_packages_are_added_and_stay_when_juliapkg_resolves_again(installing: Make, project: Make) -> None:
     packages = COMPLETE | {"Mooncake": "0.5.45"}
     folder = project(packages, indirect=("NPZ", "JSON", "Mooncake"))
     code, output = setup("--julia", installing(packages), "--project", folder, "--add-package", "Mooncake")
     assert code == 0, output
     assert "installing NPZ, Mooncake with dependencies" in output
+    listed = json.loads(Path(folder, "pyjuliapkg", "juliapkg.json").read_text())["packages"]
+    assert listed == {"Mooncake": {"uuid": "da2b9cff-9c12-43a0-ae48-6db2b0edb7d6", "version": bounds()["Mooncake"]}}
 
 
 @pytest.mark.parametrize(
@@ -199,14 +194,7 @@ def test_offline_adds_packages_without_a_server(
     assert "offline true ." in calls(tmp_path)
 
 
-@pytest.mark.usefixtures("no_network")
-def test_complete_project_needs_no_network(executable: Make, project: Make) -> None:
-    assert setup("--julia", executable(), "--project", project())[0] == 0
-
-
-@pytest.mark.parametrize(
-    "packages", [FLUX_ONLY, COMPLETE, {name: COMPLETE[name] for name in COMPLETE if name != "NPZ"}]
-)
+@pytest.mark.parametrize("packages", [FLUX_ONLY, COMPLETE, WITHOUT_NPZ])
 def test_unwritable_project_is_used_unless_it_lacks_packages(
     packages: dict[str, str], executable: Make, project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
