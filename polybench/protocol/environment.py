@@ -45,7 +45,8 @@ _RECORDED_PREFIXES = (
 )  # fmt: skip
 _COMPILERS = ("CC", "CXX")
 """Exact names: the compilers of TorchInductor and Triton."""
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/\s]*@")  # a user or password in a URL
 
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC_PREFIX = "glibc.malloc."
@@ -140,7 +141,8 @@ def recorded_env_vars(user_environment: Mapping[str, str], worker_variables: Map
         for name, value in sorted(inherited_env_vars(user_environment).items())
         if (name.startswith(_RECORDED_PREFIXES) or name in _COMPILERS)
         and name not in worker_variables
-        and not _SECRET.search(name)
+        and not _SECRET_NAME.search(name)
+        and not _SECRET_VALUE.search(value)
     }
 
 

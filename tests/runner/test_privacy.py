@@ -38,10 +38,14 @@ def test_no_document_or_log_contains_secrets_of_the_environment(
         "TF_API_TOKEN",
         "TF_VAR_db",
         "JULIA_PKG_AUTH",
+        "CUDA_PWD",
+        "XLA_CRED",
         "HARMLESS",
         "https_proxy",
     ):
         monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("XLA_MIRROR", f"https://user:{CANARY}@host/path")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", f"s3://{CANARY}@host/path")
     monkeypatch.setenv("KMP_BLOCKTIME", "7")
     document = run("fake", "fake+crash", store=Store(tmp_path), processes=1, rounds_per_process=1, parity=False)
     assert document.results[0].versions["inherited"]["KMP_BLOCKTIME"] == "7"
