@@ -1,7 +1,6 @@
 """The documents of `diff`, `history`, `merge` and `explain`, which are derived from saved documents.
 
-Times are in seconds. Null means "not measured" or "no source", never 0. Version 1 of each schema was never
-released; version 2 has fields in standard terms.
+Times are in seconds. Null means "not measured" or "no source", never 0.
 """
 
 from __future__ import annotations

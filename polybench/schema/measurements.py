@@ -1,7 +1,6 @@
 """The documents of `layers`, `overhead`, `sweep`, `peak` and `allocations`.
 
-Times are in seconds, sizes in bytes. Null means "not measured" or "no source", never 0. Version 1 of each schema
-was never released; version 2 has fields in standard terms.
+Times are in seconds, sizes in bytes. Null means "not measured" or "no source", never 0.
 """
 
 from __future__ import annotations

@@ -519,10 +519,7 @@ DEFAULT_COLUMNS = (
 )
 """Columns in order of importance: a table shows those that have a value and fit (render.auto_columns)."""
 
-_GROUPS = (
-    *("speed", "replicas", "mean_times", "training", "startup", "allocation", "pipeline", "memory"),
-    *("interference", "utilization"),
-)
+_GROUPS = dict.fromkeys(group for metric in _METRICS for group in metric.groups)
 
 GROUPS: dict[str, tuple[str, ...]] = {
     **{group: tuple(metric.name for metric in _METRICS if group in metric.groups) for group in _GROUPS},
