@@ -82,11 +82,7 @@ def make_progress(callback: ProgressCallback | None) -> Progress:
 
 
 def build_study(options: Options) -> Study:
-    """Return the study with these options.
-
-    Raises:
-        BadInput: an option is unknown, or its value is invalid on every machine.
-    """
+    """Return the study; raises BadInput for an unknown option, or a value that is invalid on every machine."""
     public = dict.fromkeys(name for name in Study.__struct_fields__ if name != "injected_delays")
     for name in options:
         if name not in Study.__struct_fields__:

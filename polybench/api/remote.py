@@ -63,11 +63,7 @@ def run_on_each(run: ClusterRun, progress: Progress) -> MachinesResult:
 
 
 def parse_machine_groups(machines: Sequence[MachineKeys]) -> tuple[MachineGroup, ...]:
-    """Return machine groups, as in a study file.
-
-    Raises:
-        BadInput: a key or value is unknown, or `machines` is empty.
-    """
+    """Return machine groups, as in a study file."""
     try:
         groups = msgspec.convert(machines, tuple[MachineGroup, ...])
     except msgspec.ValidationError as error:

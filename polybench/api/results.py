@@ -238,8 +238,7 @@ class LayersResult(SavedResult[LayersDocument]):
     def roofline(self) -> Any:
         """Return a plotly Figure of the layers and the machine's measured peaks.
 
-        Raises:
-            BadInput: no peaks are cached for these engines on this machine; `peak` measures them.
+        Without cached peaks of these engines on this machine, the error says how to measure them.
         """
         return _plot("roofline", self.document)
 
@@ -303,11 +302,7 @@ class ExplanationResult(DocumentResult[ExplanationDocument]):
 
 
 def load_section(name: str, store: Store) -> Section:
-    """Load a study with all related saved documents, or a sweep.
-
-    Raises:
-        BadInput: the document does not exist, cannot be read, or is of another kind.
-    """
+    """Load a study with all related saved documents, or a sweep; raises BadInput for other kinds."""
     document = load_document(name, store)
     if isinstance(document, SweepDocument):
         return document

@@ -58,11 +58,7 @@ def reject_upload(on: str | None, *, upload: bool) -> None:
 
 
 def check_cluster(study: Study, machines: Sequence[MachineGroup], on: str, *, upload: bool) -> None:
-    """Check for a dry run what the run would check, without contacting the cluster.
-
-    Raises:
-        BadInput: `on` is invalid, or the study cannot run remotely.
-    """
+    """Check for a dry run what the run would check, without contacting the cluster."""
     from polybench.cluster.executor import check_target
 
     check_target(on, upload=upload)
@@ -112,11 +108,7 @@ def resume_cluster_run(
 
 
 def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], options: OutputOptions) -> str:
-    """Return the ID of the newest interrupted cluster run with the same settings.
-
-    Raises:
-        BadInput: no run matches, or nothing is saved.
-    """
+    """Return the ID of the newest interrupted cluster run with the same settings; raises BadInput without one."""
     from polybench.runner.checkpoint import ClusterCheckpoint, find_unfinished, select_machines
     from polybench.storage.store import Store, results_folder
 

@@ -70,7 +70,7 @@ def explain_study(
     Args:
         document: the study.
         store: where to find and save documents; None saves nothing.
-        progress: progress of the measurement of layers.
+        progress: of the measurement of layers.
         argv: command line of the layers' document.
         requested: settings of the study, if known: an anonymous document does not contain the data's path.
     """

@@ -194,8 +194,7 @@ WORKLOAD = _panel(
     WORKLOAD_PANEL,
     _option(
         "engines",
-        "Engines to compare, with variants and environments: torch,tf,torch+compile,torch@old. An engine"
-        " may be"
+        "Engines to compare, with variants and environments: torch,tf,torch+compile,torch@old. An engine may be"
         " repeated. List: polybench engines.",
         kind=str,
         read=split_names,
@@ -219,8 +218,7 @@ WORKLOAD = _panel(
     _option(
         "data",
         "Data set: cifar10, mnist, imdb, synthetic, or the path of an official archive, of its unpacked"
-        " files, or of a folder with one subfolder of images per class. auto: the network's real data set"
-        " if it"
+        " files, or of a folder with one subfolder of images per class. auto: the network's real data set if it"
         " is on disk, else synthetic.",
     ),
     _option("batch_size", "Images or sequences per step.", show_default=_MODEL_DEFAULT),
@@ -247,8 +245,7 @@ WORKLOAD = _panel(
     ),
     _option(
         "input",
-        "Source of the batches. preload: all data is on the device before timing starts; pipeline: the"
-        " engine's"
+        "Source of the batches. preload: all data is on the device before timing starts; pipeline: the engine's"
         " own input pipeline prepares batches during training.",
     ),
     _option(
@@ -267,8 +264,7 @@ WORKLOAD = _panel(
     ),
     _option(
         "malloc",
-        "Malloc policy. retain: the process keeps freed memory; system: the C library returns some of it to"
-        " the"
+        "Malloc policy. retain: the process keeps freed memory; system: the C library returns some of it to the"
         " kernel, and steps can lose time to page faults.",
     ),
     _option(
@@ -485,9 +481,6 @@ def with_options(*names: str) -> Callable[[Command], Command]:
     The value of each option goes to the parameter of its name, or into the field of its name in a parameter
     that is a Study, OutputOptions or Overrides. Overrides have no defaults. A parameter of type Filters adds
     the options of `parse_filters`. Own options with a help panel follow those of the table.
-
-    Args:
-        names: keys of OPTIONS.
     """
 
     def decorate(function: Command) -> Command:

@@ -50,11 +50,7 @@ def parse_columns(text: str | None) -> list[Metric] | None:
 
 
 def check_writable(output: Path | None) -> None:
-    """Check before measuring that the result can be written.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
+    """Raise BadInput before measuring if the result cannot be written."""
     if output is None:
         return
     try:
@@ -65,11 +61,7 @@ def check_writable(output: Path | None) -> None:
 
 
 def write(text: str | bytes, output: Path | None) -> None:
-    """Print text, or write text or bytes to a file.
-
-    Raises:
-        PolybenchError: writing failed, for example because the disk is full.
-    """
+    """Print text, or write text or bytes to a file; raises PolybenchError if the disk is full, for example."""
     try:
         if output is not None:
             output.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -84,14 +76,10 @@ def write(text: str | bytes, output: Path | None) -> None:
 
 
 def print_and_exit(text: str, options: OutputOptions, store: Store | None, saved_message: str, *codes: int) -> NoReturn:
-    """Print a result and a message that it is saved, and exit with the most severe code.
+    """Print a result, and on standard error that it is saved, and exit with the most severe code.
 
-    Args:
-        text: the result.
-        options: where to print.
-        store: where the result was saved; None if it was not.
-        saved_message: message on standard error if it was saved.
-        codes: exit codes; the first one if none of them is 130 or 1. A result that could not be saved adds 1.
+    `store` is None if the result was not to be saved. The code is the first one if none of them is 130 or 1; a
+    result that could not be saved adds 1.
     """
     has_failed_saves = store is not None and bool(store.failed_saves)
     try:

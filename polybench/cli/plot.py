@@ -77,11 +77,7 @@ def _kind(document: AnyDocument) -> Kind:
 
 
 def _find_layers(study: StudyDocument, store: Store) -> LayersDocument:
-    """Return the newest saved layers of a study.
-
-    Raises:
-        BadInput: no layers are saved; the message has the command that measures them.
-    """
+    """Return the newest saved layers of a study; the error without any has the command that measures them."""
     from polybench.analysis.related_documents import newest_layers
 
     found = newest_layers(study, store.layers())

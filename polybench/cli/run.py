@@ -22,7 +22,7 @@ from polybench.cli.cluster import (
 from polybench.cli.execute import execute, print_plan, resume_matching_study, resume_study_by_id
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
-from polybench.cli.sweep import print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
+from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
 from polybench.errors import BadInput
 from polybench.schema.options import MachineGroup
 
@@ -45,12 +45,7 @@ def run(
     strict: bool,
     recheck: bool,
     dry_run: bool,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Resume the newest interrupted run with the same settings; see polybench resume."
-        ),
-    ] = False,
+    resume: Resume = False,
     on: TargetOption = None,
     upload: UploadOption = False,
 ) -> None:

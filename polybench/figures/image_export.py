@@ -75,9 +75,7 @@ def file_format(path: Path) -> str:
 def export(figure: Figure, caption: str, format: str) -> bytes:
     """Create the contents of a file; html needs neither a browser nor a network.
 
-    Raises:
-        BadInput: plotly is not installed.
-        EngineUnavailable: kaleido or a browser is missing.
+    Raises EngineUnavailable if kaleido or a browser is missing.
     """
     plotly_figure = to_plotly(figure, caption)
     if format == "html":

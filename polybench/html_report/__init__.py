@@ -22,14 +22,11 @@ Section = StudySection | SweepDocument
 
 
 def render_report(sections: Sequence[Section], home: str | None = None) -> str:
-    """Render a report as one HTML page.
+    """Render a report as one HTML page; raises BadInput if jinja2 or plotly is not installed.
 
     Args:
         sections: at least one study with its related documents, or sweep.
         home: address of the list of studies if `polybench view` serves the report.
-
-    Raises:
-        BadInput: jinja2 or plotly is not installed.
     """
     views = [
         build_sweep_view(section, number) if isinstance(section, SweepDocument) else build_view(section, number)

@@ -31,11 +31,7 @@ View = dict[str, Any]
 
 
 def render_template(template: str, **values: Any) -> str:
-    """Render a template.
-
-    Raises:
-        BadInput: jinja2 is not installed.
-    """
+    """Render a template; raises BadInput if jinja2 is not installed."""
     text: str = _environment().get_template(template).render(version=__version__, **values)
     return text
 
@@ -85,11 +81,7 @@ def report_script() -> Script:
 
 @cache
 def plotly_script() -> Script:
-    """Load plotly.js from the package plotly.
-
-    Raises:
-        BadInput: plotly is not installed.
-    """
+    """Load plotly.js from the package plotly; raises BadInput without it."""
     text = plotly_javascript()
     compressed = gzip.compress(text.encode(), mtime=0)
     return Script(base64.b64encode(compressed).decode(), csp_hash(text))
@@ -106,11 +98,7 @@ NO_FRAMING = "frame-ancestors 'none'"
 
 
 def csp_with_figures() -> str:
-    """Build the policy of a page with figures: two scripts, and inline styles, which plotly.js needs.
-
-    Raises:
-        BadInput: plotly is not installed.
-    """
+    """Build the policy of a page with figures: two scripts, and inline styles, which plotly.js needs."""
     allowed = f"script-src {report_script().csp_hash} {plotly_script().csp_hash}"
     return f"{_DEFAULT}; {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
 

@@ -39,14 +39,11 @@ _HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """Server that starts to listen when it is created.
+    """Server that starts to listen when it is created; raises BadInput if the port is in use or not allowed.
 
     Args:
         router: creates the pages.
         port: on the loopback interface; 0 for a free port.
-
-    Raises:
-        BadInput: the port is in use or not allowed.
     """
 
     daemon_threads = True

@@ -205,12 +205,9 @@ def test_comparison_sentences(result: Result, sentence: str) -> None:
     assert summary_sentences(study(BASELINE, result)) == [sentence]
 
 
-def test_unranked_configuration_has_no_sentence() -> None:
+def test_unranked_configuration_or_missing_baseline_gives_no_sentence() -> None:
     failed = measured("tf/cpu", 0.01, parity=ParityCheck("fail"), vs_baseline=None)
     assert summary_sentences(study(BASELINE, failed)) == []
-
-
-def test_missing_baseline_gives_no_sentence() -> None:
     assert summary_sentences(study(compared(2, (1.9, 2.1)))) == []
 
 
