@@ -121,10 +121,9 @@ def test_tf32_is_off(fixture: EngineFixture) -> None:
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-@in_process_of("tf")
-def test_eager_and_xla_cannot_be_combined(fixture: EngineFixture) -> None:
+def test_eager_and_xla_cannot_be_combined() -> None:
     with pytest.raises(EngineUnavailable, match="eager has no tf"):
-        fixture.build(variants=("eager", "xla"))
+        validate(job_of(EVERYTHING, "eager", "xla"))
 
 
 def build_sequences(engine: Any, *variants: str) -> None:
