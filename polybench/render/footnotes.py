@@ -195,7 +195,11 @@ def _training_notes(study: StudyDocument) -> Iterator[str]:
     seeds = max(sum(training.complete for training in result.trainings) for result in trained)
     epochs = max(len(training.epochs) for result in trained for training in result.trainings)
     spread = "mean ± standard deviation over" if seeds > 1 else "from"
-    yield f"accuracy: {spread} {units.plural(seeds, 'seed')}, after at most {units.plural(epochs, 'epoch')}"
+    order = "" if study.settings.input == "pipeline" else "; every epoch has the same batches in the same order"
+    yield (
+        f"accuracy: {spread} {units.plural(seeds, 'seed')} of the initial weights, after at most"
+        f" {units.plural(epochs, 'epoch')}{order}"
+    )
     for result in trained:
         if unfinished := sum(not training.complete for training in result.trainings):
             yield f"{result.configuration}: accuracy excludes {units.plural(unfinished, 'unfinished training')}"
