@@ -38,7 +38,7 @@ from polybench.runner.progress import Progress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.state import StudyState
 from polybench.runner.study import run_study
-from polybench.runner.workers import Environments, version_changes
+from polybench.runner.workers import make_runs, version_changes
 from polybench.schema.measurements import PeakDocument
 from polybench.schema.options import Study
 from polybench.schema.units import format_bytes
@@ -130,11 +130,10 @@ def _version_changes(cached: PeakDocument, requested: Collection[str], study: St
     except BadInput as error:  # a plug-in engine that is no longer installed
         return [str(error)]
     with scratch_folder() as scratch:
-        environments = Environments(plan, scratch)
         saved = [
-            (relevant[configuration.name].versions, environments.make_run(configuration))
-            for configuration in plan.configurations
-            if configuration.name in relevant
+            (relevant[run.configuration.name].versions, run)
+            for run in make_runs(plan, scratch)
+            if run.configuration.name in relevant
         ]
         changes = version_changes(saved, study.timeout)
     return [*changes, *list_changes({"NumPy": cached.numpy}, {"NumPy": np.__version__})]

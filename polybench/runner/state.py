@@ -33,7 +33,7 @@ from polybench.runner.checkpoint import CheckpointStore, CompletedPhases, StudyC
 from polybench.runner.peak_cache import PeakCache
 from polybench.runner.progress import ConfigurationProgress, PhaseTimer
 from polybench.runner.scratch import prune_logs
-from polybench.runner.workers import Environments, version_changes
+from polybench.runner.workers import make_runs, version_changes
 from polybench.schema import units
 from polybench.schema.metadata import Host, RoundInterference, Settings
 from polybench.schema.study import StudyDocument
@@ -65,8 +65,7 @@ class StudyState:
         self.plan, self.files = plan, files
         self.phase_timer, self.progress = phase_timer, phase_timer.progress
         self.scratch, self.observer = scratch, observer
-        environments = Environments(plan, scratch / "environments")
-        self.runs = [environments.make_run(configuration) for configuration in plan.configurations]
+        self.runs = make_runs(plan, scratch / "environments")
         self.interference: list[RoundInterference] = []
         self.completed = CompletedPhases()
         self.idle_wait = IdleWait(plan.study.wait_idle, self.progress.on_stage)

@@ -20,7 +20,7 @@ from polybench.runner.prepare import new_header
 from polybench.runner.progress import ConfigurationProgress, Progress
 from polybench.runner.scratch import scratch_folder
 from polybench.runner.study import resume_study, run_study
-from polybench.runner.workers import Environments, version_changes
+from polybench.runner.workers import make_runs, version_changes
 from polybench.schema import units
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized
@@ -159,12 +159,10 @@ def _is_interrupted(document: StudyDocument) -> bool:
 def _study_changes(document: StudyDocument, plan: Plan, scratch: Path) -> list[str]:
     """Describe changes of the data and engine versions of a finished study."""
     images = dataset_of(plan.study, plan.model, scratch)
-    environments = Environments(plan, scratch / "environments")
-    results = [(document.result(configuration.name), configuration) for configuration in plan.configurations]
     saved = [
-        (result.versions, environments.make_run(configuration))
-        for result, configuration in results
-        if "build" in result.versions
+        (versions, run)
+        for run in make_runs(plan, scratch / "environments")
+        if "build" in (versions := document.result(run.configuration.name).versions)
     ]
     nested = () if is_anonymized(document.host) else ("build", "environment", "inherited")
     return [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +14,7 @@ from typing import Any
 from polybench.engines import ENGINES
 from polybench.engines.job import COLD_START
 from polybench.errors import ConfigurationFailed, EngineUnavailable
-from polybench.planning.environments import EnvironmentSpec, resolve_environment
+from polybench.planning.environments import resolve_environment
 from polybench.planning.plan import Plan, engine_spec
 from polybench.protocol import calls
 from polybench.protocol.calls import AnswerT, Loaded, Request
@@ -141,53 +143,38 @@ def _scalar_values(versions: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in versions.items() if not isinstance(value, dict)}
 
 
-class Environments:
-    """Python environments and interpreters of a plan's configurations.
+def make_runs(plan: Plan, folder: Path) -> list[ConfigurationRun]:
+    """Create the run of each configuration, with the environment of its workers and no measurements.
 
     `folder` gets links to bundled packages; it must outlive the workers.
     """
+    numbers = itertools.count()
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._plan, self._folder = plan, folder
-        self._interpreters: dict[str, Interpreter | EngineUnavailable] = {}
+    @functools.cache
+    def interpreter(python: str) -> Interpreter:
+        return resolve_interpreter(python, folder / str(next(numbers)))
 
-    def resolve(self, configuration: Configuration) -> EnvironmentSpec:
-        """Return the environment of a configuration."""
-        return resolve_environment(configuration, engine_spec(configuration), self._plan.study.env)
+    return [_make_run(plan, configuration, interpreter) for configuration in plan.configurations]
 
-    def interpreter(self, configuration: Configuration) -> Interpreter:
-        """Return the interpreter of a configuration; raises EngineUnavailable if it does not work."""
-        python = self.resolve(configuration).python
-        if python is None:
-            return OWN_INTERPRETER
-        if python not in self._interpreters:
-            try:
-                self._interpreters[python] = resolve_interpreter(python, self._folder / str(len(self._interpreters)))
-            except EngineUnavailable as error:
-                self._interpreters[python] = error
-        resolved = self._interpreters[python]
-        if isinstance(resolved, EngineUnavailable):
-            raise resolved
-        return resolved
 
-    def make_run(self, configuration: Configuration) -> ConfigurationRun:
-        """Create the run of a configuration, with the environment of its workers and no measurements."""
-        plan = self._plan
-        try:
-            variables = worker_environment(
-                engine_spec(configuration),
-                configuration.device,
-                plan.workload.threads,
-                configuration.variants,
-                plan.study.malloc,
-                plan.cpus,
-                self.resolve(configuration).project,
-                plan.workload_of(configuration).precision,
-                configuration.replicas,
-            )
-            interpreter = self.interpreter(configuration)
-        except EngineUnavailable as error:
-            run = ConfigurationRun(configuration, {})
-            run.mark_unavailable(error)
-            return run
-        return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), interpreter)
+def _make_run(plan: Plan, configuration: Configuration, interpreter: Callable[[str], Interpreter]) -> ConfigurationRun:
+    spec = engine_spec(configuration)
+    environment = resolve_environment(configuration, spec, plan.study.env)
+    try:
+        variables = worker_environment(
+            spec,
+            configuration.device,
+            plan.workload.threads,
+            configuration.variants,
+            plan.study.malloc,
+            plan.cpus,
+            environment.project,
+            plan.workload_of(configuration).precision,
+            configuration.replicas,
+        )
+        python = OWN_INTERPRETER if environment.python is None else interpreter(environment.python)
+    except EngineUnavailable as error:
+        run = ConfigurationRun(configuration, {})
+        run.mark_unavailable(error)
+        return run
+    return ConfigurationRun(configuration, variables, recorded_env_vars(os.environ, variables), python)

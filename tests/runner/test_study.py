@@ -19,7 +19,7 @@ from polybench.engines.fake.engine import (
     PIPELINE_BATCH_SECONDS,
     STEP_SECONDS,
 )
-from polybench.errors import BadInput, RequiredEngineMissing
+from polybench.errors import BadInput
 from polybench.machine import host
 from polybench.machine.process_counters import cpu_seconds
 from polybench.protocol import calls
@@ -97,14 +97,6 @@ def test_the_study_is_saved_after_each_phase_and_logs_are_deleted_if_nothing_fai
     assert not list(tmp_path.glob("logs/*"))
 
 
-def test_strict_measures_nothing_if_an_engine_is_unavailable() -> None:
-    listener = RecordingProgress()
-    study = Study(engines=("fake", "fake+unavailable"), **FAST)
-    with pytest.raises(RequiredEngineMissing, match="fake\\+unavailable/cpu"):
-        run_study(study, listener, store=None, strict=True)
-    assert not any("round" in stage for stage in listener.stages)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -139,14 +131,6 @@ def test_an_unwritable_results_folder_is_reported_before_measuring(tmp_path: Pat
     with pytest.raises(BadInput, match="cannot write results"):
         run_study(Study(engines=("fake",), **FAST), listener, store=Store(tmp_path / "file"))
     assert listener.stages == []
-
-
-def test_configurations_that_exceed_memory_run_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "available_memory", lambda: 100 << 20)
-    listener = RecordingProgress()
-    result = run("fake", "fake+slow", "fake", listener=listener, parity=False)
-    assert any("3 groups" in text for text in result.warnings)
-    assert all(r.status == "ok" and r.vs_baseline for r in result.results)
 
 
 def test_caveats_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,24 +231,18 @@ def assert_pipeline_is_timed(result: Result) -> None:
     assert pipeline.training_items_per_second is not None
 
 
-def test_memory_groups_have_separate_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configurations_that_exceed_memory_run_in_groups_with_separate_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "available_memory", lambda: 1)
-    listener = RecordingProgress()
-    result = run(
-        "fake+slow",
-        "fake",
-        processes=1,
-        steps_per_round=None,
-        rounds_per_process=None,
-        budget=4.0,
-        batch_size=10,
-        listener=listener,
-    )
-    slow, fast = (configuration.step_times.values[0] for configuration in result.results if configuration.step_times)
-    assert any("2 groups" in warning for warning in listener.warnings)
+    own_choice = {"steps_per_round": None, "rounds_per_process": None}
+    result = run("fake+slow", "fake", processes=1, budget=4.0, batch_size=10, **own_choice)
+    assert any("2 groups" in warning for warning in result.warnings)
+    slow, fast = result.results
+    assert slow.step_times is not None
+    assert fast.step_times is not None
     # Each group has half of the budget, so its blocks have twice as many steps of half the duration.
-    assert len(fast[0]) == pytest.approx(2 * len(slow[0]), rel=0.25)
+    assert len(fast.step_times.values[0][0]) == pytest.approx(2 * len(slow.step_times.values[0][0]), rel=0.25)
     assert result.settings.steps_per_round is None
+    assert fast.vs_baseline is not None
 
 
 def test_precisions_are_configurations_of_one_study() -> None:
