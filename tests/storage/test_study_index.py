@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,21 +18,6 @@ from polybench.storage.store import Store
 from polybench.storage.study_index import StudyIndex
 from polybench.storage.summaries import StudySummary, summarize_document
 from tests.factories import measured, study
-
-SAVE_REPEATEDLY = """
-import sys
-from pathlib import Path
-import msgspec
-from polybench.storage.store import Store
-from tests.factories import measured, study
-store = Store(Path(sys.argv[1]))
-document = study(measured("torch/cpu", 0.01))
-print("ready", flush=True)
-for number in range(10_000):
-    document.id = f"{number:06d}"
-    store.save(document)
-    store.summaries()
-"""
 
 
 def save(folder: Path, *ids: str) -> None:
@@ -129,22 +113,6 @@ def test_concurrent_processes_see_all_studies(index: StudyIndex) -> None:
     command = [sys.executable, "-c", program, str(index._folder), str(index.path.parent)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0] for process in running] == ["{3}\n"] * 3
-
-
-def test_killed_writer_leaves_only_complete_studies(tmp_path: Path, own_folders: Path) -> None:
-    folder = tmp_path / "results"
-    for number in range(3):
-        command = [sys.executable, "-c", SAVE_REPEATEDLY, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(0.05 + 0.03 * number)
-            process.send_signal(signal.SIGKILL)
-        found = Store(folder).summaries()
-        assert found == read_without_index(folder)
-        assert found
-        assert [one.unreadable_reason for one in found] == [None] * len(found)
 
 
 def test_fastest_configuration_is_ranked() -> None:
