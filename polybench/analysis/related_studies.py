@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from polybench.schema.measurements import LayersDocument
 from polybench.schema.metadata import Settings
-from polybench.schema.result import Result
+from polybench.schema.result import Result, library_versions
 from polybench.schema.study import StudyDocument
 from polybench.storage.anonymize import is_anonymized
 
@@ -94,7 +94,4 @@ def _same_machine(one: StudyDocument | LayersDocument, two: StudyDocument | Laye
 
 def _same_versions(one: dict[str, Any], two: dict[str, Any]) -> bool:
     """Compare frameworks and libraries; these and the settings determine how engines are built and started."""
-    libraries = [
-        {name: value for name, value in versions.items() if not isinstance(value, dict)} for versions in (one, two)
-    ]
-    return libraries[0] == libraries[1]
+    return library_versions(one) == library_versions(two)

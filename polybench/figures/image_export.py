@@ -12,6 +12,7 @@ from polybench.render.study import header_for
 from polybench.schema import units
 from polybench.schema.analyses import HistoryDocument
 from polybench.schema.measurements import OverheadDocument, PeakDocument, SweepDocument
+from polybench.schema.result import library_versions
 from polybench.schema.study import StudyDocument
 
 if TYPE_CHECKING:
@@ -147,7 +148,6 @@ def caption_for(document: Drawable) -> str:
         return f"{workload}. {machine}. {origin}."
     results = document.results if isinstance(document, StudyDocument) else document.configurations
     header = header_for(document.settings, document.host, [one.step_times for one in results if one.step_times])
-    packages = {name: version for one in results for name, version in one.versions.items() if isinstance(version, str)}
-    packages.pop("build", None)
+    packages = {name: version for one in results for name, version in library_versions(one.versions).items()}
     versions = ", ".join(f"{name} {version}" for name, version in packages.items())
     return ". ".join(filter(None, (*header, versions, f"{origin}, {document.id}"))) + "."

@@ -9,7 +9,7 @@ from polybench.schema import units
 from polybench.schema.options import EngineName
 from polybench.schema.parity import KnownDeviation
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import AccuracyDifference, Comparison, Result
+from polybench.schema.result import AccuracyDifference, Comparison, Result, library_versions
 from polybench.schema.study import StudyDocument
 
 _MIN_PAUSE = 0.01
@@ -80,7 +80,7 @@ def _environment_notes(study: StudyDocument) -> Iterator[str]:
             if result.engine == engine:
                 # The default Python version is that of polybench itself.
                 versions = {"python": study.host.python} | result.versions
-                texts = {package: one_line(text) for package, text in versions.items() if isinstance(text, str)}
+                texts = {package: one_line(text) for package, text in library_versions(versions).items()}
                 by_environment.setdefault(result.environment, texts)
         for environment, versions in by_environment.items():
             others = [other for name, other in by_environment.items() if name != environment]

@@ -13,7 +13,7 @@ from polybench.render.terminal import table_width
 from polybench.schema import units
 from polybench.schema.metadata import Host, Settings
 from polybench.schema.metrics import DEFAULT_COLUMNS, METRICS, Metric, in_table_order, select_metrics
-from polybench.schema.result import Result, StepTimes
+from polybench.schema.result import Result, StepTimes, library_versions
 from polybench.schema.study import StudyDocument
 
 NOT_RANKED = "not ranked: failed the parity check"
@@ -32,7 +32,7 @@ def table(study: StudyDocument, options: TableOptions = DEFAULTS) -> Table:
     built = _rows(study, metrics)
     versions = [f"Python {study.host.python}, {study.host.os}"]
     for result in study.results:
-        packages = [f"{package} {text}" for package, text in result.versions.items() if isinstance(text, str)]
+        packages = [f"{package} {text}" for package, text in library_versions(result.versions).items()]
         if packages:
             versions.append(f"{result.configuration}: {', '.join(packages)}")
     return msgspec.structs.replace(

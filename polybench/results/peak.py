@@ -16,7 +16,7 @@ from polybench.schema import units
 from polybench.schema.measurements import MAX_DRIFT, ConfigurationPeaks, PeakDocument, PeakKind, PeakMeasurement
 from polybench.schema.options import Configuration, Workload
 from polybench.schema.resources import PeakComparison
-from polybench.schema.result import Result, status_fields
+from polybench.schema.result import Result, library_versions, status_fields
 from polybench.schema.study import StudyDocument
 from polybench.stats.statistics import median_interval
 
@@ -104,7 +104,8 @@ def build_peak_document(
         interference=study.interference,
         peaks=peaks,
         configurations=[
-            ConfigurationPeaks(**status_fields(result), versions=library_versions(result)) for result in study.results
+            ConfigurationPeaks(**status_fields(result), versions=library_versions(result.versions))
+            for result in study.results
         ],
         warnings=[*study.warnings, *_unstable_warnings(peaks)],
     )
@@ -164,11 +165,6 @@ def _cpu_contention(study: StudyDocument, threads: int) -> float:
     return max(0.0, median(used) - free) / threads if used else 0.0
 
 
-def library_versions(result: Result) -> dict[str, str]:
-    """Return the versions of framework and libraries; other entries of `versions` are dictionaries."""
-    return {name: value for name, value in result.versions.items() if isinstance(value, str)}
-
-
 def _unstable_warnings(peaks: Iterable[PeakMeasurement]) -> Iterator[str]:
     for peak in peaks:
         if peak.kind != "gemm" or peak.is_stable:
@@ -204,7 +200,7 @@ def compare_with_peak(result: Result, model: Model, find_peaks: FindPeaks) -> Pe
     versions = [
         peaks.versions for peaks in cached.configurations if peaks.engine == result.engine and peaks.status == "ok"
     ]
-    if versions and library_versions(result) not in versions:
+    if versions and library_versions(result.versions) not in versions:
         return None
     peaks_by_kind = {peak.kind: peak for peak in cached.peaks}
     product, convolution, triad = (peaks_by_kind.get(kind) for kind in ("gemm", "convolution", "memory_bandwidth"))

@@ -29,6 +29,7 @@ from polybench.results.run_state import ConfigurationRun
 from polybench.runner.scratch import LOCK_FILE, hold_lock, is_stale
 from polybench.schema.metadata import NO_METADATA, RoundInterference, Settings, StudyFileMetadata, ToolVersion
 from polybench.schema.options import Configuration, MachineGroup, Study
+from polybench.schema.result import library_versions
 from polybench.storage.anonymize import UNKNOWN_HOST
 from polybench.storage.past_durations import CheckScope
 from polybench.storage.store import Store
@@ -447,7 +448,7 @@ def _own_summary(checkpoint: StudyCheckpoint | SweepCheckpoint) -> dict[str, Any
             configuration.variant,
             configuration.device,
             run is not None and bool(measured_step_times(run)),
-            {name: text for name, text in (collect_versions(run) if run else {}).items() if isinstance(text, str)},
+            library_versions(collect_versions(run)) if run is not None else {},
         )
         for configuration, run in runs
     ]

@@ -25,6 +25,7 @@ from polybench.results.document import collect_versions
 from polybench.results.run_state import ConfigurationRun
 from polybench.runner.checkpoint import list_changes
 from polybench.schema.options import Configuration
+from polybench.schema.result import library_versions
 
 
 def start_worker(
@@ -123,7 +124,7 @@ def version_changes(
     """
     one_of_each: dict[object, tuple[Mapping[str, Any], ConfigurationRun]] = {}
     for before, run in saved:
-        configuration, versions = run.configuration, sorted(_scalar_values(before).items())
+        configuration, versions = run.configuration, sorted(library_versions(before).items())
         key = configuration.engine, configuration.environment, configuration.device, tuple(versions)
         one_of_each[key] = before, run
     read_engine_info([run for _, run in one_of_each.values()], timeout)
@@ -133,14 +134,10 @@ def version_changes(
             changes += [f"{run.configuration.name}: {run.reason}"] if before else []
             continue
         now = collect_versions(run)
-        changes += list_changes(_scalar_values(before), _scalar_values(now))
+        changes += list_changes(library_versions(before), library_versions(now))
         for name in nested:
             changes += list_changes(before.get(name, {}), now.get(name, {}))
     return changes
-
-
-def _scalar_values(versions: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in versions.items() if not isinstance(value, dict)}
 
 
 def make_runs(plan: Plan, folder: Path) -> list[ConfigurationRun]:

@@ -5,6 +5,7 @@ All times are in seconds. Null means "not measured" or "no source", never 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -318,6 +319,11 @@ class Result(ConfigurationStatus, kw_only=True):
     def is_ranked(self) -> bool:
         """True if it was measured, did not fail, and did not fail its parity check."""
         return self.is_measured and self.status != "failed" and self.parity.status != "fail"
+
+
+def library_versions(versions: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of framework and libraries; other entries of `Result.versions` are dictionaries."""
+    return {name: version for name, version in versions.items() if isinstance(version, str)}
 
 
 def status_fields(result: Result) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from polybench.schema.encoding import decode
 from polybench.schema.measurements import OverheadDocument, SweepDocument
 from polybench.schema.metadata import InputKind
 from polybench.schema.options import EngineName
-from polybench.schema.result import Result
+from polybench.schema.result import Result, library_versions
 from polybench.schema.study import SCHEMA
 
 
@@ -223,7 +223,7 @@ _SUMMARIZE: dict[Kind, Callable[[bytes], StudySummary]] = {
 
 def summarize_configuration(one: PartialResult | Result) -> ConfigurationSummary:
     """Summarize a result."""
-    versions = {name: str(value) for name, value in one.versions.items() if not isinstance(value, dict)}
+    versions = library_versions(one.versions)
     return ConfigurationSummary(
         one.configuration, one.engine, one.variant, one.device, one.step_time is not None, versions
     )
