@@ -164,6 +164,7 @@ class Machine:
             *((module, "time", virtual) for module in (process_runs, progress, timing_loop)),
             *((module, "gc", SimpleNamespace(collect=lambda: None)) for module in (timing_loop, worker_layers)),
             *((module, "read_counters", self.counters) for module in (load, interference)),
+            (workers, "worker_environment", lambda *_: {}),
             (interference, "cpu_seconds", own.cpu_seconds),
             (interference, "kernel_counts", own.kernel_counts),
             (interference, "seconds_per_fault", lambda: 0.0),

@@ -38,7 +38,7 @@ def find_recommendations(study: StudyDocument, result: Result, studies: Sequence
     for other in study.results:
         same = (other.engine, other.device) == (result.engine, result.device)
         same = same and other.workload.precision == result.workload.precision
-        if other.is_ranked and same and other.engine_name != result.engine_name:
+        if other.is_for_production and same and other.engine_name != result.engine_name:
             found = compare_results(result, other)
             if found is not None and _is_faster(found):
                 change = f"{result.configuration} as {other.configuration}"

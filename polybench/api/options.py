@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     rounds_per_process: int | None
     steps_per_round: int | None
     margin: float
+    tolerance: float
     epochs: int | None
     accuracy: bool
     target_accuracy: float | None

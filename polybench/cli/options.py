@@ -292,6 +292,13 @@ MEASUREMENT = _panel(
         write="{:.0%}".format,
     ),
     _option(
+        "tolerance",
+        "Smallest difference of step times that sentences name.",
+        parser=parse_fraction,
+        metavar="PERCENT",
+        write="{:.0%}".format,
+    ),
+    _option(
         "budget",
         "Time limit for all timed steps of the study.",
         parser=parse_duration,

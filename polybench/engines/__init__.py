@@ -33,7 +33,9 @@ class Variant(msgspec.Struct, frozen=True):
     compiled_as_whole: bool = False
     # The plain engine with other thread pool sizes; a sweep shows these as a grid.
     changes_thread_pools: bool = False
-    # Never recommended: it shows the cost of a feature, or it needs a package that the engine's setup does not install.
+    # For teaching: what its step times leave out or add. Such a variant is never recommended, nor named in a sentence.
+    caveat: str = ""
+    # Never suggested: it shows the cost of a feature, or it needs a package that the engine's setup does not install.
     diagnostic_only: bool = False
     needs_extra_package: bool = False
     requires: Requirement | None = None
@@ -78,6 +80,11 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replicas_environment: dict[str, str] = {}  # `{replicas}` in a value stands for their number
     no_data_parallel_reason: str = "this engine has no data-parallel training in polybench"
     internal: bool = False  # part of polybench's own checks; `polybench engines` lists it with `--all` only
+
+    def caveat(self, variants: Iterable[str]) -> str | None:
+        """Return the caveats of these variants' step times; None without any."""
+        texts = [self.variants[name].caveat for name in variants if name in self.variants]
+        return "; ".join(filter(None, texts)) or None
 
     def supports_layer_timing(self, variants: Iterable[str]) -> bool:
         """Return True if these variants time each layer separately."""
@@ -131,9 +138,13 @@ ENGINES: dict[str, EngineSpec] = {
                 "as many BLAS threads as Julia threads, shared by NNlib's tasks", changes_thread_pools=True
             ),
             "gc_every_step": Variant(
-                "a full garbage collection after each step, included in its time", diagnostic_only=True
+                "a full garbage collection after each step, included in its time",
+                caveat="step times include a full garbage collection after each step",
             ),
-            "gc_off": Variant("garbage collection between timing blocks only", diagnostic_only=True),
+            "gc_off": Variant(
+                "garbage collection between timing blocks only",
+                caveat="step times leave out garbage collection, which runs between timing blocks",
+            ),
             "enzyme": _julia_variant("gradients by Enzyme.jl, into a `Duplicated` model", "Enzyme"),
             "mooncake": _julia_variant("gradients by Mooncake.jl (`AutoMooncake()`)", "Mooncake"),
             "reactant": _julia_variant("step compiled with XLA: `Flux.trainstep!` on Reactant.jl arrays", "Reactant"),

@@ -82,7 +82,7 @@ def headline(study: StudyDocument) -> str:
     others = [
         result
         for result in study.results
-        if result.is_ranked and result.vs_baseline and result.vs_baseline.baseline != result.configuration
+        if result.is_for_production and result.vs_baseline and result.vs_baseline.baseline != result.configuration
     ]
     fastest = max(others, key=lambda result: result.vs_baseline.speedup if result.vs_baseline else 0.0, default=None)
     if fastest is not None and fastest.vs_baseline is not None:

@@ -27,8 +27,8 @@ _NOT_FOR_LAYERS = (
 )  # fmt: skip
 _NOT_FOR_SWEEP = ("epochs", "accuracy", "target_accuracy", "prices", "loader_workers", "replicas")
 _NOT_FOR_PARITY = (
-    "processes", "rounds_per_process", "steps_per_round", "margin", "epochs", "accuracy", "target_accuracy", "budget",
-    "wait_idle", "parity", "metrics", "prices",
+    "processes", "rounds_per_process", "steps_per_round", "margin", "tolerance", "epochs", "accuracy",
+    "target_accuracy", "budget", "wait_idle", "parity", "metrics", "prices",
 )  # fmt: skip
 """Fields of a study that are not options of `layers`, of `sweep` and `overhead`, of `parity`."""
 
@@ -114,7 +114,7 @@ def other_variants(result: Result) -> list[str]:
         for name, variant in row.variants.items()
         if (result.device != "cpu" or not variant.cuda_only)
         and name not in sizes[1:]
-        and not (variant.diagnostic_only or variant.needs_extra_package)
+        and not (variant.caveat or variant.diagnostic_only or variant.needs_extra_package)
     ]
     names = [str(EngineName(result.engine, variant, result.environment)) for variant in ((), *variants)]
     return [name for name in names if name != engine_of(result)]

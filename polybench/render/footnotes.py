@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 
 from polybench.render.table import INTERVALS, one_line
@@ -34,6 +35,11 @@ def footnotes(study: StudyDocument, columns: Collection[str]) -> list[str]:
             if failed_parity(result)
         ),
         *_deviation_notes(study),
+        *_share_lines(
+            (result.configuration, f"for teaching only: {result.caveat}")
+            for result in study.results
+            if result.is_ranked and result.caveat
+        ),
         *_pipeline_notes(study),
         *data_parallel_notes(study, shown),
         *_gc_notes(study),
@@ -243,8 +249,8 @@ def _describe_replicas(result: Result, input_kind: str) -> str:
 
 def summary_sentences(study: StudyDocument) -> list[str]:
     """Compare ranked configurations with the baseline, GPUs with the CPU, and accuracies."""
-    by_configuration = {result.configuration: result for result in study.results}
-    ranked = [result for result in study.results if result.is_ranked]
+    ranked = [result for result in study.results if result.is_for_production]
+    by_configuration = {result.configuration: result for result in ranked}
     compared = [
         (by_configuration[one.baseline], result, one)
         for result in ranked
@@ -255,33 +261,45 @@ def summary_sentences(study: StudyDocument) -> list[str]:
         for result in ranked
         if (difference := result.accuracy_difference) and difference.baseline in by_configuration
     ]
+    tolerance = study.settings.tolerance
     return [
-        *(_sentence(*one) for one in compared),
-        *(_gpu_sentence(result, result.gpu_speedup) for result in ranked if result.gpu_speedup),
+        *(_sentence(*one, tolerance) for one in compared),
+        *(_gpu_sentence(result, result.gpu_speedup, tolerance) for result in ranked if result.gpu_speedup),
         *(_accuracy_sentence(*one) for one in accuracies),
     ]
 
 
-def _gpu_sentence(result: Result, speedup: Comparison) -> str:
+def _gpu_sentence(result: Result, speedup: Comparison, tolerance: float) -> str:
     """Compare a GPU with the CPU in the form of published comparisons: "97.8 times; 99.0 % less time"."""
     times = units.format_with_ci(speedup.speedup, speedup.ci95)
     names = f"{times} times as fast as {speedup.baseline}"
     if speedup.is_significant is None:
         return f"{result.configuration} ran {names} (inconclusive: {_inconclusive_reason(speedup)})."
-    if not speedup.is_significant:
-        return f"No significant difference between {result.configuration} and {speedup.baseline}: ratio {times}."
+    if difference := _no_difference(f"{result.configuration} and {speedup.baseline}", speedup, tolerance):
+        return difference
     saved = 1 - 1 / speedup.speedup
     percent = units.format_number(100 * abs(saved))
     return f"{result.configuration} is {names}: {percent}% {'less' if saved >= 0 else 'more'} time."
 
 
-def _sentence(baseline: Result, other: Result, comparison: Comparison) -> str:
+def _no_difference(names: str, comparison: Comparison, tolerance: float) -> str | None:
+    """State that two configurations do not differ, or hardly; None for a difference worth naming, or no conclusion."""
+    if comparison.is_significant is None or comparison.ci95 is None:
+        return None
+    ratio = f"ratio {units.format_with_ci(comparison.speedup, comparison.ci95)}"
+    if comparison.is_significant:
+        is_small = abs(math.log(comparison.speedup)) < math.log1p(tolerance)
+        return f"{names} differ by less than {units.format_percent(tolerance)}: {ratio}." if is_small else None
+    low, high = comparison.ci95
+    corrected = "" if low <= 1 <= high else ", not significant among this number of comparisons"
+    return f"No significant difference between {names}: {ratio}{corrected}."
+
+
+def _sentence(baseline: Result, other: Result, comparison: Comparison, tolerance: float) -> str:
     faster, slower = _names(other, baseline)
     speedup, interval = comparison.speedup, comparison.ci95
-    if comparison.is_significant is False:
-        return (
-            f"No significant difference between {faster} and {slower}: ratio {units.format_with_ci(speedup, interval)}."
-        )
+    if difference := _no_difference(f"{faster} and {slower}", comparison, tolerance):
+        return difference
     if speedup < 1:
         faster, slower = _names(baseline, other)
         speedup, interval = 1 / speedup, interval and (1 / interval[1], 1 / interval[0])
@@ -306,7 +324,7 @@ def _accuracy_sentence(baseline: Result, other: Result, difference: AccuracyDiff
         return f"Accuracy of {first} and {second} {after}: {both} (inconclusive: one seed)."
     both = f"{both} over {units.plural(difference.seeds, 'seed')}"
     low, high = difference.ci95
-    if low <= 0 <= high:
+    if not difference.is_significant:
         amount = units.format_difference(difference.value, difference.ci95)
         names = f"{first} and {second}"
         return f"No significant difference in accuracy between {names} {after}: {both}, difference {amount}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +19,11 @@ from polybench.schema.result import (
     Result,
     Scaling,
     Scope,
+    Training,
 )
 from polybench.stats import statistics
+
+ComparisonT = TypeVar("ComparisonT", bound=Comparison | AccuracyDifference)
 
 
 def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Mapping[str, float]) -> None:
@@ -38,6 +41,28 @@ def add_comparisons(results: Sequence[Result], baseline: str | None, prices: Map
         result.gpu_speedup = _gpu_speedup(result, results)
         result.break_even_steps = _break_even(result, results)
         result.scaling = _scaling(result, results)
+    _correct_for_number(results)
+
+
+def _correct_for_number(results: Sequence[Result]) -> None:
+    """Correct the p-values of all comparisons that a table puts into sentences for their number."""
+    fields = [(result, name) for result in results for name in ("vs_baseline", "gpu_speedup", "accuracy_difference")]
+    corrected = correct_for_number(
+        [getattr(result, name) if result.is_for_production else None for result, name in fields]
+    )
+    for (result, name), comparison in zip(fields, corrected, strict=True):
+        if comparison is not None:
+            setattr(result, name, comparison)
+
+
+def correct_for_number(comparisons: Sequence[ComparisonT | None]) -> list[ComparisonT | None]:
+    """Return comparisons that are shown together, with p-values corrected for their number by Holm's method."""
+    tested = {number: one.p_value for number, one in enumerate(comparisons) if one and one.p_value is not None}
+    corrected = dict(zip(tested, statistics.correct_p_values(list(tested.values())), strict=True))
+    return [
+        msgspec.structs.replace(one, p_value=corrected[number]) if one and number in corrected else one
+        for number, one in enumerate(comparisons)
+    ]
 
 
 def compare_results(baseline: Result, other: Result) -> Comparison | None:
@@ -50,7 +75,8 @@ def compare_results(baseline: Result, other: Result) -> Comparison | None:
         ratio = statistics.ratio(baseline_times, other_times)
     except ValueError:  # no common process and round
         return None
-    return Comparison(baseline.configuration, *ratio, inconclusive_reason(baseline, other))
+    speedup, interval, scope, p_value = ratio
+    return Comparison(baseline.configuration, speedup, interval, scope, inconclusive_reason(baseline, other), p_value)
 
 
 def _compare_with_baseline(baseline: Result, other: Result) -> BaselineComparison | None:
@@ -63,8 +89,8 @@ def _compare_with_baseline(baseline: Result, other: Result) -> BaselineCompariso
         return comparison
     if other is baseline:
         return msgspec.structs.replace(comparison, mean_speedup=1.0)
-    ratio = statistics.ratio(unaffected_step_times(baseline), unaffected_step_times(other), fmean)
-    return msgspec.structs.replace(comparison, mean_speedup=ratio.speedup, mean_ci95=ratio.ci95)
+    speedup, interval = statistics.ratio_of_means(unaffected_step_times(baseline), unaffected_step_times(other))
+    return msgspec.structs.replace(comparison, mean_speedup=speedup, mean_ci95=interval)
 
 
 def compare_throughput(baseline: Result, other: Result) -> Comparison:
@@ -95,8 +121,8 @@ def _accuracy_difference(baseline: Result, other: Result) -> AccuracyDifference 
     ]
     if len(pairs) < len(trainings):
         return None
-    value, interval = statistics.difference(*zip(*pairs, strict=True))
-    return AccuracyDifference(baseline.configuration, value, interval, epochs.pop(), len(pairs))
+    value, interval, p_value = statistics.difference(*zip(*pairs, strict=True))
+    return AccuracyDifference(baseline.configuration, value, interval, epochs.pop(), len(pairs), p_value)
 
 
 def _gpu_speedup(result: Result, results: Sequence[Result]) -> Comparison | None:
@@ -120,9 +146,9 @@ def _gpu_speedup(result: Result, results: Sequence[Result]) -> Comparison | None
 
 
 def dollars_per_epoch(result: Result, prices: Mapping[str, float]) -> float | None:
-    """Return time x price of all devices; None without a time or a price."""
+    """Return time x price of all devices; None without a time or a price, or if the time has a caveat."""
     price = prices.get(result.device)
-    if price is None or result.epoch_seconds is None:
+    if price is None or result.epoch_seconds is None or result.caveat is not None:
         return None
     return result.epoch_seconds / 3600 * price * device_count(result)
 
@@ -130,7 +156,31 @@ def dollars_per_epoch(result: Result, prices: Mapping[str, float]) -> float | No
 def _cost(prices: Mapping[str, float], result: Result, baseline: Result) -> Cost | None:
     """Return the cost of an epoch, normalized to the baseline's as in the 2017 cloud comparison."""
     dollars, baseline_dollars = dollars_per_epoch(result, prices), dollars_per_epoch(baseline, prices)
-    return None if dollars is None else Cost(dollars, dollars / baseline_dollars if baseline_dollars else None)
+    if dollars is None:
+        return None
+    relative = dollars / baseline_dollars if baseline_dollars else None
+    if relative is None or result is baseline:
+        return Cost(dollars, relative)
+    times, baseline_times = _epoch_times(result), _epoch_times(baseline)
+    reason = inconclusive_reason(baseline, result)
+    if bool(result.trainings) != bool(baseline.trainings):
+        return Cost(dollars, relative, None, reason or "only one of both was trained for whole epochs")
+    if min(len(times), len(baseline_times)) < 2:
+        reason = reason or "single process"
+    ratio, interval = statistics.ratio_of_means(times, baseline_times)
+    return Cost(
+        dollars, relative, interval and (relative / ratio * interval[0], relative / ratio * interval[1]), reason
+    )
+
+
+def _epoch_times(result: Result) -> list[list[list[float]]]:
+    """Return the times behind the time of an epoch: measured epochs, or the steps of an epoch."""
+    return trained_epochs(result.trainings) or unaffected_step_times(result)
+
+
+def trained_epochs(trainings: Sequence[Training]) -> list[list[list[float]]]:
+    """Return the seconds of each epoch as [training][epoch][0], like step times."""
+    return [[[epoch.seconds] for epoch in training.epochs] for training in trainings if training.epochs]
 
 
 def _compare_allocations(baseline: Result, other: Result) -> Allocations:
@@ -151,9 +201,9 @@ def _break_even(result: Result, results: Sequence[Result]) -> list[BreakEven]:
             other.configuration,
             statistics.steps_to_break_even(
                 result.startup.cold_start_seconds,
-                result.step_time.median,
+                result.mean_step_seconds,
                 other.startup.cold_start_seconds,
-                other.step_time.median,
+                other.mean_step_seconds,
             ),
         )
         for other in results

@@ -15,7 +15,7 @@ from polybench.networks.network_file import network_table
 from polybench.planning.plan import Plan, engine_spec
 from polybench.planning.schedule import TimingBlocks
 from polybench.planning.shared_files import SharedFiles
-from polybench.results.comparisons import add_comparisons, allreduce_share
+from polybench.results.comparisons import add_comparisons, allreduce_share, trained_epochs
 from polybench.results.interference import (
     drop_affected_rounds,
     page_fault_warnings,
@@ -134,6 +134,7 @@ def build_settings(
         pinned_cpus=list(plan.cpus),
         seed=study.seed,
         processes=study.processes,
+        tolerance=study.tolerance,
         rounds_per_process=_common(block.rounds for block in blocks),
         steps_per_round=_common(block.steps for block in blocks),
         input=workload.input,
@@ -161,11 +162,11 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         if training.epochs
     ]
     values = measured_step_times(run)
-    times = _summarize_times(run, values, workload, files.steps_in_epoch) if values else _NOT_TIMED
+    times = _summarize_times(run, values) if values else _NOT_TIMED
     step_time, step_times = times.step_time, times.step_times
-    epoch_seconds = _median([epoch.seconds for training in trainings for epoch in training.epochs])
-    if step_time is not None and not trainings:
-        epoch_seconds = files.steps_in_epoch * step_time.median
+    epoch_seconds = statistics.mean_step(trained_epochs(trainings))[0] if trainings else None
+    if times.mean_step_time is not None and not trainings:
+        epoch_seconds = files.steps_in_epoch * times.mean_step_time.seconds
     usage = summarize_usage(
         run.usage,
         configuration.device,
@@ -188,6 +189,7 @@ def _build_result(plan: Plan, files: SharedFiles, run: ConfigurationRun, find_pe
         device=configuration.device,
         world_size=configuration.replicas if engine_spec(configuration).replicas == "processes" else 1,
         workload=workload,
+        caveat=engine_spec(configuration).caveat(configuration.variants),
         status=run.status,
         reason=run.reason,
         hint=run.hint,
@@ -232,11 +234,8 @@ class _Times(NamedTuple):
 _NOT_TIMED = _Times()
 
 
-def _summarize_times(
-    run: ConfigurationRun, values: list[list[list[float]]], workload: Workload, steps_in_epoch: int
-) -> _Times:
+def _summarize_times(run: ConfigurationRun, values: list[list[list[float]]]) -> _Times:
     unaffected = drop_affected_rounds(values, run.block_counters)
-    mean, interval = statistics.typical_level(unaffected, stdlib_statistics.fmean)
     trend = statistics.upward_trend(values) or 0.0
     slower = (
         f"steps became {trend:.1%} slower from the first round to the last; possible causes are"
@@ -244,7 +243,7 @@ def _summarize_times(
     )
     return _Times(
         statistics.summarize_step_times(values, run.resolution, unaffected),
-        MeanStepTime(mean, interval, workload.batch_size / mean, steps_in_epoch * mean),
+        MeanStepTime(*statistics.mean_step(unaffected)),
         StepTimes(run.resolution, run.steps_per_value, values),
         (slower,) if trend >= _NOTABLE_TREND else (),
     )

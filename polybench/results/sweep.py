@@ -136,6 +136,7 @@ def _point_result(
     return PointResult(
         result.configuration,
         result.status,
+        caveat=result.caveat,
         step_seconds=result.median_step_seconds,
         items_per_second=result.items_per_second,
         speedup=found.speedup,

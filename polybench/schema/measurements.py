@@ -154,6 +154,8 @@ class PointResult(msgspec.Struct, frozen=True):
     """For all devices that the configuration uses."""
     dollars_per_epoch: float | None = None
     relative_cost: float | None = None
+    caveat: str | None = None
+    """See `Result.caveat`."""
 
 
 class PointReference(msgspec.Struct, frozen=True):

@@ -36,6 +36,8 @@ class Settings(msgspec.Struct, kw_only=True):
     """The kernel's numbers of the CPUs that every worker was pinned to; empty if workers were not pinned."""
     seed: int
     processes: int
+    tolerance: float = 0.01
+    """Smallest difference of step times that sentences name, as a fraction."""
     rounds_per_process: int | None
     steps_per_round: int | None
     input: str

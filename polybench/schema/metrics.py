@@ -193,7 +193,7 @@ _METRICS = (
             better="higher",
             title="steps per s",
         ),
-        Metric("epoch_time", "s", "epoch_seconds"),
+        Metric("epoch_time", "s", "epoch_seconds", "measured with `--epochs`; otherwise mean step x steps per epoch"),
     ),
     *_group(
         "pipeline",
@@ -286,13 +286,16 @@ _METRICS = (
             "mean_step_time",
             "s",
             "mean_step_time.seconds",
-            "from means of timing blocks: includes pauses of the garbage collector, which medians may miss",
+            "mean of all steps: includes pauses of the garbage collector, which medians may miss",
             ci95="mean_step_time.ci95",
         ),
         Metric(
-            "mean_throughput", "images/s", "mean_step_time.items_per_second", better="higher", title="mean images per s"
+            "mean_throughput",
+            "images/s",
+            lambda result: result.workload.batch_size / means.seconds if (means := result.mean_step_time) else None,
+            better="higher",
+            title="mean images per s",
         ),
-        Metric("mean_epoch_time", "s", "mean_step_time.epoch_seconds"),
         Metric("mean_speedup", "", "vs_baseline.mean_speedup", better="higher", ci95="vs_baseline.mean_ci95"),
         unavailable_hint="not in this study",
     ),
@@ -469,7 +472,16 @@ _METRICS = (
         "with `--price cpu=0.24 --price cuda=3.06`, in dollars per hour",
         unavailable_hint=_NEEDS_PRICE,
     ),
-    Metric("relative_cost", "", "cost.relative", unavailable_hint=_NEEDS_PRICE),
+    Metric(
+        "relative_cost",
+        "",
+        "cost.relative",
+        ci95="cost.ci95",
+        format_result=lambda result: (
+            units.format_with_margin(cost.relative, cost.ci95) if (cost := result.cost) and cost.relative else ""
+        ),
+        unavailable_hint=_NEEDS_PRICE,
+    ),
     *_group(
         "speed",
         Metric(

@@ -171,6 +171,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     steps_per_round: PositiveInt | None = None
     margin: Annotated[float, Meta(gt=0, lt=1)] = 0.05
     """Requested margin of error of each speed-up: the half width of its interval, as a fraction."""
+    tolerance: Annotated[float, Meta(gt=0, lt=1)] = 0.01
+    """Smallest difference of step times that sentences name, as a fraction."""
     epochs: PositiveInt | None = None
     accuracy: bool = False
     target_accuracy: Annotated[float, Meta(gt=0, lt=1)] | None = None

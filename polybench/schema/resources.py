@@ -199,8 +199,12 @@ class PeakComparison(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Cost of an epoch at the study's prices."""
+    """Cost of an epoch at the study's prices; null for variants that are not for production (`Result.caveat`)."""
 
     dollars_per_epoch: float
     relative: float | None
     """Ratio to the baseline's cost; null if the baseline has no price."""
+    ci95: tuple[float, float] | None = None
+    """The interval of `relative`, over processes, or over trainings if epochs were measured."""
+    inconclusive_reason: str | None = None
+    """Reason why `relative` is inconclusive whatever its interval."""

@@ -31,6 +31,9 @@ Status = Literal["ok", "unavailable", "failed", "interrupted"]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 """A time or a ratio of times. Code that divides by it needs no check for zero, even in an edited document."""
 
+SIGNIFICANCE_LEVEL = 0.05
+"""Largest probability of a false sentence in a table."""
+
 Scope = Literal["processes", "single_process"]
 """The source of an interval's variation: several process runs, or the rounds of one."""
 
@@ -54,17 +57,14 @@ class StepTime(msgspec.Struct, frozen=True):
 
 
 class MeanStepTime(msgspec.Struct, frozen=True):
-    """The mean step of each timing block (the timed steps of a round), and values derived from it.
+    """The mean over processes of the mean of all their steps without interference; see `stats.statistics.mean_step`.
 
-    The mean contains everything that happens in a block. A median leaves out what happens in fewer than half
-    of the steps, such as pauses of the garbage collector. Estimator and interval are those of `step_time`.
+    It contains everything that happens in a step. A median leaves out what happens in fewer than half of the steps,
+    such as pauses of the garbage collector. Values per epoch are multiples of it.
     """
 
     seconds: Positive
     ci95: tuple[Positive, Positive] | None
-    items_per_second: Positive
-    epoch_seconds: Positive
-    """Mean step x steps per epoch; the `epoch_seconds` of a result may be measured instead."""
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -119,12 +119,19 @@ class Comparison(msgspec.Struct, frozen=True):
     scope: Scope = "processes"
     inconclusive_reason: str | None = None
     """Reason why the comparison is inconclusive whatever its interval: interference."""
+    p_value: float | None = None
+    """Probability of such a difference by chance, corrected for the number of comparisons in the table (Holm)."""
 
     @property
     def is_significant(self) -> bool | None:
-        """True if the interval excludes 1; None for an inconclusive comparison or a single process."""
+        """True if chance is an unlikely cause; None for an inconclusive comparison or a single process.
+
+        Without a p-value, the interval decides: it excludes 1.
+        """
         if self.inconclusive_reason is not None or self.scope == "single_process" or self.ci95 is None:
             return None
+        if self.p_value is not None:
+            return self.p_value < SIGNIFICANCE_LEVEL
         low, high = self.ci95
         return not low <= 1 <= high
 
@@ -220,6 +227,15 @@ class AccuracyDifference(msgspec.Struct, frozen=True):
     ci95: tuple[float, float] | None
     epochs: int
     seeds: int
+    p_value: float | None = None
+    """As in `Comparison`."""
+
+    @property
+    def is_significant(self) -> bool | None:
+        """As in `Comparison`; None for one seed."""
+        if self.ci95 is None:
+            return None
+        return self.p_value < SIGNIFICANCE_LEVEL if self.p_value is not None else not self.ci95[0] <= 0 <= self.ci95[1]
 
 
 class Communication(msgspec.Struct, frozen=True):
@@ -259,6 +275,9 @@ class Result(ConfigurationStatus, kw_only=True):
     world_size: int = 1
     """Processes of each worker: the number of replicas, if replicas are processes."""
     log_path: str | None = None
+    caveat: str | None = None
+    """What the step times leave out or add, for a variant that is not for production. polybench never recommends
+    such a configuration, and names it in no sentence."""
     warnings: list[str] = []
     versions: dict[str, Any] = {}
     step_time: StepTime | None = None
@@ -311,6 +330,11 @@ class Result(ConfigurationStatus, kw_only=True):
         return self.step_time.median
 
     @property
+    def mean_step_seconds(self) -> float:
+        """Seconds of a mean step, with everything in it; the configuration must have been measured."""
+        return self.mean_step_time.seconds if self.mean_step_time else self.median_step_seconds
+
+    @property
     def is_measured(self) -> bool:
         """True if it has step times."""
         return self.step_time is not None
@@ -319,6 +343,11 @@ class Result(ConfigurationStatus, kw_only=True):
     def is_ranked(self) -> bool:
         """True if it was measured, did not fail, and did not fail its parity check."""
         return self.is_measured and self.status != "failed" and self.parity.status != "fail"
+
+    @property
+    def is_for_production(self) -> bool:
+        """True if it is ranked, and its step times are those of a real training."""
+        return self.is_ranked and self.caveat is None
 
 
 def library_versions(versions: Mapping[str, Any]) -> dict[str, str]:

@@ -73,10 +73,12 @@ def format_number(value: float, digits: int = 3) -> str:
 
 def format_seconds_with_margin(value: float, interval: tuple[float, float] | None) -> str:
     """0.0223 and (0.022, 0.0227) -> "22.3 ms ±1.6%", half the width; only the time without an interval."""
-    if interval is None:
-        return format_seconds(value)
-    low, high = interval
-    return f"{format_seconds(value)} ±{format_percent((high - low) / 2 / value)}"
+    return format_seconds(value) + _margin(value, interval)
+
+
+def format_with_margin(value: float, interval: tuple[float, float] | None) -> str:
+    """0.746 and (0.72, 0.772) -> "0.746 ±3.5%", half the width; only the number without an interval."""
+    return format_number(value) + _margin(value, interval)
 
 
 def format_with_ci(value: float, interval: tuple[float, float] | None) -> str:
@@ -129,6 +131,10 @@ def with_input_kind(text: str, input_kind: str) -> str:
 def plural(number: int, noun: str) -> str:
     """1 and "seed" -> "1 seed"; 5 -> "5 seeds"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _margin(value: float, interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" ±{format_percent((interval[1] - interval[0]) / 2 / value)}"
 
 
 def _decimals(value: float, digits: int) -> int:

@@ -9,7 +9,7 @@ process to process, so an interval within one process does not predict the next 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
@@ -20,8 +20,6 @@ from polybench.schema.result import Comparison, Interval, Scope, StepTime
 Process = Sequence[Sequence[float]]
 """Seconds of one process, as [round][step]."""
 NestedStepTimes = Sequence[Process]
-RoundStatistic = Callable[[Sequence[float]], float]
-"""The statistic that summarizes the step times of a round: median or mean."""
 
 CONFIDENCE_LEVEL = 0.95
 TREND_ROUNDS = 5
@@ -36,6 +34,7 @@ class Ratio(NamedTuple):
     speedup: float
     ci95: Interval | None
     scope: Scope
+    p_value: float | None = None
 
 
 def summarize_step_times(
@@ -54,7 +53,7 @@ def summarize_step_times(
     seconds = np.array([second for process in step_times for one_round in process for second in one_round])
     if not seconds.size:
         raise ValueError("no step times")
-    typical, interval = typical_level(unaffected or step_times, median)
+    typical, interval = typical_step(unaffected or step_times)
     each_is_a_step = resolution == "step"
     return StepTime(
         median=typical,
@@ -68,24 +67,38 @@ def summarize_step_times(
     )
 
 
-def typical_level(step_times: NestedStepTimes, round_statistic: RoundStatistic) -> tuple[float, Interval | None]:
-    """Return the mean over processes of the median over rounds, in logs, of a statistic of each round.
+def typical_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
+    """Return the mean over processes of the median over rounds, in logs, of the median step of each round.
 
-    The mean of a round contains everything that happens in it. The median leaves out what happens in fewer
-    than half of the steps, such as pauses of the garbage collector. Raises ValueError without step times.
+    It leaves out what happens in fewer than half of the steps, such as pauses of the garbage collector. Raises
+    ValueError without step times.
     """
-    processes = [logs for process in step_times if (logs := _log_round_levels(process, round_statistic))]
+    processes = [logs for process in step_times if (logs := _log_medians(process))]
     if not processes:
         raise ValueError("no step times")
     levels = [median(logs) for logs in processes] if len(processes) > 1 else processes[0]
     return math.exp(fmean(levels)), ratio_interval(levels)
 
 
-def ratio(baseline: NestedStepTimes, other: NestedStepTimes, round_statistic: RoundStatistic = median) -> Ratio:
+def mean_step(step_times: NestedStepTimes) -> tuple[float, Interval | None]:
+    """Return the mean over processes of the mean of all their steps, with a t interval.
+
+    It contains everything that happens in a step. (The median over rounds of their means leaves out pauses that hit
+    fewer than half of the rounds.) The interval is over the processes' deviations relative to the mean, so that it
+    is above 0; for one process, over its rounds. Raises ValueError without step times.
+    """
+    levels = _mean_levels(step_times)
+    if not levels:
+        raise ValueError("no step times")
+    mean = fmean(levels)
+    return mean, _scaled(mean, ratio_interval([level / mean - 1 for level in levels]))
+
+
+def ratio(baseline: NestedStepTimes, other: NestedStepTimes) -> Ratio:
     """Return the speed-up of `other` over `baseline`.
 
     The estimate is exp of the mean over processes of the median over rounds of log(baseline / other), where
-    each round contributes its `round_statistic`. Processes and rounds with the same index ran side by side
+    each round contributes its median step. Processes and rounds with the same index ran side by side
     and form a pair; empty rounds, and those without a counterpart, are ignored. The interval is a t interval
     over processes. For one process, it is a t interval over rounds, about their mean.
 
@@ -99,24 +112,61 @@ def ratio(baseline: NestedStepTimes, other: NestedStepTimes, round_statistic: Ro
 
     Raises ValueError if no round was measured for both.
     """
-    pairs = [
-        logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two, round_statistic))
-    ]
+    pairs = [logs for one, two in zip(baseline, other, strict=False) if (logs := _log_ratios(one, two))]
     if not pairs:
         raise ValueError("no round was measured for both configurations")
     scope: Scope = "processes" if len(pairs) > 1 else "single_process"
     levels = [median(logs) for logs in pairs] if len(pairs) > 1 else pairs[0]
-    return Ratio(math.exp(fmean(levels)), ratio_interval(levels), scope)
+    return Ratio(math.exp(fmean(levels)), ratio_interval(levels), scope, p_value(levels))
+
+
+def ratio_of_means(baseline: NestedStepTimes, other: NestedStepTimes) -> tuple[float, Interval | None]:
+    """Return the mean step of `baseline` over that of `other`, see `mean_step`, with a t interval.
+
+    The interval is over the pairs of processes that ran side by side, whose common deviations cancel; for one
+    process, over its rounds. Raises ValueError if no process was measured for both.
+    """
+    common = [(one, two) for one, two in zip(baseline, other, strict=False) if any(one) and any(two)]
+    if not common:
+        raise ValueError("no process was measured for both configurations")
+    ones, twos = (_mean_levels(processes) for processes in zip(*common, strict=True))
+    one_mean, two_mean = fmean(ones), fmean(twos)
+    deviations = [one / one_mean - two / two_mean for one, two in zip(ones, twos, strict=False)]
+    return one_mean / two_mean, _scaled(one_mean / two_mean, ratio_interval(deviations))
+
+
+def p_value(levels: Sequence[float]) -> float | None:
+    """Return Student's p-value of a mean of 0; None for fewer than two values."""
+    interval = student_interval(levels)
+    if interval is None:
+        return None
+    from scipy.special import stdtr
+
+    degrees_of_freedom = len(levels) - 1
+    error = (interval[1] - interval[0]) / 2 / student_quantile(degrees_of_freedom)
+    mean = fmean(levels)
+    return 2 * float(stdtr(degrees_of_freedom, -abs(mean) / error)) if error else float(mean == 0)
+
+
+def correct_p_values(p_values: Sequence[float]) -> list[float]:
+    """Return p-values for which the chance of any false rejection is the significance level.
+
+    Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979.
+    """
+    corrected, largest = list(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(corrected)), key=corrected.__getitem__)):
+        largest = corrected[index] = max(largest, min(1.0, (len(corrected) - rank) * corrected[index]))
+    return corrected
 
 
 def process_log_medians(step_times: NestedStepTimes) -> list[float]:
     """Return the log of a typical step of each process: the median over rounds of log(median of the
     round)."""
-    return [median(logs) for process in step_times if (logs := _log_round_levels(process, median))]
+    return [median(logs) for process in step_times if (logs := _log_medians(process))]
 
 
-def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None]:
-    """Return the mean of `other` - `baseline` over pairs, with a paired t interval (None for one pair).
+def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, Interval | None, float | None]:
+    """Return the mean of `other` - `baseline` over pairs, with a paired t interval and p-value (None for one pair).
 
     Pairs have something in common, such as trainings from the same initial weights. Raises ValueError if the
     lengths differ, or without pairs.
@@ -124,7 +174,7 @@ def difference(baseline: Sequence[float], other: Sequence[float]) -> tuple[float
     differences = [two - one for one, two in zip(baseline, other, strict=True)]
     if not differences:
         raise ValueError("no pairs")
-    return fmean(differences), student_interval(differences)
+    return fmean(differences), student_interval(differences), p_value(differences)
 
 
 def mean_over_rounds(values: Sequence[Sequence[float]]) -> tuple[float, Interval | None]:
@@ -158,7 +208,7 @@ def upward_trend(step_times: NestedStepTimes) -> float | None:
     rounds: list[int] = []
     levels: list[float] = []
     for process in step_times:
-        logs = _log_round_levels(process, median)
+        logs = _log_medians(process)
         if len(logs) >= TREND_ROUNDS:
             centre = median(logs)
             rounds.extend(range(len(logs)))
@@ -187,18 +237,26 @@ def steps_to_break_even(startup_a: float, step_a: float, startup_b: float, step_
     return 1 + math.ceil(behind / gain) if gain > 0 else None
 
 
-def _log_round_levels(process: Process, round_statistic: RoundStatistic) -> list[float]:
-    """Return the log of the statistic of each round that has step times."""
-    return [math.log(round_statistic(one_round)) for one_round in process if one_round]
+def _log_medians(process: Process) -> list[float]:
+    """Return the log of the median step of each round that has step times."""
+    return [math.log(median(one_round)) for one_round in process if one_round]
 
 
-def _log_ratios(baseline: Process, other: Process, round_statistic: RoundStatistic) -> list[float]:
+def _log_ratios(baseline: Process, other: Process) -> list[float]:
     """Return the log of the speed-up of `other` in each round that both have."""
-    return [
-        math.log(round_statistic(one) / round_statistic(two))
-        for one, two in zip(baseline, other, strict=False)
-        if one and two
-    ]
+    return [math.log(median(one) / median(two)) for one, two in zip(baseline, other, strict=False) if one and two]
+
+
+def _mean_levels(step_times: NestedStepTimes) -> list[float]:
+    """Return the mean of all steps of each process; for one process, the mean of each round."""
+    processes = [[second for one_round in process for second in one_round] for process in step_times if any(process)]
+    if len(processes) > 1:
+        return list(map(fmean, processes))
+    return [fmean(one_round) for process in step_times for one_round in process if one_round]
+
+
+def _scaled(factor: float, interval: Interval | None) -> Interval | None:
+    return interval and (factor * interval[0], factor * interval[1])
 
 
 def ratio_interval(logs: Sequence[float]) -> Interval | None:

@@ -106,6 +106,7 @@ class PartialResult(msgspec.Struct):
     status: str
     versions: dict[str, Any] = {}
     step_time: _StepTime | None = None
+    caveat: str | None = None
     parity: _Parity = _Parity("skipped")
 
 
@@ -150,7 +151,7 @@ def _summarize_study(text: bytes) -> StudySummary:
     ranked = [
         FastestConfiguration(one.configuration, one.step_time.median)
         for one in document.results
-        if one.step_time is not None and one.status != "failed" and one.parity.status != "fail"
+        if one.step_time is not None and one.status != "failed" and one.parity.status != "fail" and one.caveat is None
     ]
     return StudySummary(
         id=document.id,
@@ -174,7 +175,7 @@ def _summarize_sweep(text: bytes) -> StudySummary:
     measured = [
         FastestPoint(one.configuration, one.step_seconds, one.items_per_second, parameters, sweep.input_kind)
         for parameters, one in rows
-        if one.step_seconds is not None and one.items_per_second is not None
+        if one.step_seconds is not None and one.items_per_second is not None and one.caveat is None
     ]
     points = SweepPoints(sweep.axes, [point.id for point in sweep.points])
     summary = _summarize_points(sweep, "sweep", points, [one.status for _, one in rows])

@@ -129,8 +129,8 @@ def test_pipeline_throughput_is_compared_with_its_stages() -> None:
 
 def test_garbage_collection_excluded_by_medians_has_a_note() -> None:
     def gc_notes(gc_seconds: float, mean: float, configuration: str = "flux/cpu") -> list[str]:
-        means = MeanStepTime(mean, None, 128 / mean, 390 * mean)
-        comparison = BaselineComparison("torch/cpu", 0.8, None, "processes", None, 0.75, (0.7, 0.8))
+        means = MeanStepTime(mean, None)
+        comparison = BaselineComparison("torch/cpu", 0.8, None, mean_speedup=0.75, mean_ci95=(0.7, 0.8))
         result = measured(
             configuration, 0.02, gc=GarbageCollection(gc_seconds, 1), mean_step_time=means, vs_baseline=comparison
         )

@@ -57,7 +57,7 @@ def test_each_gpu_is_compared_with_the_same_engine_on_the_cpu(processes: int, sc
 
 def test_speedup_of_means_includes_pauses_that_medians_ignore() -> None:
     def configuration(name: str, steps: list[float]) -> Result:
-        means = MeanStepTime(sum(steps) / len(steps), None, 128.0, 390.0)
+        means = MeanStepTime(sum(steps) / len(steps), None)
         return measured(name, 0.01, step_times=StepTimes("step", 1, [[steps] * 2] * 2), mean_step_time=means)
 
     by_name = with_comparisons(
@@ -81,7 +81,10 @@ def test_cost_is_time_times_price_relative_to_the_baseline() -> None:
         measured("torch/cpu", 0.02), measured("torch/cuda", 0.001), prices={"cpu": 0.24, "cuda": 3.06}
     )
     hours = 390 * 0.001 / 3600
-    assert by_name["torch/cuda"].cost == Cost(pytest.approx(3.06 * hours), pytest.approx(3.06 * 0.001 / (0.24 * 0.02)))
+    relative = pytest.approx(3.06 * 0.001 / (0.24 * 0.02))
+    # The processes of both configurations are equally far apart.
+    assert by_name["torch/cuda"].cost == Cost(pytest.approx(3.06 * hours), relative, (relative, relative))
+    assert by_name["torch/cpu"].cost == Cost(pytest.approx(0.24 * 390 * 0.02 / 3600), 1.0)
     assert with_comparisons(measured("torch/cpu", 0.02))["torch/cpu"].cost is None
 
 

@@ -1,28 +1,33 @@
 from __future__ import annotations
 
 import math
+import warnings
 from statistics import fmean
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import ttest_ind, ttest_rel
+from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
 
 from polybench.stats.statistics import (
     LogRatioChange,
     Ratio,
     compare_studies,
+    correct_p_values,
     difference,
     log_ratio_change,
     margin_of_error,
     mean_over_rounds,
+    mean_step,
     median_interval,
+    p_value,
     q_values,
     ratio,
+    ratio_of_means,
     steps_to_break_even,
+    student_interval,
     summarize_step_times,
-    typical_level,
     upward_trend,
 )
 
@@ -125,21 +130,58 @@ class TestSummarizeStepTimes:
 
 class TestMeanStep:
     def test_a_rare_pause_is_in_the_mean_only(self) -> None:
-        paused = [[[1.0, 1.0, 1.0, 2.0], [1.0, 2.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]]]
-        assert typical_level(paused, fmean)[0] == pytest.approx(1.25)
+        paused = [[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 5.0, 1.0, 1.0]], [[1.0, 1.0, 2.0, 1.0]] * 3]
+        assert mean_step(paused)[0] == pytest.approx((16 / 12 + 1.25) / 2)
         assert summarize_step_times(paused, "step").median == 1.0
-        assert ratio([[[1.25]], [[1.25]]], paused, fmean).speedup == pytest.approx(1.0)
+        assert ratio_of_means([[[2.0]], [[3.0]]], paused)[0] == pytest.approx(2.5 / mean_step(paused)[0])
         assert ratio([[[1.25]], [[1.25]]], paused).speedup == pytest.approx(1.25)
 
-    @given(nested)
-    def test_mean_and_median_agree_for_rounds_of_one_step(self, step_times: Nested) -> None:
-        blocks = [[[fmean(one)] for one in process] for process in step_times]
-        summary = summarize_step_times(blocks, "block")
-        assert typical_level(blocks, fmean) == (summary.median, summary.ci95) == typical_level(step_times, fmean)
+    def test_its_interval_is_over_processes(self) -> None:
+        levels = [1.0, 1.1, 1.3]
+        mean, interval = mean_step([[[0.5 * level, 1.5 * level], [level]] for level in levels])
+        relative = student_interval([level / mean for level in levels])
+        assert relative is not None
+        assert mean == pytest.approx(fmean(levels))
+        assert interval == pytest.approx(tuple(mean * math.exp(bound - 1) for bound in relative))
+
+    def test_one_process_has_an_interval_over_its_rounds(self) -> None:
+        assert mean_step([[[1.0, 2.0], [2.0, 2.0], []]])[1] == mean_step([[[1.5]], [[2.0]]])[1]
+        assert mean_step([[[1.0, 2.0]]]) == (1.5, None)
+
+    @given(nested, nested)
+    def test_the_ratio_of_means_is_the_inverse_of_its_inverse(self, one: Nested, two: Nested) -> None:
+        (value, interval), (inverse, inverse_interval) = ratio_of_means(one, two), ratio_of_means(two, one)
+        assert value == pytest.approx(1 / inverse)
+        if interval and inverse_interval and math.isfinite(interval[1] * inverse_interval[1]):
+            assert interval == pytest.approx((1 / inverse_interval[1], 1 / inverse_interval[0]))
+
+    def test_effects_that_both_have_cancel(self) -> None:
+        one = [[[level]] for level in (1.0, 1.2, 1.5)]
+        value, interval = ratio_of_means(scaled(one, 2.0), one)
+        assert (value, interval) == (pytest.approx(2.0), pytest.approx((2.0, 2.0)))
 
     def test_no_step_times_are_an_error(self) -> None:
         with pytest.raises(ValueError, match="no step times"):
-            typical_level([[[]]], fmean)
+            mean_step([[[]]])
+        with pytest.raises(ValueError, match="no process was measured for both"):
+            ratio_of_means([[[1.0]], []], [[], [[1.0]]])
+
+
+class TestCorrection:
+    def test_known_values(self) -> None:
+        # Holm's example: the smallest of n times n, the next one times n - 1; never decreasing.
+        assert correct_p_values([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+        assert correct_p_values([0.6, 0.7]) == [1.0, 1.0]
+        assert correct_p_values([]) == []
+
+    @pytest.mark.parametrize("levels", [[0.1, 0.2, 0.4], [-1.0, 1.0], [3.0, 3.0]])
+    def test_the_p_value_is_that_of_a_t_test(self, levels: list[float]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # equal values
+            assert p_value(levels) == pytest.approx(ttest_1samp(levels, 0).pvalue)
+
+    def test_equal_levels_are_certain(self) -> None:
+        assert (p_value([0.0, 0.0]), p_value([1.0])) == (1.0, None)
 
 
 class TestRatio:
@@ -211,12 +253,13 @@ def test_the_margin_of_error_is_relative() -> None:
 class TestDifference:
     def test_the_interval_is_that_of_students_paired_test(self) -> None:
         one, two = [0.51, 0.49, 0.53, 0.50], [0.52, 0.49, 0.55, 0.51]
-        value, interval = difference(one, two)
+        value, interval, probability = difference(one, two)
         expected = ttest_rel(two, one).confidence_interval(0.95)
+        assert probability == pytest.approx(ttest_rel(two, one).pvalue)
         assert value == pytest.approx(0.01)
         assert interval == pytest.approx((expected.low, expected.high))
         assert difference([0.1, 0.9], [0.2, 1.0])[1] == pytest.approx((0.1, 0.1))
-        assert difference([0.5], [0.75]) == (0.25, None)
+        assert difference([0.5], [0.75]) == (0.25, None, None)
 
     def test_unpaired_values_are_rejected(self) -> None:
         for one, two in (([], []), ([0.5], [0.5, 0.6])):

@@ -1,0 +1,117 @@
+"""Measure coverage of intervals and false verdicts on simulated machines with a known truth.
+
+Each row is a machine of `tests/simulated_machine.py` on which the real runner measured a number of studies. The
+first table has the share of 95 % intervals that contain the truth: of the typical step, of the mean step, and of the
+ratios of both for an engine that is 1.25 times as fast. The second one has the share of studies of equal
+configurations in which a sentence calls one of them faster. With 400 studies, a share of 0.95 has a standard error of
+0.011. Takes half an hour.
+
+    python -m benchmarks.simulated_studies [--studies 400] [--rows 100] [--processes 2 5 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from polybench.render.footnotes import summary_sentences
+from polybench.schema.result import Interval, Result
+from tests.simulated_machine import Machine, Script, repeat
+
+_STEP, _PAUSE_PER_STEP = 0.020, 0.0015
+_FASTER = 1.25
+_CLAIM = re.compile(r" is [\d.,]+ .*times as fast")
+
+
+def _collecting(interval: int) -> Script:
+    return Script(_STEP, pause_interval=interval, pause_seconds=interval * _PAUSE_PER_STEP)
+
+
+MACHINES: dict[str, tuple[Machine, Script]] = {
+    "quiet": (Machine(), Script(_STEP)),
+    "bursts": (Machine(bursts=0.1), Script(_STEP)),
+    "drift of 5 % a minute": (Machine(drift=0.05), Script(_STEP)),
+    "3 of 10 processes slow": (Machine(slow_processes=0.3), Script(_STEP)),
+    **{f"a pause every {n} steps": (Machine(), _collecting(n)) for n in (10, 40, 60, 100, 200)},
+}
+QUANTITIES = ("typical step", "mean step", "speedup", "mean speedup", "relative cost")
+
+
+def hits(machine: Machine, script: Script, processes: int) -> list[bool | None]:
+    """Return whether each quantity's interval contains the truth; None without an interval."""
+    faster = Script(script.seconds / _FASTER)
+    document = machine.measure({"torch": script, "tf": faster}, processes=processes, prices={"cpu": 1.0})
+    torch, tf = document.results
+    assert torch.step_time is not None
+    assert torch.mean_step_time is not None
+    assert tf.vs_baseline is not None
+    means = machine.mean_seconds(script) / machine.mean_seconds(faster)
+    typical = None if machine.drift else machine.typical_seconds(script)
+    mean = None if machine.drift else machine.mean_seconds(script)
+    return [
+        _covers(torch.step_time.ci95, typical),
+        _covers(torch.mean_step_time.ci95, mean),
+        _covers(tf.vs_baseline.ci95, _FASTER),
+        _covers(tf.vs_baseline.mean_ci95, means),
+        _covers(_cost_interval(tf), 1 / means),
+    ]
+
+
+def _cost_interval(result: Result) -> Interval | None:
+    return getattr(result.cost, "ci95", None)
+
+
+def _covers(interval: Interval | None, truth: float | None) -> bool | None:
+    return None if interval is None or truth is None else interval[0] <= truth <= interval[1]
+
+
+def false_verdict(machine: Machine, script: Script, processes: int, rows: int) -> bool:
+    """Return whether a sentence calls one of these equal configurations faster than the baseline."""
+    names = ("torch" if number == 1 else f"torch#{number}" for number in range(1, rows + 1))
+    document = machine.measure(dict.fromkeys(names, script), processes=processes)
+    return any(_CLAIM.search(sentence) for sentence in summary_sentences(document))
+
+
+def _coverage_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
+    for name, (machine, script) in MACHINES.items():
+        for processes in options.processes:
+            found = [hits(one, script, processes) for one in repeat(machine, options.studies)]
+            yield (
+                name,
+                processes,
+                *(_share([hit for hit in column if hit is not None]) for column in zip(*found, strict=True)),
+            )
+
+
+def _verdict_rows(options: argparse.Namespace) -> Iterator[Sequence[object]]:
+    for name, (machine, script) in MACHINES.items():
+        for processes in options.processes:
+            false = [
+                [false_verdict(one, script, processes, rows) for one in repeat(machine, studies)]
+                for rows, studies in ((2, options.studies), (10, options.rows))
+            ]
+            yield name, processes, *map(_share, false)
+
+
+def _share(hits: Sequence[bool]) -> str:
+    return f"{sum(hits) / len(hits):.2f}" if hits else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--studies", type=int, default=400, help="studies of two configurations")
+    parser.add_argument("--rows", type=int, default=100, help="studies of ten configurations")
+    parser.add_argument("--processes", type=int, nargs="+", default=[2, 5, 10])
+    options = parser.parse_args()
+    for headers, rows in (
+        (("machine", "processes", *QUANTITIES), _coverage_rows(options)),
+        (("machine", "processes", "false, 2 rows", "false, 10 rows"), _verdict_rows(options)),
+    ):
+        print(tabulate(rows, headers, tablefmt="pipe", disable_numparse=True), end="\n\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

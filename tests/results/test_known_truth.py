@@ -1,0 +1,168 @@
+"""What studies say about simulated machines with a known truth.
+
+The exhaustive cases measure the coverage that docs/methodology.md states; the others show the same with fewer studies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from polybench.render.footnotes import footnotes, summary_sentences
+from polybench.schema.result import Comparison
+from polybench.schema.study import StudyDocument
+from polybench.stats.statistics import steps_to_break_even
+from tests.simulated_machine import Machine, Script, repeat
+
+STEP = 0.020
+
+
+def collecting(interval: int, **changes: bool) -> Script:
+    """Return an engine whose collector takes 1.5 ms of a mean step, in a pause every `interval` steps."""
+    return Script(STEP, pause_interval=interval, pause_seconds=0.0015 * interval, **changes)  # type: ignore[arg-type]
+
+
+def share(machine: Machine, studies: int, holds: Callable[[Machine], bool]) -> float:
+    """Return the share of studies on such machines for which a condition holds."""
+    return sum(map(holds, repeat(machine, studies))) / studies
+
+
+def few_or_many(few: int, many: int, *cases: tuple[object, ...]) -> list[object]:
+    """Return each case with few studies, and with many as an exhaustive case."""
+    return [
+        *(pytest.param(*case, few, id=f"{'-'.join(map(str, case))}") for case in cases[:2]),
+        *(
+            pytest.param(
+                *case, many, id=f"{'-'.join(map(str, case))}-many", marks=[pytest.mark.exhaustive, pytest.mark.slow]
+            )
+            for case in cases
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("interval", "wanted", "studies"),
+    few_or_many(100, 800, (40, 0.93), (100, 0.87), (10, 0.93), (60, 0.93), (200, 0.87)),
+)
+@pytest.mark.parametrize("processes", [5])
+def test_the_mean_step_contains_rare_pauses(interval: int, wanted: float, studies: int, processes: int) -> None:
+    script = collecting(interval)
+
+    def covers(machine: Machine) -> bool:
+        means = machine.measure({"torch": script}, processes=processes).results[0].mean_step_time
+        assert means is not None
+        assert means.ci95 is not None
+        return means.ci95[0] <= machine.mean_seconds(script) <= means.ci95[1]
+
+    chance = 2 * (wanted * (1 - wanted) / studies) ** 0.5
+    assert share(Machine(seed=1), studies, covers) >= wanted - chance
+
+
+def test_ratios_of_mean_steps_contain_rare_pauses() -> None:
+    scripts = {"torch": Script(STEP), "tf": collecting(100)}
+
+    def covers(machine: Machine) -> bool:
+        comparison = machine.measure(scripts).result("tf/cpu").vs_baseline
+        assert comparison is not None
+        assert comparison.mean_ci95 is not None
+        truth = machine.mean_seconds(scripts["torch"]) / machine.mean_seconds(scripts["tf"])
+        return comparison.mean_ci95[0] <= truth <= comparison.mean_ci95[1]
+
+    assert share(Machine(seed=2), 60, covers) >= 0.85
+
+
+def collected_study(**fields: object) -> tuple[Machine, StudyDocument]:
+    """Measure an engine with a collector whose typical step is a little shorter than that of one without."""
+    machine = Machine(process=0.002, round=0.001, tail=0.0)
+    return machine, machine.measure(
+        {"torch": Script(STEP, first_step_seconds=5.0), "tf": collecting(40)},
+        processes=10,
+        prices={"cpu": 3.6},
+        **fields,
+    )
+
+
+def test_values_of_an_epoch_are_those_of_its_mean_step() -> None:
+    machine, document = collected_study()
+    torch, tf = document.results
+    assert tf.median_step_seconds == pytest.approx(torch.median_step_seconds, rel=0.005)
+    seconds, torch_seconds = machine.mean_seconds(collecting(40)), machine.mean_seconds(Script(STEP))
+    assert tf.epoch_seconds == pytest.approx(390 * seconds, rel=0.02)
+    assert tf.cost is not None
+    assert tf.cost.dollars_per_epoch == pytest.approx(390 * seconds * 0.001, rel=0.02)
+    assert tf.cost.relative == pytest.approx(seconds / torch_seconds, rel=0.02)
+    assert torch.startup is not None
+    assert tf.startup is not None
+    gained = steps_to_break_even(
+        torch.startup.cold_start_seconds, torch_seconds, tf.startup.cold_start_seconds, seconds
+    )
+    assert [one.steps for one in torch.break_even_steps] == [pytest.approx(gained, rel=0.2)]
+
+
+def test_a_relative_cost_has_an_interval_and_may_be_inconclusive() -> None:
+    machine, document = collected_study()
+    cost = document.result("tf/cpu").cost
+    assert cost is not None
+    assert cost.ci95 is not None
+    truth = machine.mean_seconds(collecting(40)) / machine.mean_seconds(Script(STEP))
+    assert 1 < cost.ci95[0] <= truth <= cost.ci95[1]
+    assert cost.inconclusive_reason is None
+    single = machine.measure({"torch": Script(), "tf": Script()}, processes=1, prices={"cpu": 1.0}).result("tf/cpu")
+    assert single.cost is not None
+    assert single.cost.inconclusive_reason == "single process"
+
+
+def test_a_variant_whose_time_leaves_out_collections_is_named_in_no_sentence() -> None:
+    machine = Machine(process=0.002, round=0.001)
+    scripts = {"torch": Script(0.030), "flux": collecting(10), "flux+gc_off": collecting(10, off_the_clock=True)}
+    document = machine.measure(scripts, prices={"cpu": 1.0})
+    teaching = document.result("flux+gc_off/cpu")
+    assert teaching.vs_baseline is not None
+    assert teaching.vs_baseline.is_significant
+    assert (teaching.cost, teaching.caveat is None) == (None, False)
+    (sentence,) = summary_sentences(document)
+    assert sentence.startswith("flux is ")
+    assert f"flux+gc_off/cpu: for teaching only: {teaching.caveat}" in footnotes(document, [])
+
+
+def equal_configurations(machine: Machine, number: int) -> StudyDocument:
+    names = ("torch" if index == 1 else f"torch#{index}" for index in range(1, number + 1))
+    return machine.measure(dict.fromkeys(names, Script()))
+
+
+def names_a_difference(document: StudyDocument) -> bool:
+    return any("times as fast as" in sentence for sentence in summary_sentences(document))
+
+
+@pytest.mark.parametrize(("rows", "wanted", "studies"), few_or_many(40, 400, (10, 0.05)))
+def test_equal_configurations_are_seldom_called_different(rows: int, wanted: float, studies: int) -> None:
+    chance = 2 * (wanted * (1 - wanted) / studies) ** 0.5
+    false = share(Machine(seed=3), studies, lambda machine: names_a_difference(equal_configurations(machine, rows)))
+    assert false <= wanted + chance
+
+
+def test_the_p_values_of_a_table_are_corrected_for_their_number() -> None:
+    two, many = (equal_configurations(Machine(seed=4), number) for number in (2, 10))
+
+    def compared(document: StudyDocument) -> list[Comparison]:
+        return [one.vs_baseline for one in document.results[1:] if one.vs_baseline]
+
+    (alone,) = compared(two)
+    assert alone.p_value is not None
+    assert alone.ci95 is not None
+    assert (alone.p_value < 0.05) == (not alone.ci95[0] <= 1 <= alone.ci95[1])
+    excluded = [one for one in compared(many) if one.ci95 and not one.ci95[0] <= 1 <= one.ci95[1]]
+    assert [one.is_significant for one in excluded] == [False] * len(excluded)
+    assert excluded, "choose another seed: no interval excludes 1"
+
+
+@pytest.mark.parametrize(("tolerance", "named"), [(0.01, False), (0.001, True)])
+def test_a_difference_below_the_tolerance_is_not_named(tolerance: float, named: bool) -> None:
+    machine = Machine(process=0.0005, round=0.0005, tail=0.0)
+    document = machine.measure({"torch": Script(STEP), "tf": Script(STEP / 1.005)}, processes=10, tolerance=tolerance)
+    comparison = document.result("tf/cpu").vs_baseline
+    assert comparison is not None
+    assert comparison.is_significant
+    assert names_a_difference(document) == named
+    assert named or "differ by less than 1.0%" in summary_sentences(document)[0]
