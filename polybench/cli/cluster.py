@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from polybench.cli.execute import run_and_render
+from polybench.cli.execute import find_checkpoint, run_and_render
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT_PANEL
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
@@ -109,14 +109,10 @@ def resume_cluster_run(
 
 def find_cluster_checkpoint(study: Study, machines: Sequence[MachineGroup], options: OutputOptions) -> str:
     """Return the ID of the newest interrupted cluster run with the same settings; raises BadInput without one."""
-    from polybench.runner.checkpoint import ClusterCheckpoint, find_unfinished, select_machines
-    from polybench.storage.store import Store, results_folder
+    from polybench.runner.checkpoint import ClusterCheckpoint, select_machines
 
     reject_explain(options, "the study")
-    if not options.save:
-        raise BadInput("--resume needs a saved run: leave --no-save out")
-    store = Store(results_folder(options.results))
-    return find_unfinished(study, store, ClusterCheckpoint, select_machines(tuple(machines) or SINGLE_MACHINE))
+    return find_checkpoint(study, options, ClusterCheckpoint, select_machines(tuple(machines) or SINGLE_MACHINE))
 
 
 def reject_explain(options: OutputOptions, what: str) -> None:

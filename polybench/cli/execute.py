@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from polybench.cli.explain import ExplainResult, explain_study
 from polybench.cli.live import progress_on_stderr
@@ -21,6 +21,7 @@ from polybench.schema.options import Study
 if TYPE_CHECKING:
     from polybench.planning.estimate import PastMeasurements
     from polybench.planning.plan import Plan
+    from polybench.runner.checkpoint import Checkpoint
     from polybench.schema.study import StudyDocument
 
 
@@ -58,13 +59,22 @@ def resume_study_by_id(
 
 def resume_matching_study(study: Study, options: OutputOptions, *, strict: bool = False) -> NoReturn:
     """Resume the newest interrupted study with the same settings."""
+    from polybench.runner.checkpoint import StudyCheckpoint
+
+    id = find_checkpoint(study, options, StudyCheckpoint)
+    resume_study_by_id(id, options, strict=strict, requested=study)
+
+
+def find_checkpoint(
+    study: Study, options: OutputOptions, kind: type[Checkpoint], selection: Mapping[str, Any] | None = None
+) -> str:
+    """Return the ID for `--resume`: of the newest interrupted run with the same settings, if runs are saved."""
     from polybench.runner.checkpoint import find_unfinished
     from polybench.storage.store import Store, results_folder
 
     if not options.save:
-        raise BadInput("--resume needs a saved study: leave --no-save out")
-    id = find_unfinished(study, Store(results_folder(options.results)))
-    resume_study_by_id(id, options, strict=strict, requested=study)
+        raise BadInput("--resume needs a saved run: leave --no-save out")
+    return find_unfinished(study, Store(results_folder(options.results)), kind, selection)
 
 
 def run_and_render(

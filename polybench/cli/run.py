@@ -19,7 +19,7 @@ from polybench.cli.cluster import (
     resume_cluster_run,
     run_on_cluster,
 )
-from polybench.cli.execute import execute, print_plan, resume_matching_study, resume_study_by_id
+from polybench.cli.execute import execute, find_checkpoint, print_plan, resume_matching_study, resume_study_by_id
 from polybench.cli.options import OPTIONS, Overrides, with_options
 from polybench.cli.output import OutputOptions, echo
 from polybench.cli.sweep import Resume, print_points, reject_options, resume_sweep_by_id, run_and_print_sweep
@@ -100,21 +100,14 @@ def _reject_single_study_options(options: OutputOptions, on: str | None, **more:
 
 def _find_checkpoint(spec: SweepSpec, machines: Sequence[MachineGroup], on: str | None, options: OutputOptions) -> str:
     """Return the ID of the newest interrupted run with the same settings, which this machine can resume."""
-    from polybench.runner.checkpoint import (
-        CheckpointStore,
-        StudyCheckpoint,
-        SweepCheckpoint,
-        find_unfinished,
-        select_sweep,
-    )
-    from polybench.storage.store import Store, results_folder
+    from polybench.runner.checkpoint import CheckpointStore, StudyCheckpoint, SweepCheckpoint, select_sweep
+    from polybench.storage.store import results_folder
 
     if on is not None:
         return find_cluster_checkpoint(spec.study, machines, options)
-    store = Store(results_folder(options.results))
-    kind = SweepCheckpoint if spec.axes else StudyCheckpoint
-    id = find_unfinished(spec.study, store, kind, select_sweep(spec.axes, spec.command) if spec.axes else None)
-    CheckpointStore(store.folder).read_unchanged(id, kind)
+    kind, selection = (SweepCheckpoint, select_sweep(spec.axes, spec.command)) if spec.axes else (StudyCheckpoint, None)
+    id = find_checkpoint(spec.study, options, kind, selection)
+    CheckpointStore(results_folder(options.results)).read_unchanged(id, kind)
     return id
 
 

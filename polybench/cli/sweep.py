@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
-from polybench.cli.execute import print_plan
+from polybench.cli.execute import find_checkpoint, print_plan
 from polybench.cli.live import progress_on_stderr
 from polybench.cli.options import MEASUREMENT, WORKLOAD, WORKLOAD_PANEL, TableFormat, parse_integers, with_options
 from polybench.cli.output import OutputOptions, check_writable, echo, exit_code, print_and_exit
@@ -105,17 +105,13 @@ def print_points(study: Study, axes: Mapping[str, Sequence[int]], results: Path 
 
 def run_and_print_sweep(spec: SweepSpec, options: OutputOptions, *, resume: bool = False) -> NoReturn:
     """Measure every point, or the rest of an interrupted run of the same sweep; print and exit."""
-    from polybench.runner.checkpoint import SweepCheckpoint, find_unfinished, select_sweep
+    from polybench.runner.checkpoint import SweepCheckpoint, select_sweep
     from polybench.runner.sweep import run_sweep
-    from polybench.storage.store import Store, results_folder
 
     if not resume:
         _execute(partial(run_sweep, spec, argv=sys.argv[1:], anonymous=options.anonymous), options)
-    if not options.save:
-        raise BadInput("--resume needs a saved sweep: leave --no-save out")
-    store = Store(results_folder(options.results))
     selection = select_sweep(spec.axes, spec.command)
-    resume_sweep_by_id(find_unfinished(spec.study, store, SweepCheckpoint, selection), options)
+    resume_sweep_by_id(find_checkpoint(spec.study, options, SweepCheckpoint, selection), options)
 
 
 def resume_sweep_by_id(id: str, options: OutputOptions) -> NoReturn:
