@@ -128,19 +128,6 @@ def test_a_network_whose_layers_do_not_fit_is_rejected(layers: tuple[Layer, ...]
         model(layers, classes)
 
 
-def test_convolution_multiplies_its_window_for_every_output_value() -> None:
-    assert Conv("conv", 3, 16, 5).macs((3, 32, 32)) == 3 * 5 * 5 * 16 * 28 * 28
-
-
-def test_dense_layer_multiplies_each_weight_once() -> None:
-    assert Dense("dense", 200, 120).macs((200,)) == 24_000
-
-
-@pytest.mark.parametrize("layer", [ReLU(), MaxPool(2), BatchNorm("norm", 16)])
-def test_other_layers_have_no_macs(layer: ReLU | MaxPool | BatchNorm) -> None:
-    assert layer.macs((16, 28, 28)) == 0
-
-
 def test_lstm_multiplies_its_weights_once_per_gate_and_time_step() -> None:
     one_direction, both_directions = 7 * 4 * 3 * (5 + 3), 2 * 7 * 4 * 3 * (5 + 3)
     assert LSTM("lstm", 5, 3).macs((7, 5)) == one_direction
